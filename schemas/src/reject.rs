@@ -19,6 +19,8 @@ pub enum Reason {
     InvalidField,
     /// The message key is not the organization, or came on another partition than its key's.
     KeyMismatch,
+    /// An organization that its topic or folder may not bring.
+    ForeignOrganization,
     /// Not the organization's configured currency.
     CurrencyMismatch,
     /// Later than the shard's clock plus the allowed skew.
@@ -29,12 +31,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of `EVENTS.md`.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::UnknownSchema,
         Self::UnknownEvent,
         Self::InvalidField,
         Self::KeyMismatch,
+        Self::ForeignOrganization,
         Self::CurrencyMismatch,
         Self::InTheFuture,
         Self::TooLate,
@@ -48,6 +51,7 @@ impl Reason {
             Self::UnknownEvent => "unknown_event",
             Self::InvalidField => "invalid_field",
             Self::KeyMismatch => "key_mismatch",
+            Self::ForeignOrganization => "foreign_organization",
             Self::CurrencyMismatch => "currency_mismatch",
             Self::InTheFuture => "in_the_future",
             Self::TooLate => "too_late",

@@ -82,11 +82,12 @@ class Validity(unittest.TestCase):
                 self.assertIsNone(re.search(r"[ \t]$", text(case), re.MULTILINE))
 
     def test_what_is_switched_on_is_there_and_nothing_else(self):
-        least = ["ConfigMap", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"]
+        open_to_all = ["ConfigMap", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"]
+        least = sorted([*open_to_all, "NetworkPolicy"])
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
-        self.assertEqual(kinds(render("backfill")), sorted([*least, "CronJob"]))
-        most = [*least, "ConfigMap", "ConfigMap", *["CronJob"] * 5, "NetworkPolicy"]
+        self.assertEqual(kinds(render("backfill")), sorted([*open_to_all, "CronJob"]))
+        most = [*least, "ConfigMap", "ConfigMap", *["CronJob"] * 5]
         most += ["PrometheusRule", "ServiceMonitor"]
         self.assertEqual(kinds(render("everything")), sorted(most))
         bare = ["ConfigMap", "NetworkPolicy", "Pod", "Service", "StatefulSet"]
@@ -213,6 +214,11 @@ class Connections(unittest.TestCase):
             {(port["port"], port["protocol"]) for port in names["ports"]}, {(53, "UDP"), (53, "TCP")}
         )
         self.assertEqual([port["port"] for port in rest["ports"]], [443, 9093])
+
+    def test_only_the_namespace_reaches_the_port_unless_others_are_named(self):
+        policy = one(render(), "NetworkPolicy")["spec"]
+        self.assertEqual(policy["policyTypes"], ["Ingress"])
+        self.assertEqual(policy["ingress"][0]["from"], [{"podSelector": {}}])
 
     def test_a_policy_that_names_no_targets_does_not_cut_the_pods_off(self):
         policy = one(render("bare"), "NetworkPolicy")["spec"]

@@ -273,6 +273,9 @@ class Documentation(unittest.TestCase):
         self.assertIn("port-forward prorata-0 8080", notes)
         self.assertNotIn("Backfill", notes)
         self.assertNotIn("replay", notes)
+        self.assertIn("Only the peers of networkPolicy.ingressFrom reach that port", notes)
+        for case in ("bare", "backfill"):
+            self.assertIn("Every pod of the cluster reaches that port", self.notes(case))
         notes = self.notes("everything")
         self.assertNotIn("Not set", notes)
         self.assertIn("port-forward cost-allocation-0 9090", notes)

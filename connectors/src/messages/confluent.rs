@@ -2,8 +2,11 @@
 //!
 //! If the registry does not know an id, its messages are rejected. But a registry has several nodes, and a
 //! schema may reach one later than another. So a worker lets such messages wait until it has asked for some
-//! seconds ([`Times::settle`]). Other messages wait with them, so it waits only once in a while: a producer
-//! that sends one unknown id after another does not stop the rest.
+//! seconds ([`Times::settle`]). The rest of their topic partition waits with them, so it waits only once in a
+//! while: a producer that sends one unknown id after another does not stop the rest.
+//!
+//! So it is with an id that the registry answers with an error while it answers about others: a schema that
+//! this client may not read, or that is not what the API promises, is the fault of that id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,6 +31,9 @@ const MISSING_MAX: usize = 16 * 1024;
 const SETTLING_FOR: Duration = Duration::from_secs(120);
 /// Most ids to keep that are being asked again.
 const SETTLING_MAX: usize = 1024;
+/// How many times longer an id is asked for again where the registry gives its list of types, but no other
+/// schema: perhaps it can give none for a while.
+const UNSURE_FACTOR: u32 = 12;
 /// The largest id: registries count with signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
 
@@ -65,12 +71,20 @@ struct Cache {
     kept: HashMap<u32, KnownSchema>,
     /// Bytes of the texts in `kept`.
     bytes: usize,
-    /// Until when ids are taken for unknown.
-    missing: HashMap<u32, Instant>,
+    /// Ids taken for unknown.
+    missing: HashMap<u32, Missing>,
     /// Since when ids have been asked for that the registry does not know yet.
     settling: HashMap<u32, Instant>,
     /// Until when none is waited for.
     hurried_until: Option<Instant>,
+}
+
+/// An id taken for unknown.
+#[derive(Debug)]
+struct Missing {
+    until: Instant,
+    /// What the registry said instead of a schema; none: that it does not have it.
+    fault: Option<Box<str>>,
 }
 
 /// What is known of a schema.
@@ -91,9 +105,20 @@ impl ConfluentMessages {
         cache.kept.get(&id).cloned()
     }
 
-    fn is_missing(&self, id: u32) -> bool {
+    /// Why an id is taken for unknown, if it is.
+    fn missing(&self, id: u32) -> Option<Reject> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        cache.missing.get(&id).is_some_and(|until| Instant::now() < *until)
+        let missing = cache.missing.get(&id).filter(|missing| Instant::now() < missing.until)?;
+        let message = match &missing.fault {
+            None => {
+                format!("the schema registry has no schema {id}; register it, and replay the message")
+            }
+            Some(fault) => format!(
+                "the schema registry does not give schema {id}, though it answers about others: {fault}; \
+                 correct it there, and replay the message"
+            ),
+        };
+        Some(Reject::new(Reason::UnknownSchema, message))
     }
 
     fn keep(&self, id: u32, text_bytes: usize, known: KnownSchema) {
@@ -108,11 +133,11 @@ impl ConfluentMessages {
         cache.kept.insert(id, known);
     }
 
-    /// Keeps that the registry does not know an id, unless it is asked for it again.
-    fn keep_missing(&self, id: u32) -> Result<(), RegistryError> {
+    /// Keeps that the registry does not give an id, unless it is asked for it again, for as long as `settle`.
+    fn keep_missing(&self, id: u32, fault: Option<&str>, settle: Duration) -> Result<(), RegistryError> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let waits = !self.times.settle.is_zero() && cache.hurried_until.is_none_or(|until| now >= until);
+        let waits = !settle.is_zero() && cache.hurried_until.is_none_or(|until| now >= until);
         if waits {
             if cache.settling.len() >= SETTLING_MAX {
                 cache.settling.clear();
@@ -123,9 +148,12 @@ impl ConfluentMessages {
                 *asked = now;
             }
             let since = *asked;
-            if now < since + self.times.settle {
-                let message = format!("it does not have schema {id} yet; asking again");
-                return Err(RegistryError::transient(message));
+            if now < since + settle {
+                let message = match fault {
+                    None => format!("it does not have schema {id} yet; asking again"),
+                    Some(fault) => format!("it does not give schema {id} yet: {fault}; asking again"),
+                };
+                return Err(RegistryError::of_schema(message));
             }
             cache.hurried_until = Some(now + self.times.hurry);
         }
@@ -133,8 +161,29 @@ impl ConfluentMessages {
         if cache.missing.len() >= MISSING_MAX {
             cache.missing.clear();
         }
-        cache.missing.insert(id, now + self.times.unknown);
+        cache.missing.insert(id, Missing { until: now + self.times.unknown, fault: fault.map(Box::from) });
         Ok(())
+    }
+
+    /// How long to ask again for an id that the registry answers with an error. `None` if the registry
+    /// answers nothing else either.
+    async fn patience(&self) -> Option<Duration> {
+        let other = {
+            let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+            cache.kept.keys().next().copied()
+        };
+        let asked = async {
+            match other {
+                Some(id) => self.registry.schema(id).await.is_ok(),
+                None => false,
+            }
+        };
+        let (answers, is_there) = tokio::join!(asked, self.registry.check());
+        match (answers, is_there) {
+            (true, _) => Some(self.times.settle),
+            (false, Ok(())) => Some(self.times.settle * UNSURE_FACTOR),
+            (false, Err(_)) => None,
+        }
     }
 }
 
@@ -152,25 +201,28 @@ impl MessageDecoder for ConfluentMessages {
                      wire format; fix the producer, and send the event again"
                 ),
             ))),
-            None if self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
-                Reason::UnknownSchema,
-                format!("the schema registry has no schema {id}; register it, and replay the message"),
-            ))),
-            None => Err(DecodeFailure::NeedsSchema(id)),
+            None => Err(self.missing(id).map_or(DecodeFailure::NeedsSchema(id), DecodeFailure::Reject)),
         }
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
-        if self.known(schema_id).is_some() || self.is_missing(schema_id) || schema_id > ID_MAX {
+        if self.known(schema_id).is_some() || self.missing(schema_id).is_some() || schema_id > ID_MAX {
             return Ok(());
         }
-        let found = self.registry.schema(schema_id).await;
-        match found
-            .map_err(|fault| RegistryError { kind: fault.kind(), message: fault.message().to_owned() })?
-        {
+        let found = match self.registry.schema(schema_id).await {
+            Ok(found) => found,
+            Err(fault) => {
+                let Some(settle) = self.patience().await else {
+                    let message = fault.message().to_owned();
+                    return Err(RegistryError { kind: fault.kind(), message, is_of_schema: false });
+                };
+                return self.keep_missing(schema_id, Some(fault.message()), settle);
+            }
+        };
+        match found {
             Lookup::Avro(text) => self.keep(schema_id, text.len(), compiled(schema_id, &text)),
             Lookup::Unusable(why) => self.keep(schema_id, 0, refused(why)),
-            Lookup::Missing => self.keep_missing(schema_id)?,
+            Lookup::Missing => self.keep_missing(schema_id, None, self.times.settle)?,
         }
         Ok(())
     }

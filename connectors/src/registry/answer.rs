@@ -54,7 +54,8 @@ impl Answer {
         match status.as_u16() {
             200..=299 => Ok(self),
             401 | 403 => Err(RegistryFault::Permission(format!(
-                "{url} answers {status}: check registry.username and registry.password"
+                "{url} answers {status}{}; check registry.username and registry.password",
+                self.message()
             ))),
             408 | 429 | 500..=599 => {
                 Err(RegistryFault::Unavailable(format!("{url} answers {status}{}", self.message())))

@@ -73,6 +73,14 @@ pub enum WorkerError {
     )]
     OffsetsLost { topic: String, partition: Shard, cause: String },
 
+    /// A batch of messages cannot be read.
+    #[error(
+        "unreadable: topic {topic}, partition {partition}, offset {offset}: {cause}; nobody can read on \
+         before this batch is gone or passed over. To give its messages up, add its place to \
+         kafka.skip_batches, and restart the worker"
+    )]
+    Unreadable { topic: String, partition: Shard, offset: i64, cause: String },
+
     /// Kafka did not do what was asked.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -151,6 +159,7 @@ impl WorkerError {
         match self {
             Self::Damaged { .. } => Some(StopReason::Damaged),
             Self::OffsetsLost { .. } => Some(StopReason::OffsetsLost),
+            Self::Unreadable { .. } => Some(StopReason::Unreadable),
             Self::ForeignFile { .. } => Some(StopReason::ForeignFile),
             Self::StateBehindTables { .. } => Some(StopReason::StateBehindTables),
             Self::HistoryTooLong { .. } => Some(StopReason::HistoryTooLong),
@@ -201,6 +210,7 @@ impl WorkerError {
             Self::StateBehindTables { .. }
             | Self::ForeignFile { .. }
             | Self::OffsetsLost { .. }
+            | Self::Unreadable { .. }
             | Self::Damaged { .. }
             | Self::Encode { .. }
             | Self::Format(_)
@@ -217,6 +227,8 @@ pub enum StopReason {
     Damaged,
     /// Kafka does not have the messages that come next.
     OffsetsLost,
+    /// A batch of messages cannot be read.
+    Unreadable,
     /// Somebody else writes into a table.
     ForeignFile,
     /// A table knows a later checkpoint than the checkpoint log.
@@ -235,6 +247,7 @@ impl StopReason {
         match self {
             Self::Damaged => "damaged",
             Self::OffsetsLost => "offsets_lost",
+            Self::Unreadable => "unreadable",
             Self::ForeignFile => "foreign_file",
             Self::StateBehindTables => "state_behind_tables",
             Self::HistoryTooLong => "history_too_long",

@@ -1,16 +1,17 @@
 //! A batch of messages that is damaged on a broker's disk: the client library tells it and goes on behind it.
-//! The source does not.
+//! The source does not: it fetches it again, and then gives its place.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use prorata_testkit::wait::Deadline;
-use prorata_worker::source::{Source, SourceError, Start};
+use prorata_worker::source::{Source, SourceEvent, Start};
 use rdkafka::producer::{BaseRecord, Producer};
 use serde_json::Value;
 
-use crate::{PATIENCE, from, is_end, joined, offsets, producer, settings, topics, until, variable};
+use crate::{
+    PATIENCE, from, is_end, joined, offsets, producer, settings, signals_for, topics, until, variable,
+};
 
 /// The file with the first messages of the topic's only partition, on whichever broker has it.
 fn log_of(topic: &str) -> PathBuf {
@@ -22,7 +23,7 @@ fn log_of(topic: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn damaged_messages_are_not_skipped_but_waited_for() {
+async fn damaged_messages_are_not_skipped_but_told_with_their_place() {
     topics(&["damaged"], 1).await;
     let plain = producer(&[]);
     for batch in ["before", "damaged", "behind"] {
@@ -41,18 +42,16 @@ async fn damaged_messages_are_not_skipped_but_waited_for() {
     fs::write(&log, &broken).unwrap();
     let mut source = joined(settings(&["damaged"])).await;
     source.start(0, from(&["damaged"], Start::Earliest)).await.unwrap();
-    let (mut read, mut told) = (Vec::new(), String::new());
-    let (window, deadline) = (Deadline::after(Duration::from_secs(5)), Deadline::start());
-    while !window.passed() || ((told.is_empty() || read.len() < 10) && !deadline.passed()) {
-        match source.poll(Duration::from_millis(100)).await {
-            Ok(signals) => read.extend(offsets(&signals)),
-            Err(SourceError::Unavailable(message)) => told = message,
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let seen = until(&mut source, |signal| matches!(signal, SourceEvent::Unreadable { .. })).await;
+    let mut read = offsets(&seen);
     assert_eq!(read, (0..10).collect::<Vec<i64>>());
-    assert!(told.contains("topic damaged, partition 0") && told.contains("CRC"), "{told}");
+    let Some(SourceEvent::Unreadable { topic, partition, offset, cause }) = seen.last() else { panic!() };
+    assert_eq!((&**topic, *partition, *offset), ("damaged", 0, 10));
+    assert!(cause.contains("CRC"), "{cause}");
+    let later = signals_for(&mut source, Duration::from_secs(2)).await;
+    assert_eq!(later, [], "nothing more is read of it");
     fs::write(&log, &whole).unwrap();
+    source.start(0, from(&["damaged"], Start::At(10))).await.unwrap();
     read.extend(offsets(&until(&mut source, |signal| is_end(signal, 30)).await));
     assert_eq!(read, (0..30).collect::<Vec<i64>>());
     source.close().await;

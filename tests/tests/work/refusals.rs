@@ -190,7 +190,8 @@ fn a_configuration_is_checked_before_a_start() {
     world.create(std::slice::from_ref(&letters), 1);
     world.set("kafka.dead_letter_topic", json!(letters));
     let all = ["storage", "clock", "root", "registry", "topics", "dead-letter topic"];
-    let (code, outcomes) = checked(&world);
+    let (code, mut outcomes) = checked(&world);
+    assert_eq!(outcomes.remove("batches").as_deref(), Some("warning"), "Kafka's default is 1 MiB");
     assert_eq!((code, outcomes), (Some(0), all.map(|check| (check.to_owned(), "ok".to_owned())).into()));
     // Each thing missing is told, and the others are checked all the same.
     let missing = |world: &World, check: &str, code: i32| {

@@ -202,7 +202,9 @@ fn shard_of(signal: &SourceEvent) -> Option<Shard> {
         | SourceEvent::Lost(_)
         | SourceEvent::Partitions { .. } => None,
         SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
-        SourceEvent::End { partition, .. } | SourceEvent::OffsetsLost { partition, .. } => Some(*partition),
+        SourceEvent::End { partition, .. }
+        | SourceEvent::OffsetsLost { partition, .. }
+        | SourceEvent::Unreadable { partition, .. } => Some(*partition),
     }
 }
 

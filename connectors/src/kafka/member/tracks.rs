@@ -9,6 +9,9 @@ use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
+/// How often a batch that cannot be read is fetched: another broker may have it whole.
+const UNREADABLE_AFTER: u32 = 3;
+
 /// A topic partition within a reading of its shard.
 #[derive(Debug)]
 pub(super) struct Track {
@@ -28,11 +31,23 @@ pub(super) struct Track {
     pub(super) again_at: Option<Instant>,
     /// Failures in a row.
     pub(super) failures: u32,
+    /// The batch that could not be read last, by its first offset, and how often in a row.
+    pub(super) unreadable: Option<(i64, u32)>,
 }
 
 impl Track {
     fn new(shard: Shard, reading: u64, next: Start) -> Self {
-        Self { shard, reading, next, end: None, asked: None, lost: false, again_at: None, failures: 0 }
+        Self {
+            shard,
+            reading,
+            next,
+            end: None,
+            asked: None,
+            lost: false,
+            again_at: None,
+            failures: 0,
+            unreadable: None,
+        }
     }
 
     /// Whether a message at this offset is the next one, or a later one.
@@ -41,6 +56,13 @@ impl Track {
             Start::Earliest => true,
             Start::At(next) => offset >= next,
         }
+    }
+
+    /// Notes that a batch cannot be read. Whether it has been fetched often enough to give it up.
+    pub(super) fn cannot_read(&mut self, offset: i64) -> bool {
+        let times = self.unreadable.filter(|(before, _)| *before == offset).map_or(0, |(_, times)| times) + 1;
+        self.unreadable = Some((offset, times));
+        times >= UNREADABLE_AFTER
     }
 
     /// Reading has failed: try again after the back-off for its failures in a row.
@@ -181,6 +203,14 @@ mod tests {
             assert!(!tracks.retry_due(now + Duration::from_secs(32)));
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32]);
+    }
+
+    #[test]
+    fn a_batch_is_given_up_after_three_failures_in_a_row() {
+        let mut tracks = tracks();
+        let track = track(&mut tracks, "a");
+        assert!(!track.cannot_read(5) && !track.cannot_read(5) && !track.cannot_read(6));
+        assert!(!track.cannot_read(6) && track.cannot_read(6));
     }
 
     #[test]

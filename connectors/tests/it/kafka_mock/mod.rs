@@ -2,6 +2,7 @@
 //! kept. This broker has no transactions; `tests/tests/kafka` tests those on real ones.
 
 mod letters;
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 mod client;
 mod contract;
 mod messages;
+mod odd;
 
 use std::time::Duration;
 

@@ -12,6 +12,7 @@ use prorata_schemas::time::Hour;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::Shard;
+use prorata_worker::organizations::AllowedOrganizations;
 use prorata_worker::ports::Silent;
 
 use crate::config::{self, Loaded};
@@ -39,6 +40,11 @@ pub struct BackfillArgs {
     /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
+    /// Organization that the events may be of, such as acme or acme-*; can be repeated [default: any]
+    ///
+    /// Events of other organizations become dead letters (foreign_organization).
+    #[arg(long = "organization", value_name = "ID|PREFIX*")]
+    pub organizations: Vec<String>,
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -80,19 +86,27 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
         input,
         progress: report::progress::on_terminal(),
     };
-    Ok(backfill::run(ports, options(args, loaded, threads)).await?)
+    Ok(backfill::run(ports, options(args, loaded, threads)?).await?)
 }
 
 /// Options of the command.
-fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> BackfillOptions {
-    BackfillOptions {
+fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<BackfillOptions, Failure> {
+    let organizations = match args.organizations.as_slice() {
+        [] => None,
+        named => {
+            let wrong = |why| Failure::usage(format!("--organization: {why}"));
+            Some(AllowedOrganizations::new(named).map_err(wrong)?)
+        }
+    };
+    Ok(BackfillOptions {
+        organizations,
         only_shards: args.shards.as_ref().map(|shards| shards.0.clone()),
         from: args.from,
         to: args.to,
         rewrite_rules: loaded.rules_given,
         rewrite: args.rewrite,
         ..replay_options(loaded, threads, args.take_over)
-    }
+    })
 }
 
 /// Options of a backfill that adds events, and does not apply other rules to hours.

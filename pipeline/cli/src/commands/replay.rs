@@ -69,13 +69,14 @@ async fn replay(
         return Err(Failure::usage(message).into());
     }
     let connection = kafka::connection(&config.kafka)?;
-    let settings = KafkaSettings::new(connection, retired.clone(), &*config.kafka.group_id);
+    let settings = KafkaSettings::new(connection, config::topic_names(retired), &*config.kafka.group_id);
     let store = wiring::lake::store(wiring::lake::named(None, config)?).await?;
     let replay = TopicReplay {
         ports: backfill::replay_ports(store).await?,
         reader: &KafkaReader::new(&settings).map_err(WorkerError::Source)?,
         decoder: &*registry::decoder(&config.registry, Times::AT_ONCE)?,
-        topics: retired.iter().map(|topic| topic.as_str().into()).collect(),
+        topics: retired.iter().map(|topic| topic.name().into()).collect(),
+        organizations: config.kafka.organizations()?,
         partitions: args.partitions.as_ref().map(|ShardList(partitions)| partitions.clone()),
         backfill: backfill::replay_options(loaded, threads, args.take_over),
     };

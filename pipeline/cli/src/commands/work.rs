@@ -13,11 +13,11 @@ use prorata_connectors::registry::RegistryFault;
 use prorata_worker::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{StreamPorts, WatermarkRule, Worker, WorkerOptions};
+use prorata_worker::stream::{SkippedBatch, StreamPorts, WatermarkRule, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{self, Config, Loaded, OffsetsLost};
+use crate::config::{self, Config, Loaded, OffsetsLost, SkippedBatchConfig};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 use crate::{logging, operations};
@@ -90,6 +90,7 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
 
 async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyhow::Result<()> {
     let config = &loaded.config;
+    let options = options(config, loaded.shards_given)?;
     let shared = wiring::ports(wiring::store(&config.root.url)?).await?;
     let decoder: Arc<dyn MessageDecoder> = match registry::open(&config.registry)? {
         Some(registry) => {
@@ -113,7 +114,8 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
             Some(Arc::new(letters.map_err(WorkerError::Source)?))
         }
     };
-    let mut settings = KafkaSettings::new(connection, config.kafka.topics.clone(), &*config.kafka.group_id);
+    let mut settings =
+        KafkaSettings::new(connection, config::topic_names(&config.kafka.topics), &*config.kafka.group_id);
     settings.instance =
         (!config.kafka.group_instance_id.is_empty()).then(|| config.kafka.group_instance_id.clone());
     settings.session_timeout = config.kafka.session_timeout;
@@ -121,14 +123,14 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     settings.queue_bytes = config.kafka.queue_bytes;
     let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
     let ports = StreamPorts { shared, decoder, letters, status };
-    let worker = Worker::open(source, ports, options(config, loaded.shards_given)).await?;
+    let worker = Worker::open(source, ports, options).await?;
     worker.run(stop).await?;
     Ok(())
 }
 
-fn options(config: &Config, shards_given: bool) -> WorkerOptions {
+fn options(config: &Config, shards_given: bool) -> Result<WorkerOptions, Failure> {
     let work = &config.work;
-    WorkerOptions {
+    Ok(WorkerOptions {
         shards: shards_given.then_some(config.root.shards),
         root_format: config.root.format,
         rules: config.rules.clone(),
@@ -147,10 +149,21 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
         resident,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
+        organizations: config.kafka.organizations()?,
+        skip_batches: config.kafka.skip_batches.iter().map(skipped_batch).collect(),
         moved_from: config.kafka.moved_from.clone(),
-        retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.as_str().into()).collect(),
+        retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.name().into()).collect(),
         drain_timeout: work.drain_timeout,
         ..WorkerOptions::new(wiring::owner())
+    })
+}
+
+fn skipped_batch(skipped: &SkippedBatchConfig) -> SkippedBatch {
+    SkippedBatch {
+        topic: skipped.topic.as_str().into(),
+        partition: skipped.partition,
+        offset: skipped.offset,
+        through: skipped.through.unwrap_or(skipped.offset),
     }
 }
 

@@ -6,10 +6,13 @@ use prorata_connectors::Secret;
 use prorata_connectors::kafka::{Connection, KafkaSettings};
 use prorata_connectors::registry::Settings;
 use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::organizations::{AllowedOrganizations, TopicOrganizations};
 use prorata_worker::stream::WorkerOptions;
 use serde::{Deserialize, Serialize};
 
 use super::duration;
+use crate::failure::Failure;
 
 /// Where the stream worker reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,9 +21,9 @@ pub struct KafkaConfig {
     /// Brokers as `host:port`, separated by commas.
     pub bootstrap_servers: String,
     /// Topics with events, all with the same number of partitions.
-    pub topics: Vec<String>,
+    pub topics: Vec<TopicConfig>,
     /// Topics that were read before and are not read any more.
-    pub retired_topics: Vec<String>,
+    pub retired_topics: Vec<TopicConfig>,
     /// Topic for dead letters, in addition to their files. Empty: none.
     pub dead_letter_topic: String,
     /// Consumer group.
@@ -36,6 +39,8 @@ pub struct KafkaConfig {
     pub queue_bytes: u64,
     /// What to do when Kafka no longer has an offset.
     pub offsets_lost: OffsetsLost,
+    /// Batches of messages to pass over if they cannot be read.
+    pub skip_batches: Vec<SkippedBatchConfig>,
     /// Encryption and authentication.
     pub security_protocol: SecurityProtocol,
     /// How to authenticate.
@@ -64,6 +69,73 @@ pub enum OffsetsLost {
     Stop,
     /// Continue with the earliest message that Kafka has.
     Earliest,
+}
+
+/// A topic: its name, or its name and the organizations that it may bring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "not the name of a topic, nor {name: .., organizations: [..]}")]
+pub enum TopicConfig {
+    /// Its name: it may bring any organization.
+    Name(String),
+    /// Its name, and the organizations.
+    Bound(BoundTopic),
+}
+
+/// A topic that may bring some organizations alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundTopic {
+    /// Its name.
+    pub name: String,
+    /// The organizations: names, and beginnings of names that end in `*`.
+    pub organizations: Vec<String>,
+}
+
+impl TopicConfig {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Bound(BoundTopic { name, .. }) => name,
+        }
+    }
+}
+
+/// Names of topics.
+pub fn names(topics: &[TopicConfig]) -> Vec<String> {
+    topics.iter().map(|topic| topic.name().to_owned()).collect()
+}
+
+impl KafkaConfig {
+    /// The organizations that topics may bring, retired ones included.
+    ///
+    /// # Errors
+    /// Which topic has a wrong list.
+    pub fn organizations(&self) -> Result<TopicOrganizations, Failure> {
+        let bound = self.topics.iter().chain(&self.retired_topics).filter_map(|topic| match topic {
+            TopicConfig::Name(_) => None,
+            TopicConfig::Bound(bound) => Some(bound),
+        });
+        let organizations = |bound: &BoundTopic| match AllowedOrganizations::new(&bound.organizations) {
+            Ok(organizations) => Ok((bound.name.as_str().into(), organizations)),
+            Err(why) => Err(Failure::usage(format!("organizations of topic {}: {why}", bound.name))),
+        };
+        bound.map(organizations).collect::<Result<_, _>>().map(TopicOrganizations)
+    }
+}
+
+/// A batch of messages that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkippedBatchConfig {
+    /// Its topic.
+    pub topic: String,
+    /// Its partition.
+    pub partition: Shard,
+    /// Its first offset.
+    pub offset: i64,
+    /// Its last offset. `None`: it has one message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<i64>,
 }
 
 /// Encryption and authentication.
@@ -122,7 +194,7 @@ impl Default for KafkaConfig {
         let skips_lost = WorkerOptions::new(Text::default()).go_on_without_lost;
         Self {
             bootstrap_servers: settings.connection.brokers,
-            topics: settings.topics,
+            topics: Vec::new(),
             retired_topics: Vec::new(),
             dead_letter_topic: String::new(),
             group_id: settings.group,
@@ -130,6 +202,7 @@ impl Default for KafkaConfig {
             group_instance_id: settings.instance.unwrap_or_default(),
             session_timeout: settings.session_timeout,
             queue_bytes: settings.queue_bytes,
+            skip_batches: Vec::new(),
             offsets_lost: if skips_lost { OffsetsLost::Earliest } else { OffsetsLost::Stop },
             security_protocol: SecurityProtocol::Plaintext,
             sasl_mechanism: SaslMechanism::Plain,

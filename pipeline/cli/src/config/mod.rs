@@ -27,7 +27,10 @@ use environment::Environment;
 use yaml::Yaml;
 
 pub use collect::{CollectConfig, MeasuredBy};
-pub use kafka::{KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol};
+pub use kafka::{
+    KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol, SkippedBatchConfig,
+    TopicConfig, names as topic_names,
+};
 pub use secrets::read as read_secret;
 pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig, WorkConfig};
 

@@ -65,8 +65,37 @@ fn the_environment_overrides_the_file_and_text_stays_text() {
 fn lists_and_durations_may_come_from_the_environment() {
     let variables = [("PRORATA_KAFKA__TOPICS", "[a, b]"), ("PRORATA_WORK__MAX_WATERMARK_HOLD", "1h30m")];
     let config = with("", &variables).unwrap().config;
-    assert_eq!(config.kafka.topics, ["a", "b"]);
+    assert_eq!(topic_names(&config.kafka.topics), ["a", "b"]);
     assert_eq!(config.work.max_watermark_hold.as_secs(), 5_400);
+    let batches = "[{topic: a, partition: 3, offset: 7}, {topic: a, partition: 4, offset: 7, through: 9}]";
+    let config = with("", &[("PRORATA_KAFKA__SKIP_BATCHES", batches)]).unwrap().config;
+    let through: Vec<_> = config.kafka.skip_batches.iter().map(|batch| batch.through).collect();
+    assert_eq!(through, [None, Some(9)]);
+    let misspelled = "kafka:\n  skip_batches: [{topic: a, partition: 3, offest: 7}]\n";
+    let misspelled = with(misspelled, &[]).unwrap_err();
+    assert!(misspelled.contains("kafka.skip_batches"), "{misspelled}");
+}
+
+#[test]
+fn a_topic_may_name_the_organizations_that_it_may_bring() {
+    let yaml = "kafka:\n  topics: [shared, {name: acme, organizations: [acme, 'acme-*']}]\n  \
+                retired_topics: [{name: old, organizations: [acme]}]\n";
+    let kafka = with(yaml, &[]).unwrap().config.kafka;
+    assert_eq!(topic_names(&kafka.topics), ["shared", "acme"]);
+    let organizations = kafka.organizations().unwrap();
+    for (topic, organization, may) in [
+        ("shared", "hooli", true),
+        ("acme", "acme-eu", true),
+        ("acme", "hooli", false),
+        ("old", "hooli", false),
+    ] {
+        assert_eq!(organizations.check(topic, organization).is_ok(), may, "{topic}: {organization}");
+    }
+    let empty = with("kafka:\n  topics: [{name: a, organizations: []}]\n", &[]).unwrap().config.kafka;
+    let message = empty.organizations().unwrap_err().to_string();
+    assert!(message.contains("organizations of topic a: an empty list"), "{message}");
+    let misspelled = with("kafka:\n  topics: [{name: a, organisations: [b]}]\n", &[]).unwrap_err();
+    assert!(misspelled.contains("kafka.topics"), "{misspelled}");
 }
 
 #[test]

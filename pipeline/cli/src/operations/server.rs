@@ -1,24 +1,34 @@
 //! Connections: few at a time, and none forever, so that clients that disappear cost nothing.
+//!
+//! A new connection always gets in. Where there are too many, the one goes whose last request is the longest
+//! ago, first of those from the same address. So no client keeps probes out by holding connections.
 
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Connections at a time; further ones wait in the system's queue.
+    /// Connections at a time.
     pub connections: usize,
-    /// How long the head of a request may take.
+    /// Connections at a time from one address: a browser opens six.
+    pub connections_of_address: usize,
+    /// How long a connection may wait for the end of a request's head, from its start or its last response.
     pub head_within: Duration,
     /// How long a connection may last, with all of its requests.
     pub connection_within: Duration,
@@ -26,13 +36,46 @@ pub(super) struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        let (head_within, connection_within) = (Duration::from_secs(10), Duration::from_secs(120));
-        Self { connections: 64, head_within, connection_within }
+        let (head_within, connection_within) = (Duration::from_secs(5), Duration::from_secs(120));
+        Self { connections: 64, connections_of_address: 8, head_within, connection_within }
     }
 }
 
 /// How long to wait after the system gave no connection, for example because file descriptors ran out.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// A connection that is served.
+struct Open {
+    address: IpAddr,
+    /// Number of its last request among all requests and connections; its own number before the first.
+    last: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+/// All that are served.
+struct Connections {
+    open: Vec<Open>,
+    bounds: Bounds,
+}
+
+impl Connections {
+    /// Ends connections until one more from this address is within the bounds.
+    fn make_room(&mut self, address: IpAddr) {
+        self.open.retain(|open| !open.task.is_finished());
+        self.keep(self.bounds.connections_of_address, |open| open.address == address);
+        self.keep(self.bounds.connections, |_| true);
+    }
+
+    /// Ends the connections of these that asked the longest ago, until there are fewer than so many.
+    fn keep(&mut self, fewer_than: usize, is_one: impl Fn(&Open) -> bool) {
+        while self.open.iter().filter(|open| is_one(open)).count() >= fewer_than.max(1) {
+            let ones = self.open.iter().enumerate().filter(|(_, open)| is_one(open));
+            let oldest = ones.min_by_key(|(_, open)| open.last.load(Ordering::Relaxed));
+            let Some((at, _)) = oldest else { return };
+            self.open.swap_remove(at).task.abort();
+        }
+    }
+}
 
 /// Answers until `stop` comes back, and then what was asked already.
 pub(super) async fn run(
@@ -41,37 +84,42 @@ pub(super) async fn run(
     bounds: Bounds,
     stop: impl Future<Output = ()>,
 ) {
-    let permits = Arc::new(Semaphore::new(bounds.connections));
-    let connections = GracefulShutdown::new();
+    let mut connections = Connections { open: Vec::new(), bounds };
+    let graceful = GracefulShutdown::new();
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(bounds.head_within);
+    let count = Arc::new(AtomicU64::new(0));
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let Some((stream, permit)) = accepted else { continue };
-        let service = TowerToHyperService::new(router.clone());
-        let connection = connections.watch(protocol.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
+        let Some((stream, peer)) = accepted else { continue };
+        let address = peer.ip().to_canonical();
+        connections.make_room(address);
+        let last = Arc::new(AtomicU64::new(count.fetch_add(1, Ordering::Relaxed)));
+        let (answers, asked, next) =
+            (TowerToHyperService::new(router.clone()), Arc::clone(&last), Arc::clone(&count));
+        let service = service_fn(move |request: Request<Incoming>| {
+            asked.store(next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+            answers.call(request)
+        });
+        let connection = graceful.watch(protocol.serve_connection(TokioIo::new(stream), service));
+        let task = tokio::spawn(async move {
             // A client's faults are its own.
             let _ended = tokio::time::timeout(bounds.connection_within, connection).await;
-            drop(permit);
         });
+        connections.open.push(Open { address, last, task });
     }
     drop(listener);
-    connections.shutdown().await;
+    graceful.shutdown().await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok(accepted) => Some(accepted),
         Err(error) => {
             tracing::debug!(%error, "no connection");
             tokio::time::sleep(AFTER_FAILURE).await;

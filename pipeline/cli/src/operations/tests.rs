@@ -1,5 +1,7 @@
 //! The four paths, asked without sockets, and once over a real one.
 
+mod connections;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -9,7 +11,6 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
-use prorata_testkit::wait::PATIENCE;
 use prorata_worker::StopReason;
 use prorata_worker::status::{Dependency, ShardStatus, ShardStop, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -386,39 +387,6 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     stop.send(()).unwrap();
     serving.finish(Duration::from_millis(200)).await;
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
-}
-
-/// Whether the server closes a connection on which a client has sent so much and then waits.
-async fn is_closed(address: SocketAddr, sent: &[u8]) -> bool {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(sent).await.unwrap();
-    let mut answer = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.is_ok()
-}
-
-#[tokio::test]
-async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let bounds = server::Bounds {
-        connections: 2,
-        head_within: Duration::from_millis(100),
-        connection_within: Duration::from_millis(400),
-    };
-    let router = router(working(), Limits::default(), Arc::new(StoppedClock(NOW)));
-    tokio::spawn(server::run(listener, router, bounds, std::future::pending()));
-    let mut silent = Vec::new();
-    for _ in 0..5 {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET /livez HT").await.unwrap();
-        silent.push(stream);
-    }
-    let request = b"GET /livez HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n";
-    assert!(is_closed(address, request).await, "it is answered though others are silent");
-    assert!(is_closed(address, b"GET /livez HT").await, "half a request");
-    let kept = b"GET /livez HTTP/1.1\r\nHost: worker\r\n\r\n";
-    assert!(is_closed(address, kept).await, "a connection that is kept and never used again");
-    drop(silent);
 }
 
 #[tokio::test]

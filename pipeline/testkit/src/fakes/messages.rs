@@ -1,7 +1,9 @@
 //! Messages without Avro, their schema registry, and the topic of dead letters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use prorata_schemas::body::{self, EventRecordRef};
@@ -16,8 +18,11 @@ pub struct FakeRegistry(Arc<Mutex<Registry>>);
 #[derive(Debug, Default)]
 struct Registry {
     known: BTreeSet<u32>,
+    odd: BTreeSet<u32>,
     down: bool,
     fetches: u64,
+    /// Questions that are not answered yet, and the most of them at one time.
+    asked: (usize, usize),
 }
 
 impl FakeRegistry {
@@ -38,9 +43,24 @@ impl FakeRegistry {
         self.lock().down = down;
     }
 
+    /// From now on the registry gives no schema for this id though it answers about others, or does again.
+    pub fn set_odd(&self, schema_id: u32, odd: bool) {
+        let mut registry = self.lock();
+        if odd {
+            registry.odd.insert(schema_id);
+        } else {
+            registry.odd.remove(&schema_id);
+        }
+    }
+
     /// How often it was asked, in vain or not.
     pub fn fetches(&self) -> u64 {
         self.lock().fetches
+    }
+
+    /// The most questions that it was asked at one time.
+    pub fn most_at_once(&self) -> usize {
+        self.lock().asked.1
     }
 
     /// The decoder of a new process, which has not asked for any schema yet.
@@ -99,10 +119,29 @@ impl MessageDecoder for FakeMessages {
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
+        {
+            let mut registry = self.registry.lock();
+            registry.fetches += 1;
+            let asked = registry.asked.0 + 1;
+            registry.asked = (asked, asked.max(registry.asked.1));
+        }
+        // Whoever asks for several at once does so now.
+        let mut waited = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
         let mut registry = self.registry.lock();
-        registry.fetches += 1;
+        registry.asked.0 -= 1;
         if registry.down {
             return Err(RegistryError::transient("it does not answer"));
+        }
+        if registry.odd.contains(&schema_id) {
+            return Err(RegistryError::of_schema(format!("it does not give schema {schema_id} yet")));
         }
         self.fetched().insert(schema_id, registry.known.contains(&schema_id));
         Ok(())

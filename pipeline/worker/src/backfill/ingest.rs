@@ -116,6 +116,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         default_rules,
         only: run.options.only_shards.clone(),
         left_out: run.shards.left_out().keys().copied().collect(),
+        organizations: run.options.organizations.clone(),
     };
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();

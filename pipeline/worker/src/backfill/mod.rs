@@ -26,6 +26,7 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
+use crate::organizations::AllowedOrganizations;
 use crate::ports::Ports;
 use crate::ports::{Input, InputFile, Progress};
 use crate::root::Root;
@@ -58,6 +59,8 @@ pub struct BackfillOptions {
     /// The only shards to claim, so that several runs can share the work, or one shard be mended while a
     /// worker has the others. Events of other shards are left to others. None: all shards.
     pub only_shards: Option<BTreeSet<Shard>>,
+    /// The only organizations that foreign files may bring; events of others are dead letters. `None`: all.
+    pub organizations: Option<AllowedOrganizations>,
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,
     /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
@@ -99,6 +102,7 @@ impl BackfillOptions {
             shards: None,
             root_format: 0,
             only_shards: None,
+            organizations: None,
             from: None,
             to: None,
             rules: Rules::default(),

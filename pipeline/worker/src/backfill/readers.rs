@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::names::{ObjectId, Shard};
+use crate::organizations::AllowedOrganizations;
 use crate::ports::{
     Archive, DeadLetter, ErrorKind, Input, InputFile, Origin, Position, Rejected, StoreError,
 };
@@ -71,6 +72,8 @@ pub(super) struct Reading {
     pub only: Option<BTreeSet<Shard>>,
     /// Shards whose events are not judged, because they are left out.
     pub left_out: BTreeSet<Shard>,
+    /// The organizations that files may bring; none: all.
+    pub organizations: Option<AllowedOrganizations>,
     /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
     /// topic must not bring that back.
     pub clock_limit: ClockLimit,
@@ -249,13 +252,24 @@ impl Taker<'_> {
         let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(hour));
         let rules = listed.unwrap_or(&self.reading.default_rules);
         let history = self.reading.history.get(&shard).unwrap_or(&self.reading.default_history);
+        let foreign = || match &self.reading.organizations {
+            Some(organizations) if !organizations.contains(event.organization_id()) => {
+                let id = event.organization_id();
+                let message = format!("organization '{id}' is not one of --organization");
+                Err(Reject::new(Reason::ForeignOrganization, message))
+            }
+            _ => Ok(()),
+        };
         let in_time = || {
             self.reading.clock_limit.check(event_time)?;
             history.check(event_time)
         };
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard))
             && !self.reading.left_out.contains(&shard);
-        let judged = if is_ours { rules.check_ref(&event).and_then(|()| in_time()) } else { Ok(()) };
+        let judged = match is_ours {
+            true => foreign().and_then(|()| rules.check_ref(&event)).and_then(|()| in_time()),
+            false => Ok(()),
+        };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
             Ok(()) => Ok(Arrival { shard, hour, kind, body }),

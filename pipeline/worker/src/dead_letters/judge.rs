@@ -16,6 +16,7 @@ use prorata_schemas::time::{Hour, WallTime, micros};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::names::Shard;
+use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
 use crate::root::rules::{RuleBook, RulesByHour};
@@ -139,6 +140,8 @@ pub struct Judge<'a> {
     pub currencies: &'a Currencies,
     /// Topics that workers read.
     pub topics: &'a [Text],
+    /// The organizations that topics may bring.
+    pub organizations: &'a TopicOrganizations,
     /// The wall clock's time.
     pub now: WallTime,
     /// How far an event may lie in the future.
@@ -169,6 +172,7 @@ impl Judge<'_> {
             return Err(Refusal::KeyMismatch(letter.rejected.reject.message.clone()));
         }
         let record = decoded?;
+        self.organizations.check(topic, &record.event.organization_id)?;
         if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
             let ahead = record.event.event_time.0.saturating_sub(self.now.event_time().0);
             let skew = micros(self.max_clock_skew);

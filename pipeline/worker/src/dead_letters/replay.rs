@@ -16,6 +16,7 @@ use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::error::WorkerError;
 use crate::names::Shard;
+use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
@@ -55,6 +56,8 @@ pub struct ReplayOptions {
     pub reason: Option<Reason>,
     /// Topics that workers read.
     pub topics: Vec<Text>,
+    /// The organizations that topics may bring.
+    pub organizations: TopicOrganizations,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Whether the rules of `backfill` were configured, and are not just the default.
@@ -162,6 +165,7 @@ impl Replay<'_> {
             root: &root,
             currencies: &currencies,
             topics: &self.options.topics,
+            organizations: &self.options.organizations,
             now: self.ports.shared.clock.now(),
             max_clock_skew: self.options.max_clock_skew,
             max_hours: self.options.backfill.max_hours,

@@ -17,6 +17,7 @@ use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::checkpoint::log;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
+use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, ObjectStore};
 use crate::source::{Message, MessageDecoder, SourceError};
 
@@ -49,6 +50,8 @@ pub struct TopicReplay<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// The topics.
     pub topics: Vec<Text>,
+    /// The organizations that they may bring.
+    pub organizations: TopicOrganizations,
     /// The only partitions to read; none: all.
     pub partitions: Option<BTreeSet<Shard>>,
     /// How events are folded.
@@ -169,7 +172,12 @@ impl TopicReplay<'_> {
             Ok(value) => decode(self.decoder, value).await?,
             Err(reject) => Err(reject),
         };
-        Ok(decoded.and_then(|record| message.check_key(&record.event.organization_id).map(|()| record)))
+        Ok(decoded.and_then(|record| {
+            let organization = &record.event.organization_id;
+            message.check_key(organization)?;
+            self.organizations.check(&message.topic, organization)?;
+            Ok(record)
+        }))
     }
 
     async fn fold(&self, unfolded: Unfolded, done: &mut TopicsReplayed) -> Result<(), ReplayError> {

@@ -130,6 +130,18 @@ pub enum SourceEvent {
         /// What Kafka said.
         cause: String,
     },
+    /// A batch of messages cannot be read, however often it is fetched: it does not unpack, or it is damaged.
+    /// Nothing more of its topic partition is read until its shard is started again.
+    Unreadable {
+        /// The topic.
+        topic: Text,
+        /// The partition.
+        partition: Shard,
+        /// The batch's first offset.
+        offset: i64,
+        /// Why.
+        cause: String,
+    },
     /// A topic has another number of partitions than before, as the brokers were asked a few seconds ago.
     Partitions {
         /// The topic.
@@ -241,12 +253,19 @@ pub struct RegistryError {
     pub kind: ErrorKind,
     /// What happened, without naming the registry.
     pub message: String,
+    /// Whether it is about the one schema alone: the registry answers about others.
+    pub is_of_schema: bool,
 }
 
 impl RegistryError {
     /// An error that may end by itself.
     pub fn transient(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Transient, message: message.into() }
+        Self { kind: ErrorKind::Transient, message: message.into(), is_of_schema: false }
+    }
+
+    /// An error about one schema, which ends once it counts as unknown.
+    pub fn of_schema(message: impl Into<String>) -> Self {
+        Self { is_of_schema: true, ..Self::transient(message) }
     }
 }
 
@@ -256,9 +275,10 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
-    /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or
-    /// rejects its messages as `unknown_schema` where the registry does not know it. That may be an error for
-    /// some seconds, till it has been asked again: one of its nodes may know less than another.
+    /// Asks the registry once for a schema, within seconds. Afterwards [`Self::decode`] knows it, or rejects
+    /// its messages as `unknown_schema` where the registry does not give it though it answers about others.
+    /// That is an error of this schema for some seconds, till it has been asked again: one of the registry's
+    /// nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 

@@ -26,7 +26,7 @@ impl<S: Source> Worker<S> {
 
     /// Drops what of a shard waits to be taken.
     pub(super) fn drop_waiting(&mut self, shard: Shard) {
-        self.backlog.retain(|item| item.shard() != shard);
+        self.backlog.drop_shard(shard);
     }
 
     /// Another owner has the shard. If the group, asked again, still assigns it to us, it is taken again.
@@ -168,7 +168,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    async fn stop_reading(&mut self, shard: Shard) {
+    pub(super) async fn stop_reading(&mut self, shard: Shard) {
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
     }

@@ -18,6 +18,7 @@ use super::shard::LiveShard;
 use super::watermark::TopicProgress;
 use crate::checkpoint::LastRecord;
 use crate::error::Result;
+use crate::organizations::TopicOrganizations;
 use crate::ports::DeadLetter;
 use crate::root::Root;
 use crate::root::rules::RuleBook;
@@ -47,6 +48,8 @@ pub(super) struct Intake<'a> {
     pub rules: &'a RuleBook,
     /// The rules of a shard that lists none yet.
     pub configured: &'a Rules,
+    /// The organizations that topics may bring.
+    pub organizations: &'a TopicOrganizations,
     pub clock: ClockReading,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
@@ -159,6 +162,7 @@ impl Intake<'_> {
     fn check(&self, rules: &Rules, message: &Message, record: &EventRecordRef<'_>) -> Result<(), Reject> {
         let organization = record.event.organization_id();
         message.check_key(organization)?;
+        self.organizations.check(&message.topic, organization)?;
         let belongs = self.root.shard_of(organization);
         if belongs != message.partition {
             let organization = excerpt(organization);

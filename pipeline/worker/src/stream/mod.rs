@@ -28,13 +28,14 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 
 use crate::names::Shard;
+use crate::organizations::TopicOrganizations;
 use crate::ports::Ports;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 
 pub use watermark::WatermarkRule;
+use worker::Slot;
 pub use worker::Worker;
-use worker::{Item, Slot};
 
 /// What a worker runs on, besides its source.
 #[derive(Clone)]
@@ -47,6 +48,19 @@ pub struct StreamPorts {
     pub letters: Option<Arc<dyn DeadLetterTopic>>,
     /// Where the worker reports how it does.
     pub status: Arc<Status>,
+}
+
+/// A batch of messages that cannot be read, and that is passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedBatch {
+    /// Its topic.
+    pub topic: Text,
+    /// Its partition.
+    pub partition: Shard,
+    /// Its first offset.
+    pub offset: i64,
+    /// Its last offset.
+    pub through: i64,
 }
 
 /// How a worker runs.
@@ -84,6 +98,10 @@ pub struct WorkerOptions {
     pub compare_after: Duration,
     /// Whether to go on from the earliest message where Kafka lost the next.
     pub go_on_without_lost: bool,
+    /// The organizations that topics may bring.
+    pub organizations: TopicOrganizations,
+    /// Batches of messages to pass over where they cannot be read.
+    pub skip_batches: Vec<SkippedBatch>,
     /// The consumer that has read for the root, where this worker's is to take its place:
     /// [`crate::source::ConsumerId`] as displayed. Empty: none.
     pub moved_from: String,
@@ -119,6 +137,8 @@ impl WorkerOptions {
             rows_in_flight: 100_000,
             compare_after: Duration::from_secs(15),
             go_on_without_lost: false,
+            organizations: TopicOrganizations::default(),
+            skip_batches: Vec::new(),
             moved_from: String::new(),
             retired_topics: Vec::new(),
             drain_timeout: Duration::from_secs(30),

@@ -1,7 +1,10 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
+mod backlog;
+mod lost;
+mod schemas;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_schemas::Text;
@@ -9,16 +12,15 @@ use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
-use super::tasks::Task;
-use super::{Item, Slot, Worker};
+use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
-use crate::status::{Counts, Dependency, Wait};
-
-/// Schemas asked for in one step, at most.
-const FETCHES_MAX: usize = 16;
+use crate::status::{Counts, Dependency};
+pub(super) use backlog::Backlog;
+use backlog::Item;
+use lost::Loss;
 
 /// How long Kafka may say nothing before the worker gives up, in microseconds: 10 minutes. That is longer
 /// than a rolling restart of brokers takes, and a new process may find what this one does not.
@@ -31,21 +33,6 @@ const QUIET_MICROS: i64 = 15_000_000;
 /// How soon after its start a worker that is fenced has a rival with the same id: it took over from that one,
 /// or that one from it. Later, it may be a session of its own that ended under load.
 const FENCED_SOON: Duration = Duration::from_secs(600);
-
-/// What Kafka said of an offset that it does not have.
-#[derive(Debug)]
-pub(super) struct Loss {
-    /// The earliest offset there is, where the one that is lost is known to lie before it.
-    earliest: Option<i64>,
-    cause: String,
-}
-
-impl Loss {
-    /// The log is not the one that was read.
-    fn of_another_log(cause: String) -> Self {
-        Self { earliest: None, cause }
-    }
-}
 
 /// What the group and its brokers were last known to do.
 #[derive(Debug)]
@@ -81,7 +68,8 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
             messages.first().map(|message| (&message.topic, message.partition))
         }
         SourceEvent::End { topic, partition, .. } => Some((topic, *partition)),
-        SourceEvent::Assigned(_)
+        SourceEvent::Unreadable { .. }
+        | SourceEvent::Assigned(_)
         | SourceEvent::Revoked(_)
         | SourceEvent::Lost(_)
         | SourceEvent::OffsetsLost { .. }
@@ -148,7 +136,10 @@ impl<S: Source> Worker<S> {
     /// without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let reads = self.live().any(|live| live.unread().is_none());
+        let reads = self.live().any(|live| {
+            let mut topics = live.topics().iter();
+            live.unread().is_none() && topics.any(|(topic, _)| !self.backlog.is_parked(live.shard(), topic))
+        });
         if !reads && !self.contact.cut_off {
             self.contact.silent_since = None;
             return Ok(());
@@ -200,18 +191,21 @@ impl<S: Source> Worker<S> {
                 self.source.release(&shards).await;
             }
             SourceEvent::Messages(messages) => {
-                let shard = messages.first().map(|message| message.partition);
-                let item = shard.map(|shard| Item::Messages { shard, messages: messages.into() });
-                self.backlog.extend(item);
+                let place = messages.first().map(|message| (message.partition, message.topic.clone()));
+                if let Some(place) = place {
+                    self.backlog.push(place, Item::Messages(messages.into()));
+                }
             }
             SourceEvent::End { topic, partition, offset } => {
-                self.backlog.push_back(Item::End { topic, shard: partition, offset });
+                self.backlog.push((partition, topic), Item::End(offset));
             }
             // In its order: reading starts again after what came before it, and what came after it is read
             // again.
             SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
-                let loss = Loss { earliest, cause };
-                self.backlog.push_back(Item::Lost { topic, shard: partition, loss });
+                self.backlog.push((partition, topic), Item::Lost(Loss { earliest, cause }));
+            }
+            SourceEvent::Unreadable { topic, partition, offset, cause } => {
+                self.backlog.push((partition, topic), Item::Unreadable { offset, cause });
             }
             // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
             SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
@@ -243,49 +237,6 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Takes what waits, until the registry is needed and does not answer.
-    pub(super) async fn take_backlog(&mut self) -> Result<()> {
-        let mut fetches = 0;
-        while let Some(item) = self.backlog.pop_front() {
-            match item {
-                Item::End { topic, shard, offset } => {
-                    let now = self.ports.shared.clock.now();
-                    let Some(live) = self.live_mut(shard) else { continue };
-                    let Some(progress) = live.topics_mut().get_mut(&topic) else { continue };
-                    if progress.ends_before_last(offset) {
-                        let cause = format!("Kafka's log ends at {offset}, but more had been read");
-                        self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
-                    } else if progress.confirm_end(offset, now) {
-                        live.topics_mut().note_moved();
-                    }
-                }
-                Item::Lost { topic, shard, loss } => self.offsets_lost(topic, shard, loss).await?,
-                Item::Messages { shard, mut messages } => {
-                    let topic = messages.front().map(|message| message.topic.clone()).unwrap_or_default();
-                    let taken = self.take(shard, &mut messages);
-                    if !messages.is_empty() {
-                        self.backlog.push_front(Item::Messages { shard, messages });
-                    }
-                    match taken {
-                        Err(error) => self.stop_shard(shard, error).await?,
-                        Ok(Taken::All) => {}
-                        Ok(Taken::Differs(cause)) => {
-                            self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
-                        }
-                        Ok(Taken::NeedsClock) => return Ok(()),
-                        Ok(Taken::NeedsSchema(schema)) => {
-                            fetches += 1;
-                            if fetches > FETCHES_MAX || !self.fetch(schema).await {
-                                return Ok(());
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else {
             messages.clear();
@@ -296,6 +247,7 @@ impl<S: Source> Worker<S> {
             decoder: &*self.ports.decoder,
             rules: &self.rules,
             configured: &self.options.rules,
+            organizations: &self.options.organizations,
             clock: self.clock.read(),
             max_clock_skew: self.options.max_clock_skew,
             max_history_hours: self.options.max_history_hours,
@@ -305,71 +257,5 @@ impl<S: Source> Worker<S> {
         let taken = intake.take(live, messages, &mut counts);
         self.ports.status.lock().counts.add(counts);
         taken
-    }
-
-    /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
-    async fn fetch(&mut self, schema: u32) -> bool {
-        let now = self.ports.shared.clock.now();
-        if !self.tasks.is_due(Task::Registry, now) {
-            return false;
-        }
-        match self.ports.decoder.fetch(schema).await {
-            Ok(()) => {
-                self.tasks.note(Task::Registry, true, now);
-                self.ports.status.lock().waits.remove(&Dependency::Registry);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, schema, "messages are waiting for the schema registry");
-                self.tasks.note(Task::Registry, false, now);
-                let mut status = self.ports.status.lock();
-                status.counts.retries += 1;
-                let wait = Wait { kind: error.kind, message: error.to_string() };
-                status.waits.insert(Dependency::Registry, wait);
-                false
-            }
-        }
-    }
-
-    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
-    /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
-    /// the shard, unless configured otherwise.
-    async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
-        let Loss { earliest, cause } = loss;
-        let go_on = self.options.go_on_without_lost;
-        let store = Arc::clone(&self.ports.shared.store);
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
-        let compares = progress.verify.take().is_some();
-        let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
-        if is_read || (compares && progress.last.is_none() && earliest.is_some()) {
-            tracing::warn!(%topic, shard, cause, "cannot verify the last record read; resuming after it");
-            return self.restart(shard).await;
-        }
-        match live.is_overtaken(&*store).await {
-            Ok(false) => {}
-            Ok(true) => {
-                // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
-                self.conflict(shard).await;
-                return Ok(());
-            }
-            Err(error) => {
-                tracing::warn!(shard, %error, "cannot check yet whether another owner has the shard");
-                self.ports.status.lock().counts.retries += 1;
-                self.read_later(shard).await;
-                return Ok(());
-            }
-        }
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
-            tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
-            progress.offsets.next = None;
-            progress.offsets.last = None;
-            progress.last = None;
-            live.topics_mut().note_moved();
-            return self.restart(shard).await;
-        }
-        let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
-        self.stop_shard(shard, lost).await
     }
 }

@@ -77,7 +77,7 @@ impl<S: Source> Worker<S> {
             }
         }
         status.shards = shards;
-        if self.backlog.is_empty() {
+        if !self.backlog.needs_schema() {
             status.waits.remove(&Dependency::Registry);
         }
         if self.slots.is_empty() {

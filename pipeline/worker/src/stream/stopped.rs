@@ -276,7 +276,8 @@ impl<S: Source> Worker<S> {
     /// reading is started later.
     pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let starts = live.topics().starts();
+        let mut starts = live.topics().starts();
+        starts.retain(|topic, _| !self.backlog.is_parked(shard, topic));
         let started = self.source.start(shard, starts).await;
         let now = self.ports.shared.clock.now();
         let Some(live) = self.live_mut(shard) else { return Ok(()) };

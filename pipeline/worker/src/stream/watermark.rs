@@ -1,6 +1,7 @@
 //! How far a shard's topic partitions are read, and the watermark that follows from it.
 //!
-//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). A
+//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`), where
+//! an event ahead of the clock counts as one of now: no producer closes an hour of the others early. A
 //! partition is idle, and left out, when a broker has confirmed that its end is reached and nothing newer has
 //! come for `idle_timeout`. At its end it never holds the watermark more than `max_watermark_hold` behind the
 //! wall clock. It decides when hours close and nothing else: what closes too early is mended by restatement.
@@ -12,6 +13,7 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{Timestamp, WallTime, micros};
 
 use crate::checkpoint::{LastRecord, TopicOffsets};
+use crate::shard::clock::ClockReading;
 use crate::source::{Message, Start};
 
 /// How long a broker's word counts that a partition's end is reached, in microseconds: the source asks every
@@ -72,6 +74,13 @@ impl TopicProgress {
         self.verify = self.offsets.last.clone();
     }
 
+    /// Goes on at an offset without what lies before it. No record before it is compared any more: none can
+    /// be read without what is passed over.
+    pub fn pass_over(&mut self, next: i64) {
+        (self.offsets.next, self.offsets.last) = (Some(next), None);
+        (self.last, self.verify) = (None, None);
+    }
+
     /// Turns the last message taken into what the next checkpoint says of it.
     pub fn note_last(&mut self) {
         if let Some(message) = self.last.take() {
@@ -126,11 +135,12 @@ impl TopicProgress {
         self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_timeout)
     }
 
-    /// How far this partition has come. `wall` is the wall clock's time, if it can be trusted.
-    fn progress(&self, now: WallTime, wall: Option<WallTime>, rule: &WatermarkRule) -> Option<Timestamp> {
-        let seen = self.offsets.max_event_time.map(|max| max.before(rule.out_of_orderness));
-        let held =
-            wall.filter(|_| self.at_end(now)).map(|wall| wall.event_time().before(rule.max_watermark_hold));
+    /// How far this partition has come.
+    fn progress(&self, clock: &ClockReading, rule: &WatermarkRule) -> Option<Timestamp> {
+        let latest = clock.between.0.event_time();
+        let seen = self.offsets.max_event_time.map(|max| max.min(latest).before(rule.out_of_orderness));
+        let wall = clock.wall().filter(|_| self.at_end(clock.steady));
+        let held = wall.map(|wall| wall.event_time().before(rule.max_watermark_hold));
         seen.max(held)
     }
 }
@@ -176,10 +186,9 @@ impl ShardTopics {
         self.watermark
     }
 
-    /// Moves the watermark to where the topic partitions let it be. `now` is for ages; `wall` is the wall
-    /// clock's time, if it can be trusted.
-    pub fn move_watermark(&mut self, now: WallTime, wall: Option<WallTime>, rule: &WatermarkRule) {
-        self.watermark = self.watermark.max(watermark(self.progress.values(), now, wall, rule));
+    /// Moves the watermark to where the topic partitions let it be.
+    pub fn move_watermark(&mut self, clock: &ClockReading, rule: &WatermarkRule) {
+        self.watermark = self.watermark.max(watermark(self.progress.values(), clock, rule));
     }
 
     /// Reading of all of them starts again.
@@ -217,15 +226,14 @@ impl ShardTopics {
 /// The watermark over a shard's topic partitions, none while one of them has not begun.
 fn watermark<'a>(
     topics: impl Iterator<Item = &'a TopicProgress> + Clone,
-    now: WallTime,
-    wall: Option<WallTime>,
+    clock: &ClockReading,
     rule: &WatermarkRule,
 ) -> Option<Timestamp> {
-    let busy = topics.clone().filter(|topic| !topic.idle(now, rule));
+    let busy = topics.clone().filter(|topic| !topic.idle(clock.steady, rule));
     // None, which has not begun, is the least.
-    let least = busy.map(|topic| topic.progress(now, wall, rule)).min();
+    let least = busy.map(|topic| topic.progress(clock, rule)).min();
     // All are idle: nothing is known to come, but hours stay open for a while for what may.
-    least.unwrap_or_else(|| topics.map(|topic| topic.progress(now, wall, rule)).max().flatten())
+    least.unwrap_or_else(|| topics.map(|topic| topic.progress(clock, rule)).max().flatten())
 }
 
 #[cfg(test)]
@@ -252,13 +260,33 @@ mod tests {
     }
 
     fn of(topics: &[TopicProgress], now: i64) -> Option<i64> {
-        watermark(topics.iter(), at(now), Some(at(now)), &RULE).map(|time| time.0 / 1_000_000)
+        between(topics, now, (now, now))
+    }
+
+    /// The watermark at a time, with the wall clock and its witness at these.
+    fn between(topics: &[TopicProgress], now: i64, (earlier, later): (i64, i64)) -> Option<i64> {
+        let ahead_seconds = (earlier != later).then_some(later - earlier);
+        let between = (at(earlier), at(later));
+        let clock = ClockReading { steady: at(now), machine: at(later), between, ahead_seconds };
+        watermark(topics.iter(), &clock, &RULE).map(|time| time.0 / 1_000_000)
     }
 
     #[test]
     fn the_slowest_topic_holds_it() {
         assert_eq!(of(&[topic(3, Some(990)), topic(3, Some(500))], 1_000), Some(495));
         assert_eq!(of(&[topic(3, Some(990)), topic(3, None)], 1_000), None);
+    }
+
+    #[test]
+    fn an_event_ahead_of_the_clock_moves_it_no_further_than_one_of_now() {
+        let ahead = topic(3, Some(1_585));
+        assert_eq!(of(std::slice::from_ref(&ahead), 1_000), Some(995));
+        assert_eq!(of(std::slice::from_ref(&ahead), 1_200), Some(1_195), "it moves on with the clock");
+        assert_eq!(of(std::slice::from_ref(&ahead), 2_000), Some(1_580));
+        let mut idle = ahead.clone();
+        idle.confirm_end(3, at(1_020));
+        assert_eq!(of(&[idle], 1_020), Some(1_015), "nor once all are idle");
+        assert_eq!(between(&[ahead], 1_000, (1_000, 5_000)), Some(995), "the earlier of two clocks counts");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The loop: steps until told to stop, then a clean stop.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
-use super::poll::{Contact, Loss};
+use super::poll::{Backlog, Contact};
 use super::shard::{Claimed, Folding, LiveShard, RestatePace};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
 use super::tasks::Tasks;
@@ -22,7 +22,7 @@ use crate::root::rules::RuleBook;
 use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::clock::WitnessedClock;
 use crate::shard::window::WindowLimits;
-use crate::source::{Message, Source};
+use crate::source::Source;
 use crate::status::{Counts, Dependency};
 
 /// How long a step waits for messages when nothing else is to do.
@@ -63,33 +63,6 @@ impl Slot {
     }
 }
 
-/// What waits to be taken, in its order.
-pub(super) enum Item {
-    /// Messages of one topic partition.
-    Messages {
-        shard: Shard,
-        messages: VecDeque<Message>,
-    },
-    End {
-        topic: Text,
-        shard: Shard,
-        offset: i64,
-    },
-    Lost {
-        topic: Text,
-        shard: Shard,
-        loss: Loss,
-    },
-}
-
-impl Item {
-    pub fn shard(&self) -> Shard {
-        match self {
-            Self::Messages { shard, .. } | Self::End { shard, .. } | Self::Lost { shard, .. } => *shard,
-        }
-    }
-}
-
 /// A stream worker.
 pub struct Worker<S> {
     pub(super) source: S,
@@ -108,7 +81,9 @@ pub struct Worker<S> {
     /// Counts claims.
     pub(super) claims: u64,
     /// What was polled and is not taken yet: messages may wait for a schema.
-    pub(super) backlog: VecDeque<Item>,
+    pub(super) backlog: Backlog,
+    /// When the registry may be asked again for schemas that it does not give.
+    pub(super) asks: BTreeMap<u32, Backoff>,
     /// Recurring tasks.
     pub(super) tasks: Tasks,
     /// How often shards were stopped.
@@ -171,7 +146,8 @@ impl<S: Source> Worker<S> {
             rules,
             counter: Arc::default(),
             claims: 0,
-            backlog: VecDeque::new(),
+            backlog: Backlog::default(),
+            asks: BTreeMap::new(),
             tasks: Tasks::default(),
             stops: BTreeMap::new(),
             contact: Contact::new(now),
@@ -262,7 +238,7 @@ impl<S: Source> Worker<S> {
         self.load_waiting().await?;
         self.start_unread().await?;
         self.poll_if_room(wait).await?;
-        self.take_backlog().await?;
+        let more = self.take_backlog().await?;
         self.move_watermarks();
         let due = self.due();
         let began = self.ports.shared.clock.now();
@@ -284,16 +260,17 @@ impl<S: Source> Worker<S> {
         if let Some(error) = self.all_stopped() {
             return Err(error);
         }
-        Ok(!due.is_empty() && !self.live().any(|live| live.backoff().failures() > 0))
+        let decides = !due.is_empty() && !self.live().any(|live| live.backoff().failures() > 0);
+        Ok(more || decides)
     }
 
-    /// Polls unless messages wait for the registry, or memory is full.
+    /// Polls unless memory is full.
     async fn poll_if_room(&mut self, wait: Duration) -> Result<()> {
         let full = self.bytes() >= self.budget();
         let room = if full { Err("storage must accept events before more are read") } else { Ok(()) };
         self.ports.status.lock().note_answer(Dependency::Memory, &room);
         self.flowing = false;
-        if self.backlog.is_empty() && !full {
+        if !full {
             return self.poll(wait).await;
         }
         if wait > Duration::ZERO {
@@ -306,7 +283,7 @@ impl<S: Source> Worker<S> {
         let (clock, rule) = (self.clock.read(), self.options.watermark);
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot {
-                live.topics_mut().move_watermark(clock.steady, clock.wall(), &rule);
+                live.topics_mut().move_watermark(&clock, &rule);
             }
         }
     }

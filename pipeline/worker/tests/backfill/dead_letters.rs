@@ -20,6 +20,7 @@ use prorata_worker::dead_letters::{
     DeadLetters, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
 };
 use prorata_worker::names::{self, ObjectId, Shard};
+use prorata_worker::organizations::TopicOrganizations;
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
 use prorata_worker::root::rules::RuleBook;
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, SourceError};
@@ -172,6 +173,7 @@ impl World {
             progress: std::sync::Arc::new(Silent),
         };
         let options = ReplayOptions {
+            organizations: TopicOrganizations::default(),
             reason: self.reason,
             topics: self.topics.clone(),
             max_clock_skew: Duration::from_secs(600),

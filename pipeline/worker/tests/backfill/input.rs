@@ -9,6 +9,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeArchive, SteppedClock};
 use prorata_worker::WorkerError;
+use prorata_worker::organizations::AllowedOrganizations;
 use prorata_worker::ports::{Archive, ObjectStore};
 
 use crate::harness::*;
@@ -88,6 +89,19 @@ async fn a_price_in_another_currency_is_a_dead_letter() {
         outcome.dead_letter_examples[0].contains("'USD'")
             && outcome.dead_letter_examples[0].contains("'EUR'")
     );
+}
+
+#[tokio::test]
+async fn files_bring_the_organizations_that_they_may_and_no_others() {
+    let lake = Lake::default();
+    let foreign = [pod("hermes", 5, "foreign", 1), pod("acme-eu", 5, "foreign", 1)];
+    let run = Run::new("aa").with(|options| {
+        let named = ["acme", "ho*", "gam*"].map(str::to_owned);
+        options.organizations = Some(AllowedOrganizations::new(&named).unwrap());
+    });
+    let outcome = lake.run(&files(&[&trace(), &foreign]), run).await.unwrap();
+    assert_eq!(outcome.dead_letters, [(Reason::ForeignOrganization, 2)].into());
+    assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
 }
 
 #[tokio::test]

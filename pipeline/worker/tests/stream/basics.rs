@@ -1,5 +1,6 @@
 //! One worker that nothing happens to, and backfills of foreign events into its root.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_testkit::wait::PATIENCE;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::TableFile;
+use prorata_worker::organizations::{AllowedOrganizations, TopicOrganizations};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{Worker, WorkerOptions};
@@ -22,7 +24,7 @@ use prorata_worker::stream::{Worker, WorkerOptions};
 use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::script::read;
-use crate::world::{TOPICS, What, World};
+use crate::world::{SCHEMA, TOPICS, What, World};
 
 /// Asserts that the lake is what a plain fold of these events through the trace's end gives.
 fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
@@ -117,6 +119,41 @@ async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_hol
     let waiting =
         world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
     assert_eq!(waiting, 0);
+}
+
+#[tokio::test]
+async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
+    let world = World::default();
+    let organizations = |patterns: &[&str]| {
+        AllowedOrganizations::new(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
+            .unwrap()
+    };
+    let of_topics = BTreeMap::from([
+        ("nodes".into(), organizations(&["acme", "hooli", "gamma"])),
+        ("pods".into(), organizations(&["acme", "h*", "gam*"])),
+    ]);
+    world.produce(&trace());
+    let foreign = node("hermes", 20, 1);
+    let value = FakeMessages::encode(SCHEMA, &foreign);
+    world.send_event(&foreign, value, What::Bad(Reason::ForeignOrganization));
+    // `h*` lets it in; acme's name is no beginning of others.
+    let own = pod("hermes", 20, "own", 1);
+    world.produce(std::slice::from_ref(&own));
+    let longer = pod("acme-eu", 20, "longer", 1);
+    let value = FakeMessages::encode(SCHEMA, &longer);
+    world.send_event(&longer, value, What::Bad(Reason::ForeignOrganization));
+    let mut member = world.start("a", Faults::default(), move |options| {
+        options.organizations = TopicOrganizations(of_topics);
+    });
+    member.settle(&world).await.unwrap();
+    let letters = world.letters.letters();
+    let told: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for place in ["topic nodes may not bring events of organization 'hermes'", "organization 'acme-eu'"] {
+        let is_one = |told: &String| told.starts_with("foreign_organization: ") && told.contains(place);
+        assert!(told.iter().any(is_one), "{place}: {told:?}");
+    }
+    assert_folded(&world, &[trace(), vec![own]].concat(), "");
 }
 
 fn options(owner: &str, world: &World) -> BackfillOptions {

@@ -30,7 +30,7 @@ impl Group<'_> {
                     let messages = messages(&topic, shard, &fresh);
                     let Some(last) = messages.last() else { return };
                     track.next = Start::At(last.offset + 1);
-                    (track.end, track.failures) = (None, 0);
+                    (track.end, track.failures, track.unreadable) = (None, 0, None);
                     queue.read(shard, reading, SourceEvent::Messages(messages));
                 }
                 Read::Event { code: Code::PartitionEOF, offset, .. } => {
@@ -56,6 +56,11 @@ impl Group<'_> {
                         earliest: None,
                         cause: cause(track.next, &reason),
                     };
+                    queue.read(shard, reading, signal);
+                }
+                Read::Event { code, offset, reason } if is_unreadable(code) && track.cannot_read(offset) => {
+                    (track.lost, *stale) = (true, true);
+                    let signal = SourceEvent::Unreadable { topic, partition: shard, offset, cause: reason };
                     queue.read(shard, reading, signal);
                 }
                 Read::Event { code, reason, .. } => {
@@ -126,6 +131,18 @@ fn messages(topic: &Text, partition: Shard, raws: &[&Raw<'_>]) -> Vec<Message> {
         headers: raw.headers(),
     };
     raws.iter().map(message).collect()
+}
+
+/// Whether a batch is not what it should be, or does not unpack.
+const fn is_unreadable(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BadMessage
+            | Code::BadCompression
+            | Code::InvalidMessage
+            | Code::MessageSizeTooLarge
+            | Code::NotImplemented
+    )
 }
 
 fn cause(next: Start, reason: &str) -> String {

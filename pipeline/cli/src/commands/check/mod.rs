@@ -69,7 +69,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             report::print(&if args.json { format!("{:#}", as_json(&checks)) } else { as_text(&checks) })?;
             let failures = checks.iter().filter_map(|check| match &check.outcome {
                 CheckOutcome::Failed(failure) => Some(failure.code()),
-                CheckOutcome::Good(_) | CheckOutcome::Skipped(_) | CheckOutcome::Warned(_) => None,
+                CheckOutcome::Good(_) | CheckOutcome::Warned(_) | CheckOutcome::Skipped(_) => None,
             });
             // A configuration that can never work is told before a system that does not answer.
             Ok(failures.min().map_or(ExitCode::SUCCESS, ExitCode::from))

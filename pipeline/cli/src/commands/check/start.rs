@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prorata_connectors::SystemClock;
-use prorata_connectors::kafka::partitions;
+use prorata_connectors::kafka::{partitions, topic_setting};
 use prorata_connectors::store::Store;
 use prorata_schemas::Text;
 use prorata_worker::WorkerError;
@@ -13,9 +13,12 @@ use prorata_worker::names;
 use prorata_worker::ports::{Clock, ObjectStore};
 use prorata_worker::root::Root;
 
-use crate::config::{Config, Loaded, exposed};
+use crate::config::{self, Config, Loaded, TopicConfig, exposed};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
+
+/// Most bytes of a compressed batch: events have a few kB, and gzip packs a thousandfold.
+const BATCH_BYTES: u64 = 256 << 10;
 
 /// Folder of the object that asks the store for its time.
 const PROBE: &str = "probe/";
@@ -32,10 +35,10 @@ pub struct StartCheck {
 pub enum CheckOutcome {
     /// It works.
     Good(String),
+    /// It works, but a person should look at it.
+    Warned(String),
     /// It is not configured.
     Skipped(&'static str),
-    /// It works, and gives something away.
-    Warned(String),
     /// It does not work.
     Failed(Failure),
 }
@@ -45,8 +48,8 @@ impl CheckOutcome {
     pub fn told(&self) -> (&'static str, String) {
         match self {
             Self::Good(what) => ("ok", what.clone()),
-            Self::Skipped(why) => ("skipped", (*why).to_owned()),
             Self::Warned(what) => ("warning", what.clone()),
+            Self::Skipped(why) => ("skipped", (*why).to_owned()),
             Self::Failed(failure) => ("failed", failure.to_string()),
         }
     }
@@ -81,7 +84,12 @@ pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
         Err(failure) => add("storage", CheckOutcome::Failed(failure)),
     }
     add("registry", ask_registry(config).await);
-    add("topics", topics(config, shards).into());
+    let found = topics(config, shards);
+    let readable = found.is_ok();
+    add("topics", found.into());
+    if readable {
+        add("batches", batches(config).await);
+    }
     add("dead-letter topic", dead_letter_topic(config));
     let connections = [exposed::kafka(&config.kafka), exposed::registry(&config.registry)];
     let given_away = connections.into_iter().flatten().map(str::to_owned).chain(exposed::store());
@@ -168,7 +176,8 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
     if config.kafka.topics.is_empty() {
         return Err(Failure::usage("kafka.topics is not set; name the topics with events"));
     }
-    let named: Vec<Text> = config.kafka.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+    let named: Vec<Text> = config.kafka.topics.iter().map(|topic| Text::from(topic.name())).collect();
+    config.kafka.organizations()?;
     let found = ask_partitions(config, &named)?;
     let wanted = shards.map(u32::from).or_else(|| found.values().next().copied()).unwrap_or_default();
     match found.iter().find(|(_, partitions)| **partitions == 0 || **partitions != wanted) {
@@ -180,8 +189,37 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
             "topic {topic} has {partitions} partitions, but the root has {wanted} shards: the numbers must \
              be equal"
         ))),
-        None => Ok(format!("{} with {wanted} partitions each", config.kafka.topics.join(", "))),
+        None => Ok(format!(
+            "{} with {wanted} partitions each",
+            config::topic_names(&config.kafka.topics).join(", ")
+        )),
     }
+}
+
+/// Whether a batch of a topic is bounded: compressed, it may unpack to a thousand times as much.
+async fn batches(config: &Config) -> CheckOutcome {
+    let connection = match kafka::connection(&config.kafka) {
+        Ok(connection) => connection,
+        Err(failure) => return CheckOutcome::Failed(failure),
+    };
+    let mut large = Vec::new();
+    for topic in config.kafka.topics.iter().map(TopicConfig::name) {
+        match topic_setting(&connection, topic, "max.message.bytes").await {
+            Ok(Some(bytes)) if bytes.parse().is_ok_and(|bytes: u64| bytes > BATCH_BYTES) => {
+                large.push(topic);
+            }
+            Ok(_) => {}
+            Err(error) => return CheckOutcome::Failed(kafka::failure(error)),
+        }
+    }
+    if large.is_empty() {
+        return CheckOutcome::Good(format!("max.message.bytes of each topic is at most {BATCH_BYTES}"));
+    }
+    CheckOutcome::Warned(format!(
+        "max.message.bytes of {} is above {BATCH_BYTES}: one compressed batch may unpack to more memory than \
+         the worker has; if not all producers are trusted, set it to {BATCH_BYTES}",
+        large.join(", ")
+    ))
 }
 
 fn dead_letter_topic(config: &Config) -> CheckOutcome {

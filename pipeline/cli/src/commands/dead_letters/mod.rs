@@ -118,7 +118,8 @@ async fn replay(
         topics: &KafkaTopics::new(&config.kafka),
         options: ReplayOptions {
             reason: args.reason,
-            topics: config.kafka.topics.iter().map(|topic| topic.as_str().into()).collect(),
+            topics: config.kafka.topics.iter().map(|topic| topic.name().into()).collect(),
+            organizations: config.kafka.organizations()?,
             max_clock_skew: config.work.max_clock_skew,
             rules_given: loaded.rules_given,
             backfill: backfill::replay_options(loaded, threads, args.take_over),

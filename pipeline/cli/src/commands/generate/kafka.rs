@@ -105,7 +105,7 @@ impl EventSink for KafkaProducer {
 /// The topics of the arguments, else the first configured topic.
 pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     let topics = match args.topic.as_slice() {
-        [] => config.kafka.topics.iter().take(1).cloned().collect(),
+        [] => config::topic_names(config.kafka.topics.get(..1).unwrap_or_default()),
         named => named.to_vec(),
     };
     if topics.is_empty() || topics.iter().any(String::is_empty) {

@@ -255,6 +255,9 @@ impl Listener {
                 self.offsets_lost.insert((topic, partition));
                 Ok(())
             }
+            SourceEvent::Unreadable { topic, partition, .. } => {
+                Err(format!("a batch of {topic}, partition {partition} cannot be read"))
+            }
             SourceEvent::Partitions { .. } => Ok(()),
         }
     }

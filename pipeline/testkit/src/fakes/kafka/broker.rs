@@ -66,6 +66,8 @@ pub(super) struct Cluster {
     pub(super) random: Option<Random>,
     pub(super) down: bool,
     pub(super) partitions_down: BTreeSet<(Text, Shard)>,
+    /// First and last offset of batches that nobody can read.
+    pub(super) unreadable: BTreeMap<(Text, Shard), (i64, i64)>,
     pub(super) committed: BTreeMap<(Text, Shard), i64>,
     pub(super) poll_messages: usize,
     pub(super) ends: Ends,
@@ -83,6 +85,7 @@ impl Default for Cluster {
             random: None,
             down: false,
             partitions_down: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
             committed: BTreeMap::new(),
             poll_messages: POLL_MESSAGES,
             ends: Ends::default(),
@@ -240,6 +243,11 @@ impl FakeBroker {
         } else {
             cluster.partitions_down.remove(&(topic.into(), partition));
         }
+    }
+
+    /// From now on these offsets of a topic partition are one batch that nobody can read.
+    pub fn set_unreadable(&self, topic: &str, partition: Shard, first: i64, last: i64) {
+        self.lock().unreadable.insert((topic.into(), partition), (first, last));
     }
 
     /// Offsets that members have committed to the group.

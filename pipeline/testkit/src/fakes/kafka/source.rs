@@ -228,9 +228,18 @@ impl Cluster {
                 return 0;
             }
         };
+        let bad = self.unreadable.get(&(topic.clone(), partition)).copied();
+        let bad = bad.filter(|(_, last)| next <= *last);
+        if let Some((first, _)) = bad.filter(|(first, _)| log.messages.range(next..*first).next().is_none()) {
+            self.readers.remove(&key);
+            let cause = "it does not unpack".to_owned();
+            signals.push(SourceEvent::Unreadable { topic, partition, offset: first, cause });
+            return 0;
+        }
+        let until = bad.map_or(i64::MAX, |(first, _)| first);
         let most = self.random.as_mut().map_or(left, |random| left.min(1 + random.below(left)));
         let messages: Vec<Message> =
-            log.messages.range(next..).take(most).map(|(_, one)| one.clone()).collect();
+            log.messages.range(next..until).take(most).map(|(_, one)| one.clone()).collect();
         let told = messages.len();
         let next = messages.last().map_or(next, |last| last.offset + 1);
         let all = log.messages.range(next..).next().is_none();

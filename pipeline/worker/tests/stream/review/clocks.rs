@@ -116,6 +116,35 @@ async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
     assert!(reasons.len() == 1 && reasons[0].starts_with("in_the_future: "), "{reasons:?}");
 }
 
+/// One organization's producers are ahead, by no more than is taken, and send as often as the others.
+#[tokio::test]
+async fn no_hour_closes_before_the_clock_has_passed_its_end_whatever_event_times_come() {
+    for ahead in [0, 4, 9] {
+        let world = read().await;
+        let mut member = world.member("b");
+        let from = (world.now().0 - Hour(START).start().0) / 60_000_000;
+        for minute in from..from + 130 {
+            let of = |name: &str| format!("{name}{minute}");
+            world.produce(&[pod("gamma", minute + ahead, &of("g"), 1), node("gamma", minute + ahead, 3)]);
+            for _ in 0..12 {
+                let stepped = member.step().await;
+                assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+                for hour in closed(&world).into_iter().flatten() {
+                    let end = WallTime(hour.next().start().0);
+                    assert!(world.now() >= end, "hour {hour} is closed early, {ahead} m ahead");
+                }
+                world.pass(Duration::from_secs(5));
+            }
+            // The others' clocks are right, and a minute passes until their events are read.
+            world.produce(&[pod("acme", minute, &of("a"), 1), pod("hooli", minute, &of("h"), 1)]);
+            world.produce(&[node("acme", minute, 3), node("hooli", minute, 3)]);
+        }
+        assert_eq!(member.status.lock().counts.late_events, 0, "{ahead} m ahead makes others late");
+        assert!(closed(&world).into_iter().all(|closed| closed >= Some(Hour(START + 8))), "{ahead} m ahead");
+        assert_eq!(world.letters.letters().len(), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_clock_set_back_does_not_stop_checkpoints_or_hours() {
     let world = read().await;

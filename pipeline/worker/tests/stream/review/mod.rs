@@ -9,5 +9,7 @@ mod kafka;
 mod lost;
 mod poison;
 mod rig;
+mod schemas;
+mod unreadable;
 mod tenants;
 mod way_out;

@@ -155,6 +155,7 @@ fn name(reason: Reason) -> &'static str {
         Reason::UnknownEvent => "unknown_event",
         Reason::InvalidField => "invalid_field",
         Reason::KeyMismatch => "key_mismatch",
+        Reason::ForeignOrganization => "foreign_organization",
         Reason::CurrencyMismatch => "currency_mismatch",
         Reason::InTheFuture => "in_the_future",
         Reason::TooLate => "too_late",

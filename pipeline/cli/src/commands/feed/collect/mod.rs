@@ -125,7 +125,7 @@ fn kafka_parts(config: &Config) -> anyhow::Result<KafkaParts> {
     }
     let connection = kafka::connection(&config.kafka)?;
     let encoder = sending::encoder(config)?;
-    let topic = config.kafka.topics.first().cloned().unwrap_or_default();
+    let topic = config.kafka.topics.first().map(|topic| topic.name().to_owned()).unwrap_or_default();
     sending::check_topics(&connection, std::slice::from_ref(&topic))?;
     Ok((connection, encoder, topic))
 }

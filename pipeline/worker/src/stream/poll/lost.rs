@@ -1,0 +1,109 @@
+//! Messages that Kafka does not have, and those that nobody can read.
+
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::reject::Reject;
+
+use super::backlog::Place;
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::ports::DeadLetter;
+use crate::source::{Message, Source};
+use crate::stream::Worker;
+
+/// What Kafka said of an offset that it does not have.
+#[derive(Debug)]
+pub(in crate::stream) struct Loss {
+    /// The earliest offset there is, where the one that is lost is known to lie before it.
+    pub earliest: Option<i64>,
+    pub cause: String,
+}
+
+impl Loss {
+    /// The log is not the one that was read.
+    pub fn of_another_log(cause: String) -> Self {
+        Self { earliest: None, cause }
+    }
+}
+
+impl<S: Source> Worker<S> {
+    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
+    /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
+    /// the shard, unless configured otherwise.
+    pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
+        let Loss { earliest, cause } = loss;
+        let go_on = self.options.go_on_without_lost;
+        let store = Arc::clone(&self.ports.shared.store);
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
+        let compares = progress.verify.take().is_some();
+        let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
+        if is_read || (compares && progress.last.is_none() && earliest.is_some()) {
+            tracing::warn!(%topic, shard, cause, "cannot verify the last record read; resuming after it");
+            return self.restart(shard).await;
+        }
+        match live.is_overtaken(&*store).await {
+            Ok(false) => {}
+            Ok(true) => {
+                // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
+                self.conflict(shard).await;
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!(shard, %error, "cannot check yet whether another owner has the shard");
+                self.ports.status.lock().counts.retries += 1;
+                self.read_later(shard).await;
+                return Ok(());
+            }
+        }
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
+            tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
+            progress.offsets.next = None;
+            progress.offsets.last = None;
+            progress.last = None;
+            live.topics_mut().note_moved();
+            return self.restart(shard).await;
+        }
+        let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
+        self.stop_shard(shard, lost).await
+    }
+
+    /// A batch that begins at this offset cannot be read. It stops the shard, unless it is to be passed over:
+    /// then a dead letter says so, and reading goes on after it.
+    pub(super) async fn unreadable(&mut self, place: &Place, offset: i64, cause: String) -> Result<()> {
+        let (shard, topic) = (place.0, &place.1);
+        let skipped = self.options.skip_batches.iter().find(|skipped| {
+            skipped.topic == *topic && skipped.partition == shard && skipped.offset == offset
+        });
+        let through = skipped.map(|skipped| skipped.through.max(offset));
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(progress) = live.topics_mut().get_mut(topic) else { return Ok(()) };
+        let (Some(through), false) = (through, progress.offsets.next > through) else {
+            let topic = topic.to_string();
+            let error = WorkerError::Unreadable { topic, partition: shard, offset, cause };
+            return self.stop_shard(shard, error).await;
+        };
+        tracing::error!(%topic, shard, offset, through, cause, "batch cannot be read; passing over it");
+        progress.pass_over(through + 1);
+        let reject = Reject::malformed(format!(
+            "the batch of offsets {offset} to {through} cannot be read ({cause}), and kafka.skip_batches \
+             names it; send its events again"
+        ));
+        let reason = reject.reason;
+        let message = Message {
+            topic: topic.clone(),
+            partition: shard,
+            offset,
+            timestamp_millis: -1,
+            key: None,
+            value: None,
+            headers: Vec::new(),
+        };
+        live.push_letter(DeadLetter::of(&message, reject));
+        live.topics_mut().note_moved();
+        *self.ports.status.lock().counts.dead_letters.entry(reason).or_default() += 1;
+        self.restart(shard).await
+    }
+}
