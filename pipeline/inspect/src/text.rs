@@ -60,9 +60,10 @@ mod tests {
     #[test]
     fn values_end_no_line() {
         let mut text = PlainText::default();
-        writeln!(text, "pod {}, cost {}", "a\ntotal 0", 1).unwrap();
-        writeln!(text, "pod {}", "b\n").unwrap();
+        for (pod, cost) in [("a\ntotal 0", 1), ("b\n", 2)] {
+            writeln!(text, "pod {pod}, cost {cost}").unwrap();
+        }
         writeln!(text).unwrap();
-        assert_eq!(text.as_str(), "pod a\u{fffd}total 0, cost 1\npod b\u{fffd}");
+        assert_eq!(text.as_str(), "pod a\u{fffd}total 0, cost 1\npod b\u{fffd}, cost 2");
     }
 }

@@ -17,9 +17,8 @@ pub fn kafka(kafka: &KafkaConfig) -> Option<&'static str> {
 /// Returns what the connection to the schema registry gives away; `None` if nothing.
 pub fn registry(registry: &RegistryConfig) -> Option<&'static str> {
     let is_plain = registry.url.to_ascii_lowercase().starts_with("http://") && !registry.username.is_empty();
-    is_plain.then_some(
-        "the password for the schema registry is sent without encryption; name an https:// URL",
-    )
+    is_plain
+        .then_some("the password for the schema registry is sent without encryption; name an https:// URL")
 }
 
 /// Returns what connections to object stores give away; `None` if nothing.

@@ -63,7 +63,7 @@ async fn hours_whose_costs_are_the_same_have_not_changed() {
     lake.run(&files(&[&history()]), run("aa")).await.unwrap();
     // The stop of a pod that nobody knows: an event more, and no cost.
     let event = pod_stop("org-07", 40 * 60 + 1, "unknown");
-    let outcome = lake.run(&files(&[&[event.clone()]]), run("bb")).await.unwrap();
+    let outcome = lake.run(&files(&[std::slice::from_ref(&event)]), run("bb")).await.unwrap();
     assert_eq!((outcome.events_new, outcome.hours_restated), (1, 0));
     let all = [history(), vec![event]].concat();
     assert_content(&lake, &expected(&all, LAST, |_| 0, rules), "its count is in table hours");

@@ -109,10 +109,13 @@ fn words(count: usize, word: impl Fn(usize) -> String, between: &str) -> String 
     (0..count).map(word).collect::<Vec<_>>().join(between)
 }
 
+/// A line of text with a count of something.
+type Line<'a> = Box<dyn Fn(usize) -> String + 'a>;
+
 #[test]
 fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
     let long = |bytes: usize| "n".repeat(bytes);
-    let cases: [(&str, usize, Box<dyn Fn(usize) -> String>); 9] = [
+    let cases: [(&str, usize, Line); 9] = [
         ("PodStopped.pod_uid: a text of", 1_024, Box::new(|count| format!("stop-pod {}", long(count)))),
         ("PodStarted.namespace: a text of", 1_024, Box::new(|count| format!("pod p ns={}", long(count)))),
         ("PodStarted.labels: a text of", 1_024, Box::new(|count| format!("pod p label.a={}", long(count)))),

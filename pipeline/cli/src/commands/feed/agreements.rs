@@ -74,7 +74,9 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
     };
     report::print(&summary(&found, &to))?;
     if is_kafka && kept.is_none() {
-        report::print("entries that were moved or removed since the last time are not taken back without --sent")?;
+        report::print(
+            "entries that were moved or removed since the last time are not taken back without --sent",
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

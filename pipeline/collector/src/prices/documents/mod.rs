@@ -72,9 +72,6 @@ pub enum ImportError {
     List(#[from] PriceListError),
 }
 
-/// Why an entry is skipped whose price is not in the list's currency.
-const OTHER_CURRENCY: &str = "another currency";
-
 /// A price as a document has it.
 struct Found<'d> {
     provider: &'d str,

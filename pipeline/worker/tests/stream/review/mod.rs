@@ -10,6 +10,6 @@ mod lost;
 mod poison;
 mod rig;
 mod schemas;
-mod unreadable;
 mod tenants;
+mod unreadable;
 mod way_out;
