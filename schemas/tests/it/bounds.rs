@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::Event;
+use prorata_schemas::event::{Event, OrganizationId, Payload};
 use prorata_schemas::event::bounds::{TEXT_BYTES_MAX, check_bounds};
 use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Timestamp;
 use serde_json::Value;
 
 /// Pointers of all texts of a document.
@@ -28,7 +29,8 @@ fn texts(at: &str, value: &Value, found: &mut Vec<String>) {
 fn judged(event: &Value, at: &str, bytes: usize) -> Option<String> {
     let mut changed = event.clone();
     *changed.pointer_mut(at).unwrap() = Value::String("x".repeat(bytes));
-    let event: Event = serde_json::from_value(changed).ok()?;
+    let (organization_id, payload): (OrganizationId, Payload) = serde_json::from_value(changed).ok()?;
+    let event = Event::new(organization_id, Timestamp(0), payload);
     let rejected = check_bounds(&event, &Rules::default()).err();
     Some(rejected.map(|reject| reject.to_string()).unwrap_or_default())
 }
@@ -38,7 +40,7 @@ fn every_text_of_every_event_has_a_bound() {
     let mut fields = BTreeSet::new();
     for event in samples() {
         let kind = event.payload.kind().name();
-        let event = serde_json::to_value(event).unwrap();
+        let event = serde_json::to_value((event.organization_id, event.payload)).unwrap();
         let mut found = Vec::new();
         texts("", &event, &mut found);
         for at in found {
