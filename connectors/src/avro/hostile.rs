@@ -218,6 +218,8 @@ fn an_event_with_a_hostile_field_is_read() {
     put_long(&mut body, 0);
     put_bytes(&mut body, b"c");
     put_bytes(&mut body, b"n");
+    // No `recorded_at`, and not retracted.
+    body.extend([0, 0]);
     STEPS.set(0);
     assert_eq!(decoder.decode(&body).unwrap().event.organization_id(), "acme");
     assert!(STEPS.get() < 64 * 4, "{} types were passed", STEPS.get());

@@ -52,7 +52,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         usage_interval: None,
         ..load(9, 40, 48)
     };
-    assert_eq!(digest(load.arrivals()), "519f5f059908413997d4d19177570587ed90eff76ee572980450bf57fb8dd251");
+    assert_eq!(digest(load.arrivals()), "3acd057eb43e5db8187cca6fcc8f3073b29bd57ea044462a2a611fdaa16cdb81");
     assert_eq!(
         digest(load.organization(2)),
         "03cd966e5dc034010fa095afbf74675b4d9392f5399667109a603c15a5817e79"

@@ -7,7 +7,7 @@
 //! 1. [`ports`] and [`source`]: what the worker needs from the outside; [`WorkerError`]: what stops it;
 //!    [`backoff`]: what it tries again.
 //! 2. [`names`] and [`root`]: what lies under a root, and how it is named.
-//!    [`organizations`]: who may bring whose events.
+//!    [`root::organizations`]: who may bring whose events.
 //! 3. [`checkpoint`]: what a shard's owner decides, and how the tables follow.
 //! 4. `shard`: read, fold and emit hours; the core of both shells.
 //! 5. The shells: [`stream`] (fed by Kafka) and [`backfill`] (fed by files); [`dead_letters`] replays through
@@ -21,7 +21,6 @@ pub mod dead_letters;
 mod error;
 pub mod names;
 mod objects;
-pub mod organizations;
 pub mod ports;
 pub mod root;
 mod shard;

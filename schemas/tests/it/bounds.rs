@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::event::bounds::{TEXT_BYTES_MAX, check_bounds};
+use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;

@@ -37,7 +37,13 @@ async fn a_batch_that_does_not_unpack_is_told_and_other_partitions_are_read_on()
     source.start(0, from(&["a"], Start::Earliest)).await.unwrap();
     source.start(1, from(&["a"], Start::Earliest)).await.unwrap();
     let seen = until(&mut source, |signal| matches!(signal, SourceEvent::Unreadable { .. })).await;
-    let Some(SourceEvent::Unreadable { topic, partition, offset, cause }) = seen.last() else { panic!() };
+    let found = seen.iter().find_map(|signal| match signal {
+        SourceEvent::Unreadable { topic, partition, offset, cause } => {
+            Some((topic, partition, offset, cause))
+        }
+        _ => None,
+    });
+    let (topic, partition, offset, cause) = found.unwrap();
     assert_eq!((&**topic, *partition, *offset), ("a", 0, 3));
     assert!(cause.contains("Decompression"), "{cause}");
     let of_0 =

@@ -30,7 +30,10 @@ fn odd() -> [(Reply, &'static str); 9] {
         (Reply::json(200, json!({ "schema": 7 })), "not as Confluent's API does"),
         (Reply::json(200, "[]"), "not as Confluent's API does"),
         (Reply::typed(200, "text/html", "<html>log in</html>"), "not as Confluent's API does"),
-        (Reply { cut: Some(5), ..Reply::json(200, json!({ "schema": "x" })) }, "/schemas/ids/7"),
+        (
+            Reply { cut: Some(5), ..Reply::json(200, json!({ "schema": "x" })) },
+            "end of file before message length",
+        ),
     ]
 }
 

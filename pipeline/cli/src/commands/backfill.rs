@@ -12,8 +12,8 @@ use prorata_schemas::time::Hour;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::Shard;
-use prorata_worker::organizations::AllowedOrganizations;
 use prorata_worker::ports::Silent;
+use prorata_worker::root::organizations::AllowedOrganizations;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure, LEFT_OUT};

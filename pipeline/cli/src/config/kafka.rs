@@ -7,7 +7,7 @@ use prorata_connectors::kafka::{Connection, KafkaSettings};
 use prorata_connectors::registry::Settings;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::organizations::{AllowedOrganizations, TopicOrganizations};
+use prorata_worker::root::organizations::{AllowedOrganizations, TopicOrganizations};
 use prorata_worker::stream::WorkerOptions;
 use serde::{Deserialize, Serialize};
 

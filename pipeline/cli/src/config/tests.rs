@@ -67,7 +67,7 @@ fn lists_and_durations_may_come_from_the_environment() {
     let config = with("", &variables).unwrap().config;
     assert_eq!(topic_names(&config.kafka.topics), ["a", "b"]);
     assert_eq!(config.work.max_watermark_hold.as_secs(), 5_400);
-    let batches = "[{topic: a, partition: 3, offset: 7}, {topic: a, partition: 4, offset: 7, through: 9}]";
+    let batches = "[{topic=a, partition=3, offset=7}, {topic=a, partition=4, offset=7, through=9}]";
     let config = with("", &[("PRORATA_KAFKA__SKIP_BATCHES", batches)]).unwrap().config;
     let through: Vec<_> = config.kafka.skip_batches.iter().map(|batch| batch.through).collect();
     assert_eq!(through, [None, Some(9)]);

@@ -170,7 +170,7 @@ fn claims(pod: &PodObject) -> Vec<Option<Text>> {
     claims
 }
 
-/// What a pod's annotations add if its pool is known. Whoever may create the pod writes them.
+/// What a pod's annotations add if its pool is known. The creator of the pod writes them.
 #[derive(Clone, Debug, Default)]
 pub struct PoolFacts {
     /// Id of the pool.

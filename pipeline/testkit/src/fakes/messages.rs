@@ -125,7 +125,7 @@ impl MessageDecoder for FakeMessages {
             let asked = registry.asked.0 + 1;
             registry.asked = (asked, asked.max(registry.asked.1));
         }
-        // Whoever asks for several at once does so now.
+        // A caller that asks for several at once does so now.
         let mut waited = false;
         poll_fn(|context| {
             if std::mem::replace(&mut waited, true) {

@@ -26,10 +26,10 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::organizations::AllowedOrganizations;
 use crate::ports::Ports;
 use crate::ports::{Input, InputFile, Progress};
 use crate::root::Root;
+use crate::root::organizations::AllowedOrganizations;
 use crate::shard::clock::WitnessedClock;
 use crate::shard::emit::LiveTables;
 

@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::names::{ObjectId, Shard};
-use crate::organizations::AllowedOrganizations;
 use crate::ports::{
     Archive, DeadLetter, ErrorKind, Input, InputFile, Origin, Position, Rejected, StoreError,
 };
 use crate::root::Root;
+use crate::root::organizations::AllowedOrganizations;
 use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::{ClockLimit, HistoryLimit};
 

@@ -16,9 +16,9 @@ use prorata_schemas::time::{Hour, WallTime, micros};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::names::Shard;
-use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
+use crate::root::organizations::TopicOrganizations;
 use crate::root::rules::{RuleBook, RulesByHour};
 
 /// What can be done with a dead letter.

@@ -16,9 +16,9 @@ use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::error::WorkerError;
 use crate::names::Shard;
-use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
+use crate::root::organizations::TopicOrganizations;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
 /// Bytes of events, as files in memory, that are folded at once.

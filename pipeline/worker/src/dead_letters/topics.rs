@@ -17,8 +17,8 @@ use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::checkpoint::log;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::organizations::TopicOrganizations;
 use crate::ports::{DeadLetter, ObjectStore};
+use crate::root::organizations::TopicOrganizations;
 use crate::source::{Message, MessageDecoder, SourceError};
 
 /// Examples of dead letters that are told.

@@ -10,6 +10,7 @@
 pub mod consumer;
 pub mod look;
 pub mod maintain;
+pub mod organizations;
 pub mod rules;
 
 use bytes::Bytes;

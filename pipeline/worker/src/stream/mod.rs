@@ -28,8 +28,8 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 
 use crate::names::Shard;
-use crate::organizations::TopicOrganizations;
 use crate::ports::Ports;
+use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 

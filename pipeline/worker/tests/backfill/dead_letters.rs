@@ -20,8 +20,8 @@ use prorata_worker::dead_letters::{
     DeadLetters, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
 };
 use prorata_worker::names::{self, ObjectId, Shard};
-use prorata_worker::organizations::TopicOrganizations;
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
+use prorata_worker::root::organizations::TopicOrganizations;
 use prorata_worker::root::rules::RuleBook;
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, SourceError};
 

@@ -9,8 +9,8 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeArchive, SteppedClock};
 use prorata_worker::WorkerError;
-use prorata_worker::organizations::AllowedOrganizations;
 use prorata_worker::ports::{Archive, ObjectStore};
+use prorata_worker::root::organizations::AllowedOrganizations;
 
 use crate::harness::*;
 

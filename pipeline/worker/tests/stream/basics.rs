@@ -16,7 +16,7 @@ use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_testkit::wait::PATIENCE;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::TableFile;
-use prorata_worker::organizations::{AllowedOrganizations, TopicOrganizations};
+use prorata_worker::root::organizations::{AllowedOrganizations, TopicOrganizations};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{Worker, WorkerOptions};

@@ -75,7 +75,9 @@ pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
     }
     // The list is written; what is said about it may get lost.
-    let _ = writeln!(io::stderr(), "{}", plain(&summary(&list, &imported)));
+    for line in summary(&list, &imported).lines() {
+        let _ = writeln!(io::stderr(), "{}", plain(line));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,5 @@ mod kafka;
 mod lost;
 mod poison;
 mod rig;
-mod schemas;
 mod tenants;
-mod unreadable;
 mod way_out;

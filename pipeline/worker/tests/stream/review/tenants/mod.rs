@@ -3,4 +3,6 @@
 mod ancient;
 mod broken;
 mod names;
+mod schemas;
+mod unreadable;
 mod versions;
