@@ -11,7 +11,7 @@ use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
 use crate::state::{Announced, Key, Phase};
 
-/// How long a pod waits for what it names. Everyone who may create pods may bind one to a node that never comes.
+/// How long a pod waits for what it names: somebody may bind pods to a node that never comes.
 const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
 
 /// The key of a pod.
