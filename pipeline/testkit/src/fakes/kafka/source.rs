@@ -230,7 +230,8 @@ impl Cluster {
         };
         let bad = self.unreadable.get(&(topic.clone(), partition)).copied();
         let bad = bad.filter(|(_, last)| next <= *last);
-        if let Some((first, _)) = bad.filter(|(first, _)| log.messages.range(next..*first).next().is_none()) {
+        let is_reached = |first: i64| next >= first || log.messages.range(next..first).next().is_none();
+        if let Some((first, _)) = bad.filter(|(first, _)| is_reached(*first)) {
             self.readers.remove(&key);
             let cause = "it does not unpack".to_owned();
             signals.push(SourceEvent::Unreadable { topic, partition, offset: first, cause });
