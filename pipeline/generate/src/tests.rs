@@ -55,7 +55,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
     assert_eq!(digest(load.arrivals()), "3acd057eb43e5db8187cca6fcc8f3073b29bd57ea044462a2a611fdaa16cdb81");
     assert_eq!(
         digest(load.organization(2)),
-        "03cd966e5dc034010fa095afbf74675b4d9392f5399667109a603c15a5817e79"
+        "c59983f6adad133de2942d3f842235cd3c4f704edcd21a02e746c9a6794f29c3"
     );
 }
 

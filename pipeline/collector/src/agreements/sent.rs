@@ -103,13 +103,20 @@ fn span(before: &[Event], after: &[Event], now: Timestamp) -> Option<(Timestamp,
     Some((*spans.first()?.first()?, *spans.last()?.last()?))
 }
 
-/// What holds of an object at an instant.
-fn described(events: &[Event], at: Timestamp) -> Option<&Payload> {
+/// The description of an object at an instant, without its span.
+fn described(events: &[Event], at: Timestamp) -> Option<Payload> {
     // Events are in the order of time; of a set and a deletion at one instant the deletion comes last.
     let last = events.iter().rev().find(|event| event.event_time <= at)?;
     let is_deleted = matches!(last.payload.kind(), EventKind::PoolDeleted);
     let has_ended = ends_at(&last.payload).is_some_and(|ends_at| ends_at <= at);
-    (!is_deleted && !has_ended).then_some(&last.payload)
+    let mut payload = (!is_deleted && !has_ended).then(|| last.payload.clone())?;
+    let (starts_at, ends_at) = match &mut payload {
+        Payload::ReservationSet(set) => (&mut set.starts_at, &mut set.ends_at),
+        Payload::CommitmentSet(set) => (&mut set.starts_at, &mut set.ends_at),
+        _ => return Some(payload),
+    };
+    (*starts_at, *ends_at) = (Timestamp(0), None);
+    Some(payload)
 }
 
 const fn ends_at(payload: &Payload) -> Option<Timestamp> {
