@@ -25,6 +25,9 @@ use super::world::{Load, SHARDS, World, variable};
 
 const ORGANIZATION: &str = "letters";
 
+/// An organization that the topic may not bring.
+const FOREIGN: &str = "stranger";
+
 /// Hours that the organization's history is old: beyond the horizon of 35 days.
 const OLD_HOURS: i64 = 36 * 24;
 
@@ -56,9 +59,20 @@ struct Bad {
 
 impl Bad {
     fn event(&self, time: Timestamp, payload: Payload) -> Vec<u8> {
+        self.event_of(ORGANIZATION, time, payload)
+    }
+
+    fn event_of(&self, organization: &str, time: Timestamp, payload: Payload) -> Vec<u8> {
         let kind = payload.kind();
-        let event = Event::new(ORGANIZATION.into(), time, payload);
+        let event = Event::new(organization.into(), time, payload);
         self.encoder.encode(kind, &encode(&event))
+    }
+
+    fn foreign(&self) -> Sent {
+        let stopped = NodeStopped { cluster_id: "cluster".into(), node_id: "node".into() };
+        let value = self.event_of(FOREIGN, self.now, Payload::NodeStopped(stopped));
+        let partition = Root::new(SHARDS).shard_of(FOREIGN).into();
+        Sent { partition, key: Some(FOREIGN.as_bytes().to_vec()), value: Some(value) }
     }
 
     fn good(&self, time: Timestamp) -> Vec<u8> {
@@ -109,6 +123,7 @@ impl Bad {
             (Reason::KeyMismatch, Sent { key: Some(b"another".to_vec()), ..self.sent(good()) }),
             (Reason::KeyMismatch, Sent { key: None, ..self.sent(good()) }),
             (Reason::KeyMismatch, Sent { partition: elsewhere.into(), ..self.sent(good()) }),
+            (Reason::ForeignOrganization, self.foreign()),
             of(Reason::CurrencyMismatch, self.rate("EUR")),
             of(Reason::InTheFuture, self.good(Timestamp(self.now.0 + 3 * 3_600_000_000))),
             of(Reason::TooLate, self.good(Hour(self.now.hour().0 - OLD_HOURS - 24).start())),
@@ -216,6 +231,9 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
     let dead = format!("{}-dead", world.name);
     world.create(std::slice::from_ref(&dead), 1);
     world.set("kafka.dead_letter_topic", json!(dead));
+    let mut topics = json!(world.topics);
+    topics[0] = json!({ "name": world.topics[0], "organizations": [ORGANIZATION, "org-*"] });
+    world.set("kafka.topics", topics);
     let (bad, registry) = bad(&world);
     let other =
         json!({ "type": "record", "name": "letters.Other", "fields": [{ "name": "x", "type": "string" }] });

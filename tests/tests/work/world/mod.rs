@@ -163,7 +163,9 @@ impl World {
     pub fn config(&self) -> PathBuf {
         let mut settings = Value::Object(self.settings.clone());
         settings["root"]["url"] = json!(self.root);
-        settings["kafka"]["topics"] = json!(self.topics);
+        if settings["kafka"]["topics"].is_null() {
+            settings["kafka"]["topics"] = json!(self.topics);
+        }
         // A file of its own each time: the reader of an older one may still be reading it. JSON is YAML.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let path = self.folder.path().join(format!("{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed)));
