@@ -83,7 +83,7 @@ struct Cache {
 #[derive(Debug)]
 struct Missing {
     until: Instant,
-    /// What the registry said instead of a schema; none: that it does not have it.
+    /// The error of the registry; `None` if it does not have the schema.
     fault: Option<Box<str>>,
 }
 

@@ -225,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn logins_of_urls_are_never_told() {
-        for (text, told) in [
+    fn logins_of_urls_are_never_shown() {
+        for (text, shown) in [
             (
                 "error sending request for url (http://u:s3cret@store:9000/b?list)",
                 "error sending request for url (http://store:9000/b?list)",
@@ -236,8 +236,8 @@ mod tests {
             ("https://u:p@", "https://"),
             ("no url", "no url"),
         ] {
-            assert_eq!(without_logins(text), told);
-            assert_eq!(causes(&generic(text)), format!("Generic S3 error: {told}"));
+            assert_eq!(without_logins(text), shown);
+            assert_eq!(causes(&generic(text)), format!("Generic S3 error: {shown}"));
         }
     }
 

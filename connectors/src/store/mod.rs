@@ -204,8 +204,7 @@ impl ObjectStore for Store {
     }
 }
 
-/// What the environment gives away about a store: the variable that turns the verification of certificates
-/// off. `None` if none does.
+/// Returns the environment variable that turns off the verification of certificates; `None` if none does.
 pub fn unverified_certificates() -> Option<String> {
     unverified(environment())
 }

@@ -39,8 +39,8 @@ mod tests {
         let with = |security_protocol, sasl_mechanism| {
             kafka(&KafkaConfig { security_protocol, sasl_mechanism, ..KafkaConfig::default() })
         };
-        let told = with(SecurityProtocol::SaslPlaintext, SaslMechanism::Plain);
-        assert!(told.is_some_and(|told| told.contains("set kafka.security_protocol to sasl_ssl")));
+        let warning = with(SecurityProtocol::SaslPlaintext, SaslMechanism::Plain);
+        assert!(warning.is_some_and(|text| text.contains("set kafka.security_protocol to sasl_ssl")));
         assert!(with(SecurityProtocol::SaslPlaintext, SaslMechanism::OauthBearer).is_some());
         // SCRAM sends no password.
         assert_eq!(with(SecurityProtocol::SaslPlaintext, SaslMechanism::ScramSha512), None);
@@ -53,7 +53,7 @@ mod tests {
                 ..RegistryConfig::default()
             })
         };
-        assert!(with("HTTP://registry:8081", "me").is_some_and(|told| told.contains("https://")));
+        assert!(with("HTTP://registry:8081", "me").is_some_and(|text| text.contains("https://")));
         assert_eq!(with("https://registry", "me"), None);
         assert_eq!(with("http://registry", ""), None);
         assert_eq!(with("", "me"), None);

@@ -28,7 +28,7 @@ pub struct Agreements {
     pub organization_id: OrganizationId,
     /// Currency of every price.
     pub currency: Text,
-    /// When people learned of what it says; none: when it is sent.
+    /// When people learned of the file's content; `None` if that is when it is sent.
     pub recorded_at: Option<Day>,
     /// Capacity reservations.
     #[serde(default)]
@@ -50,18 +50,18 @@ pub struct AgreementEvents {
     /// Events of everything that has begun and was not sent before, and retractions of what has left the
     /// file, in the order of their times.
     pub events: Vec<Event>,
-    /// What becomes different from what was sent.
+    /// Objects whose description changes.
     pub changes: Vec<ChangedObject>,
     /// Entries that begin later: the file is to be sent again then.
     pub later: Vec<(EntryPlace, Timestamp)>,
 }
 
-/// An object of which a file says something else than what was sent before.
+/// An object whose description differs from the description that was sent before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedObject {
     /// Its name for people, such as `commitment a`.
     pub object: String,
-    /// The first instant from which on it is described otherwise.
+    /// The first instant at which the descriptions differ.
     pub from: Timestamp,
     /// The end of the last such span, exclusive; at most the time of the run.
     pub to: Timestamp,
@@ -148,7 +148,7 @@ struct Version {
     from: Timestamp,
     to: Option<Timestamp>,
     set: Payload,
-    /// The event that ends it; none if the description has its end, and for a rate, which the next one
+    /// The event that ends it; `None` if the description has its end, and for a rate, which the next one
     /// replaces.
     deleted: Option<Payload>,
 }
@@ -170,7 +170,7 @@ impl Agreements {
             }
             wanted.push(self.event(version, version.from, version.set.clone())?);
             if let (Some(to), Some(deleted)) = (version.to.filter(|to| *to <= now), &version.deleted) {
-                // An earlier file may have ended here what goes on. Its deletion would win over the set.
+                // An earlier file may have ended here what continues. Its deletion would win over the set.
                 let retraction = Recording::new(None, goes_on(version, &versions));
                 wanted.push(self.event(version, to, deleted.clone())?.recorded(retraction));
             }

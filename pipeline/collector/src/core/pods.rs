@@ -128,7 +128,7 @@ impl Collector {
         self.announce_stop(key, at, Payload::PodStopped(stopped));
     }
 
-    /// A pod's whole description, by its node, its pool and its claims; none while one of them is not known
+    /// A pod's whole description, by its node, its pool and its claims; `None` if one of them is not known
     /// and the pod `may_wait`.
     fn placed(&mut self, facts: &PodFacts, may_wait: bool) -> Option<Placed> {
         let mut description = facts.description.clone();
@@ -207,7 +207,7 @@ impl Collector {
         }
     }
 
-    /// Takes again the pods that have waited for too long: they go on without what is missing.
+    /// Takes again the pods that have waited for too long: they continue without what is missing.
     pub(super) fn end_waits(&mut self, now: Timestamp) {
         let is_sent = |uid: &Text| {
             let known = self.state.announced.get(&key(uid));
@@ -266,6 +266,6 @@ struct Placed {
     changed: Option<Timestamp>,
     /// Its node runs since then.
     least: Timestamp,
-    /// What the pod names and nobody has seen, for people.
+    /// Names that the pod refers to and that are not known, for people.
     missing: Vec<String>,
 }

@@ -30,7 +30,7 @@ pub struct PodFacts {
     pub removed: Option<Timestamp>,
     /// Claims by `namespace/name`; none of one: it is not made yet.
     pub claims: Vec<Option<Text>>,
-    /// What its annotations say, if they name a pool. It counts only if the pool is known.
+    /// Facts from its annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
     /// Its description without what its node, its pool and its claims add.
     pub description: PodStarted,

@@ -59,7 +59,8 @@ pub struct BackfillOptions {
     /// The only shards to claim, so that several runs can share the work, or one shard be mended while a
     /// worker has the others. Events of other shards are left to others. None: all shards.
     pub only_shards: Option<BTreeSet<Shard>>,
-    /// The only organizations that foreign files may bring; events of others are dead letters. `None`: all.
+    /// The only organizations that foreign files may bring; events of others are dead letters. `None` if any
+    /// may come.
     pub organizations: Option<AllowedOrganizations>,
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,

@@ -72,7 +72,7 @@ pub(super) struct Reading {
     pub only: Option<BTreeSet<Shard>>,
     /// Shards whose events are not judged, because they are left out.
     pub left_out: BTreeSet<Shard>,
-    /// The organizations that files may bring; none: all.
+    /// The organizations that files may bring; `None` if any.
     pub organizations: Option<AllowedOrganizations>,
     /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
     /// topic must not bring that back.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::Text;
 use prorata_schemas::reject::{Reason, Reject};
 
-/// Names of organizations, and beginnings of names.
+/// Names of organizations, and prefixes of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedOrganizations(Vec<Pattern>);
 
@@ -19,10 +19,10 @@ enum Pattern {
 }
 
 impl AllowedOrganizations {
-    /// Of patterns: a name, or the beginning of names with `*` after it.
+    /// Parses patterns: each is a name, or a prefix of names with `*` after it.
     ///
     /// # Errors
-    /// Which pattern is wrong, and why.
+    /// If a pattern is wrong: the message names it and says why.
     pub fn new(patterns: &[String]) -> Result<Self, String> {
         let pattern = |text: &String| match text.strip_suffix('*') {
             _ if text.is_empty() => Err("an organization has a name; '*' stands for any".to_owned()),

@@ -71,12 +71,12 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             group_by: args.group_by.clone(),
             explain: usize::from(args.explain),
         };
-        let told = report(&tables, &wiring::look_ports(store.clone()), &options).await?;
-        if let Some(organization) = args.organization.as_ref().filter(|_| told.amounts.is_empty()) {
+        let page = report(&tables, &wiring::look_ports(store.clone()), &options).await?;
+        if let Some(organization) = args.organization.as_ref().filter(|_| page.amounts.is_empty()) {
             let message = format!("the lake has no cost of organization '{organization}' in these hours");
             return Err(Failure::usage(message).into());
         }
-        write(&args.output, told.html()).await
+        write(&args.output, page.html()).await
     })?;
     Ok(ExitCode::SUCCESS)
 }

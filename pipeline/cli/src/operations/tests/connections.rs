@@ -85,7 +85,7 @@ async fn a_probe_is_answered_next_to_300_connections_that_never_ask() {
         }
         let mut probe = connected(address, probe, b"").await;
         assert!(answered(&mut probe).await);
-        assert!(answered(&mut probe).await, "it goes on being answered");
+        assert!(answered(&mut probe).await, "it is answered again");
     }
 }
 

@@ -208,8 +208,8 @@ fn what_a_configuration_gives_away_is_a_warning() {
         check.args(["check", "--json", "--config"]).arg(&config).envs(environment.iter().copied());
         let report = json(&check.output().unwrap());
         let checks = report["checks"].as_array().unwrap().iter();
-        let told = checks.filter(|check| check["check"] == "security" && check["outcome"] == "warning");
-        told.map(|check| check["message"].as_str().unwrap().to_owned()).collect()
+        let warnings = checks.filter(|check| check["check"] == "security" && check["outcome"] == "warning");
+        warnings.map(|check| check["message"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(warnings(&[]), Vec::<String>::new());
     let all = warnings(&[
@@ -223,7 +223,7 @@ fn what_a_configuration_gives_away_is_a_warning() {
     let begins =
         ["the password or token for Kafka", "the password for the schema registry", "AWS_ALLOW_INVALID_"];
     assert_eq!(all.len(), 3, "{all:?}");
-    assert!(all.iter().zip(begins).all(|(told, begin)| told.starts_with(begin)), "{all:?}");
+    assert!(all.iter().zip(begins).all(|(message, begin)| message.starts_with(begin)), "{all:?}");
     assert!(!all.concat().contains("s3cret"));
 }
 
