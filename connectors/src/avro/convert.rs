@@ -33,6 +33,7 @@ impl Convert<'_> {
     fn node(&mut self, node: &Node, wire: &mut Wire<'_>) -> Result<(), Reject> {
         match node {
             Node::Null => {}
+            Node::Default(default) => self.out.extend_from_slice(default),
             Node::Boolean => self.out.push(wire.boolean()?.into()),
             Node::Int => put_long(&mut self.out, wire.int()?.into()),
             Node::Long => put_long(&mut self.out, wire.long()?),

@@ -6,7 +6,8 @@
 //!   Spark writes one), and an instant only from `timestamp-micros` or a plain integer (as Kafka Connect
 //!   writes one): any other logical type would change the value in silence;
 //! - an enum is read from text too, which is what Kafka Connect makes of one;
-//! - a union of the writer resolves if any of its branches does; the others are refused where they occur.
+//! - a union of the writer resolves if any of its branches does; the others are refused where they occur;
+//! - a null in a field that has a default reads as the default: most writers make every field nullable.
 
 use std::collections::HashMap;
 
@@ -21,6 +22,8 @@ use super::skip::{Skip, Skipper};
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
+    /// A null, which becomes these bytes: the default of our field.
+    Default(Box<[u8]>),
     Boolean,
     Int,
     Long,
@@ -140,12 +143,7 @@ impl Resolver<'_, '_> {
                 place_of.get(field.name.as_str()).and_then(|place| Some((*place, our_fields.get(*place)?)));
             match kept {
                 Some((place, our_field)) => {
-                    let node = self.node(&our_field.of, &field.of);
-                    let in_field = |source| ResolveError::Field {
-                        name: our_field.name.clone(),
-                        source: Box::new(source),
-                    };
-                    steps.push(Step::Keep(place, node.map_err(in_field)?));
+                    steps.push(Step::Keep(place, self.field(our_field, field)?));
                 }
                 None => {
                     let skip = self.skipper.skip(&field.of);
@@ -161,6 +159,20 @@ impl Resolver<'_, '_> {
         });
         let in_order = kept.eq(0..our_fields.len());
         Ok(RecordPlan { steps: steps.into(), defaults: defaults.into(), in_order })
+    }
+
+    /// The plan of a field that both schemas have.
+    fn field(&mut self, ours: &Field, theirs: &Field) -> Result<Node, ResolveError> {
+        let in_field = |source| ResolveError::Field { name: ours.name.clone(), source: Box::new(source) };
+        let mut node = self.node(&ours.of, &theirs.of).map_err(in_field)?;
+        if let (Node::Branches(branches), Type::Union(writers)) = (&mut node, &theirs.of) {
+            for (branch, writer) in branches.iter_mut().zip(writers) {
+                if branch.is_err() && matches!(writer, Type::Plain(Plain::Null)) && ours.default.is_some() {
+                    *branch = Ok(Node::Default(default_of(ours)?.into()));
+                }
+            }
+        }
+        Ok(node)
     }
 }
 
@@ -309,6 +321,19 @@ mod tests {
             r#"{"name": "p", "type": {"type": "fixed", "name": "F", "size": 3}}, {"name": "q", "type": "F"}"#;
         let Ok((false, Node::Record(node))) = plan(&record(""), &record(twice)) else { unreachable!() };
         assert!(matches!(node.steps[..], [Step::Pass(Skip::Exact(3)), Step::Pass(Skip::Exact(3))]));
+    }
+
+    #[test]
+    fn a_null_in_a_field_with_a_default_is_the_default_and_in_another_is_refused() {
+        let theirs = record(r#"{"name": "b", "type": ["boolean", "null"]}"#);
+        let with_default = record(r#"{"name": "b", "type": "boolean", "default": true}"#);
+        let Ok((false, Node::Record(node))) = plan(&with_default, &theirs) else { unreachable!() };
+        let [Step::Keep(0, Node::Branches(branches))] = &*node.steps else { unreachable!() };
+        assert!(matches!(&branches[..], [Ok(Node::Boolean), Ok(Node::Default(bytes))] if **bytes == [1]));
+        let required = record(r#"{"name": "b", "type": "boolean"}"#);
+        let Ok((false, Node::Record(node))) = plan(&required, &theirs) else { unreachable!() };
+        let [Step::Keep(0, Node::Branches(branches))] = &*node.steps else { unreachable!() };
+        assert!(matches!(&branches[..], [Ok(Node::Boolean), Err(_)]));
     }
 
     #[test]
