@@ -43,7 +43,7 @@ use load::{Sent, TOPICS};
 
 /// As in the program.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const SHARDS: Shard = 4;
 const ROUNDS: usize = 3;

@@ -16,14 +16,14 @@ mod wiring;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tikv_jemallocator::Jemalloc;
+use mimalloc::MiMalloc;
 
 use commands::feed::{agreements, collect, prices};
 use commands::{backfill, check, dead_letters, generate, look, maintain, ready, replay, schemas, work};
 
-/// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
+/// mimalloc returns freed memory to the system at once, which a worker with a memory limit needs.
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Turn Kubernetes and cloud events into the hourly cost of every pod.
 ///
