@@ -84,7 +84,8 @@ pub struct PodStopped {
 
 /// Measured use of a pod over [event_time, interval_end). Natural key: pod_uid, event_time.
 ///
-/// Samples that overlap add up; time without a sample counts as no use.
+/// At each instant, of the samples that cover it, the one that started last counts. Time without a sample
+/// counts as no use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
     /// The pod that was measured. Only the time in which it runs counts.
@@ -95,6 +96,7 @@ pub struct PodUsage {
     pub cpu_millis: i64,
     /// Average memory use over the interval, in bytes; zero or more.
     pub memory_bytes: i64,
-    /// Average GPU use over the interval, in thousandths of a GPU; zero or more.
+    /// Average GPU use over the interval, in thousandths of a GPU; zero or more. Of a shared GPU, the pod's
+    /// part.
     pub gpu_millis: i64,
 }

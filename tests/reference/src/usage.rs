@@ -1,11 +1,12 @@
 //! Measured use: what samples say of a stretch of time.
 
-use num_traits::Zero;
+use std::collections::BTreeSet;
+
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::PodUid;
 
 use crate::resources::{GIB, Three, add, none};
-use crate::rounding::{Exact, hours, ratio};
+use crate::rounding::{hours, ratio};
 
 /// One sample: average use over [from, to).
 pub struct Sample {
@@ -39,13 +40,17 @@ pub fn samples(events: &[&Event]) -> Vec<Sample> {
     samples
 }
 
-/// Resource-hours that a pod used in [from, to); none when no sample overlaps. Overlapping samples add up.
+/// Resource-hours that a pod used in [from, to); none if no sample overlaps. At each instant, of the samples
+/// that cover it, the one that started last counts.
 pub fn used(samples: &[Sample], pod_uid: &str, from: i64, to: i64) -> Option<Three> {
+    let samples: Vec<&Sample> = samples.iter().filter(|sample| *sample.pod_uid == *pod_uid).collect();
+    let edges = samples.iter().flat_map(|sample| [sample.from, sample.to]).chain([from, to]);
+    let edges: BTreeSet<i64> = edges.filter(|edge| (from..=to).contains(edge)).collect();
     let mut used = None;
-    for sample in samples.iter().filter(|sample| *sample.pod_uid == *pod_uid) {
-        let overlap: Exact = hours((sample.to.min(to) - sample.from.max(from)).max(0));
-        if !overlap.is_zero() {
-            add(used.get_or_insert_with(none), &sample.average, &overlap);
+    for (&at, &next) in edges.iter().zip(edges.iter().skip(1)) {
+        let here = samples.iter().filter(|sample| sample.from <= at && at < sample.to);
+        if let Some(sample) = here.max_by_key(|sample| sample.from) {
+            add(used.get_or_insert_with(none), &sample.average, &hours(next - at));
         }
     }
     used

@@ -1,6 +1,6 @@
 //! What each source says of pods in one round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::quantity::{MEMORY, Quantity, QuantityError};
 use prorata_schemas::time::Timestamp;
@@ -28,10 +28,13 @@ pub enum UsageError {
     },
 }
 
+/// Namespace and name.
+type PodKey = (String, String);
+
 /// What a round has read, by namespace and name.
 #[derive(Clone, Debug, Default)]
 pub struct UsageRound {
-    pub(super) pods: BTreeMap<(String, String), Reading>,
+    pub(super) pods: BTreeMap<PodKey, Reading>,
     /// A source of GPUs was not read: pods that lack them may have used some.
     pub(super) lacks_gpus: bool,
 }
@@ -44,15 +47,72 @@ pub(super) struct Reading {
     /// CPU now, in thousandths of a vCPU.
     pub cpu_millis: Option<f64>,
     pub memory_bytes: Option<f64>,
-    /// GPUs now, in thousandths, by GPU or MIG instance. The second is of the better metric.
-    gpus: BTreeMap<(String, String), (Option<f64>, Option<f64>)>,
+    /// The pod's part of each GPU or MIG instance now, in thousandths of a GPU.
+    gpus: BTreeMap<GpuKey, f64>,
 }
 
 impl Reading {
     /// All GPUs together; none: none was measured.
     pub fn gpu_millis(&self) -> Option<f64> {
-        let each = self.gpus.values().filter_map(|(usual, better)| better.or(*usual));
-        (!self.gpus.is_empty()).then(|| each.sum())
+        (!self.gpus.is_empty()).then(|| self.gpus.values().sum())
+    }
+}
+
+/// UUID of a GPU, and the id of a MIG instance or nothing.
+type GpuKey = (String, String);
+
+/// One GPU or MIG instance, as one exporter describes it.
+#[derive(Default)]
+struct Gpu {
+    /// `DCGM_FI_DEV_GPU_UTIL`.
+    utilization: Values,
+    /// `DCGM_FI_PROF_GR_ENGINE_ACTIVE`.
+    activity: Values,
+}
+
+/// Values of one metric of a GPU, in thousandths of a GPU.
+#[derive(Default)]
+struct Values {
+    /// From the line that names no pod.
+    gpu: Option<f64>,
+    /// From lines that name a pod: a copy of the GPU's value, or what the pod's own processes use.
+    pods: BTreeMap<PodKey, f64>,
+}
+
+impl Values {
+    fn add(&mut self, pod: Option<PodKey>, millis: f64) {
+        let value = match pod {
+            Some(pod) => self.pods.entry(pod).or_default(),
+            None => self.gpu.get_or_insert_default(),
+        };
+        *value = value.max(millis);
+    }
+
+    /// The value of the GPU.
+    fn whole(&self) -> Option<f64> {
+        self.gpu.or_else(|| self.pods.values().copied().reduce(f64::max))
+    }
+}
+
+impl Gpu {
+    /// The parts of the pods that hold it: whole thousandths, which add up to the GPU's value. They are in
+    /// proportion to what the pods' own processes use, and equal if that is not known.
+    fn parts(&self) -> Vec<(PodKey, f64)> {
+        let whole = self.activity.whole().or_else(|| self.utilization.whole()).unwrap_or_default();
+        let used = &self.utilization.pods;
+        let pods: BTreeSet<&PodKey> = used.keys().chain(self.activity.pods.keys()).collect();
+        let is_known = pods.len() == used.len() && used.values().any(|used| *used > 0.0);
+        let weight = |pod: &PodKey| if is_known { used.get(pod).copied().unwrap_or_default() } else { 1.0 };
+        let total: f64 = pods.iter().map(|pod| weight(pod)).sum();
+        let (mut weights, mut given) = (0.0, 0.0);
+        let parts = pods.into_iter().map(|pod| {
+            weights += weight(pod);
+            let upto = (whole * (weights / total)).round();
+            let part = upto - given;
+            given = upto;
+            (pod.clone(), part)
+        });
+        parts.collect()
     }
 }
 
@@ -146,28 +206,34 @@ impl UsageRound {
 
     /// Adds DCGM exporter's metrics. The share of time in which a GPU's engine was active
     /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts where there is one, else its utilization
-    /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU.
+    /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU. The
+    /// value of a GPU that several pods hold is divided among them.
     ///
     /// # Errors
     /// At the first line that is no sample; then nothing of it is added.
     pub fn add_dcgm(&mut self, text: &str) -> Result<(), UsageError> {
         const NAMES: &[(&str, &str)] =
             &[("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name")];
+        let mut gpus: BTreeMap<GpuKey, Gpu> = BTreeMap::new();
         for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
-            let (is_better, per_whole) = match sample.name {
+            let (is_activity, per_whole) = match sample.name {
                 "DCGM_FI_PROF_GR_ENGINE_ACTIVE" => (true, 1_000.0),
                 "DCGM_FI_DEV_GPU_UTIL" => (false, 10.0),
                 _ => continue,
             };
-            let Some(pod) = pod_of(&sample, NAMES).filter(|_| is_amount(sample.value)) else { continue };
-            let gpu = sample.label("UUID").or_else(|| sample.label("gpu")).unwrap_or_default().to_owned();
+            if !is_amount(sample.value) {
+                continue;
+            }
+            let uuid = sample.label("UUID").or_else(|| sample.label("gpu")).unwrap_or_default().to_owned();
             let instance = sample.label("GPU_I_ID").unwrap_or_default().to_owned();
             let millis = (sample.value * per_whole).min(1_000.0) * slices(&sample);
-            let values = self.pods.entry(pod).or_default().gpus.entry((gpu, instance)).or_default();
-            if is_better {
-                values.1 = Some(millis);
-            } else {
-                values.0 = Some(millis);
+            let gpu = gpus.entry((uuid, instance)).or_default();
+            let values = if is_activity { &mut gpu.activity } else { &mut gpu.utilization };
+            values.add(pod_of(&sample, NAMES), millis);
+        }
+        for (key, gpu) in gpus {
+            for (pod, millis) in gpu.parts() {
+                self.pods.entry(pod).or_default().gpus.insert(key.clone(), millis);
             }
         }
         Ok(())
@@ -175,7 +241,7 @@ impl UsageRound {
 }
 
 /// Namespace and name of a sample's pod, by the first pair of labels that it has.
-fn pod_of(sample: &Sample<'_>, names: &[(&str, &str)]) -> Option<(String, String)> {
+fn pod_of(sample: &Sample<'_>, names: &[(&str, &str)]) -> Option<PodKey> {
     names.iter().find_map(|(namespace, pod)| {
         Some((sample.label(namespace)?.to_owned(), sample.label(pod)?.to_owned()))
     })

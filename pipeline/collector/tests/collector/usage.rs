@@ -142,6 +142,68 @@ fn gpus_add_up_by_the_better_metric() {
     assert_eq!(usage(&events[0]).1.gpu_millis, 370 + 500 + 100);
 }
 
+/// GPU use of each pod in thousandths, from one exporter's lines `metric UUID pod value`, `-` for no pod.
+fn gpu_parts(lines: &[&str]) -> Vec<(String, i64)> {
+    let line = |line: &&str| {
+        let [metric, uuid, pod, value] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let metric =
+            if metric == "active" { "DCGM_FI_PROF_GR_ENGINE_ACTIVE" } else { "DCGM_FI_DEV_GPU_UTIL" };
+        let pod = if pod == "-" { String::new() } else { format!(",namespace=\"ns\",pod=\"{pod}\"") };
+        format!("{metric}{{gpu=\"0\",UUID=\"{uuid}\"{pod}}} {value}\n")
+    };
+    let mut tiles = tiles();
+    tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+    let mut round = round(&kubelet(&[("a", 1.0), ("b", 1.0), ("c", 1.0)], 60));
+    round.add_dcgm(&lines.iter().map(line).collect::<String>()).unwrap();
+    let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
+    events
+        .iter()
+        .map(|event| usage(event).1)
+        .map(|use_| (use_.pod_uid.to_string(), use_.gpu_millis))
+        .collect()
+}
+
+fn abc(millis: [i64; 3]) -> Vec<(String, i64)> {
+    ["uid-a", "uid-b", "uid-c"].map(str::to_owned).into_iter().zip(millis).collect()
+}
+
+/// An exporter writes a copy of a GPU's value for each pod that holds the GPU.
+#[test]
+fn copies_of_a_shared_gpu_are_divided_among_its_pods() {
+    let two = ["util 1 a 80", "util 1 b 80", "util 2 - 55"];
+    assert_eq!(gpu_parts(&two), abc([400, 400, 0]));
+    // Two of its replicas are one pod's, and the better metric counts.
+    let replicas = ["util 1 a 90", "util 1 a 90", "util 1 b 90", "active 1 a 0.5", "active 1 b 0.5"];
+    assert_eq!(gpu_parts(&replicas), abc([250, 250, 0]));
+    // Whole thousandths, and together the GPU's value.
+    assert_eq!(gpu_parts(&["util 1 a 80", "util 1 b 80", "util 1 c 80"]), abc([267, 266, 267]));
+    assert_eq!(gpu_parts(&["util 1 a 80", "util 1 b 80", "util 2 b 30"]), abc([400, 700, 0]));
+}
+
+/// Later exporters write what the processes of each pod use, and the GPU's value without a pod.
+#[test]
+fn a_shared_gpu_is_divided_by_what_its_pods_use() {
+    let processes = ["util 1 - 90", "util 1 a 60", "util 1 b 20", "util 1 c 0"];
+    assert_eq!(gpu_parts(&processes), abc([675, 225, 0]));
+    let active = ["active 1 a 0.8", "active 1 b 0.8", "active 1 c 0.8"];
+    assert_eq!(gpu_parts(&[&processes[..], &active].concat()), abc([600, 200, 0]));
+    assert_eq!(gpu_parts(&["util 1 - 30", "util 1 a 0", "util 1 b 0"]), abc([150, 150, 0]));
+}
+
+/// Without a UUID, GPU 0 of one exporter is not GPU 0 of another.
+#[test]
+fn a_gpu_is_shared_only_within_one_exporter() {
+    let mut tiles = tiles();
+    tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+    let mut round = round(&kubelet(&[("a", 1.0), ("b", 1.0)], 60));
+    for pod in ["a", "b"] {
+        let line = format!("DCGM_FI_DEV_GPU_UTIL{{gpu=\"0\",namespace=\"ns\",pod=\"{pod}\"}} 50\n");
+        round.add_dcgm(&line).unwrap();
+    }
+    let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
+    assert_eq!(events.iter().map(|event| usage(event).1.gpu_millis).collect::<Vec<_>>(), [500, 500]);
+}
+
 /// What was not read is not said to be 0.
 #[test]
 fn a_pod_that_was_read_in_part_has_no_interval() {

@@ -16,10 +16,10 @@ use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::named_nodes::{ByNode, NamedNodes};
+use crate::timeline::samples::Samples;
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
-use crate::timeline::state::NodeKey;
-use crate::timeline::usage::Samples;
+use crate::timeline::state::{NodeKey, Sample};
 
 /// A pod in one place.
 #[derive(Debug)]
@@ -150,17 +150,19 @@ impl PodHours {
     }
 }
 
-/// Adds the use of samples that overlap a span, each for the part that does. Overlapping samples add up.
+/// Adds the use of samples that overlap a span, each for the part of the span in which it counts.
 pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: Option<&Samples>) {
     let mut sums: Option<PerResource<u128>> = None;
-    for sample in samples.into_iter().flat_map(Samples::iter) {
-        let overlap = Span::new(sample.from, sample.to).and_then(|sample| sample.overlap(span));
-        let Some(overlap) = overlap else { continue };
-        // 64 bits times the 32 of an hour in microseconds: no memory holds the samples whose sum would pass
-        // 128 bits.
+    let add = |part: Sample| {
+        let overlap = Span::new(part.from, part.to).and_then(|part| part.overlap(span));
+        let Some(overlap) = overlap else { return };
+        // No two parts overlap: together they are at most 64 bits times the 32 of an hour in microseconds.
         let micros = overlap.micros();
         let sums = sums.get_or_insert_default();
-        *sums = sums.zip(sample.use_amounts).map(|(sum, amount)| sum + u128::from(amount) * micros);
+        *sums = sums.zip(part.use_amounts).map(|(sum, amount)| sum + u128::from(amount) * micros);
+    };
+    if let Some(samples) = samples {
+        samples.for_each_part(add);
     }
     if let Some(sums) = sums {
         *used.get_or_insert_default() += sums.map(UBig::from);
@@ -191,7 +193,6 @@ pub(crate) fn resource_hours(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::state::Sample;
     use prorata_schemas::time::Timestamp;
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {
@@ -204,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_count_for_their_part_of_the_span_and_add_up() {
+    fn samples_count_for_their_part_of_the_span() {
         let span = Span::new(Timestamp(10), Timestamp(20)).unwrap();
         let mut used = None;
         add(&mut used, span, [sample(0, 10, 7), sample(20, 30, 7)]);
         assert_eq!(used, None);
         add(&mut used, span, [sample(0, 12, 5), sample(11, 40, 100)]);
-        assert_eq!(used.unwrap().cpu, UBig::from(5_u64 * 2 + 100 * 9));
+        assert_eq!(used.unwrap().cpu, UBig::from(5_u64 + 100 * 9));
     }
 
     #[test]

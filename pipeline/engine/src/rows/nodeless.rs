@@ -23,10 +23,10 @@ use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
 use crate::rows::group::{PlacedPod, add_use, resource_hours};
 use crate::rules::pool::{PoolPricing, charges};
+use crate::timeline::samples::Samples;
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::Amounts;
-use crate::timeline::usage::Samples;
 
 /// What two spans of a pod must share to be one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

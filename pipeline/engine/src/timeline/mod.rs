@@ -8,6 +8,7 @@ pub(crate) mod named_nodes;
 pub(crate) mod order;
 mod priced_pods;
 mod running;
+pub(crate) mod samples;
 mod schedule;
 pub(crate) mod slices;
 pub(crate) mod span;

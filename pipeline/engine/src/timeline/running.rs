@@ -18,12 +18,13 @@ use crate::rules::quota_ledger::ClusterLedger;
 use crate::rules::reservation::Reservations;
 use crate::timeline::named_nodes::NamedNodes;
 use crate::timeline::priced_pods::PricedPods;
+use crate::timeline::samples::Samples;
 use crate::timeline::schedule::{ReservationStep, Schedule};
 use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
 use crate::timeline::span::Span;
 use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
 use crate::timeline::state::{ByPod, NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
-use crate::timeline::usage::{PackedSamples, Samples};
+use crate::timeline::usage::PackedSamples;
 use crate::trace::{Focus, Recorder, Trace};
 
 /// An hour whose events have been applied.

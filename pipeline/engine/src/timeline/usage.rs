@@ -53,36 +53,7 @@ pub(crate) struct PackedSamples {
     /// When the last one begins.
     last: Option<Timestamp>,
     /// When all have ended; 1970 without any.
-    ended: Timestamp,
-}
-
-/// Samples of one pod that may overlap the hour, in order of time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Samples {
-    /// Those that began before the hour.
-    pub(crate) carried: Vec<Sample>,
-    /// Those of the hour.
-    pub(crate) measured: PackedSamples,
-}
-
-impl Samples {
-    /// Samples that began before the hour.
-    pub(crate) fn carried(carried: Vec<Sample>) -> Self {
-        Self { carried, ..Self::default() }
-    }
-
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> {
-        self.carried.iter().copied().chain(self.measured.samples())
-    }
-
-    /// Those that end after an instant.
-    pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
-        // Most pods have none, and to read their samples once more takes time.
-        let measured = (self.measured.ended > instant).then(|| self.measured.samples());
-        let all = self.carried.iter().copied().chain(measured.into_iter().flatten());
-        all.filter(|sample| sample.to > instant).collect()
-    }
+    pub(super) ended: Timestamp,
 }
 
 /// A sample with the figures of its event.
@@ -266,6 +237,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::timeline::samples::Samples;
     use proptest::prelude::*;
     use prorata_schemas::body;
     use prorata_schemas::event::{Event, Payload, PodUsage};
@@ -356,9 +328,14 @@ mod tests {
         pods.map(|(uid, measured)| (uid, Samples { carried: Vec::new(), measured }.after(instant))).collect()
     }
 
-    /// The samples that end after an instant, of these.
+    /// The samples that end after an instant, except those that a later one covers to their end.
     fn later(mut pods: BTreeMap<PodUid, Vec<Sample>>, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
-        pods.values_mut().for_each(|samples| samples.retain(|sample| sample.to > instant));
+        for samples in pods.values_mut() {
+            let all = samples.clone();
+            let hides = |later: &Sample, sample: &Sample| later.from > sample.from && later.to >= sample.to;
+            let counts = |sample: &Sample| !all.iter().any(|later| hides(later, sample));
+            samples.retain(|sample| sample.to > instant && counts(sample));
+        }
         pods
     }
 

@@ -31,14 +31,15 @@ pub struct Scenario {
 /// How often each event comes, in the order of [`event`].
 type Often = [u32; 14];
 
-/// Of everything; of nodes and their pods; of reservations; of commitments; of quotas; of pools.
-const THEMES: [Often; 6] = [
+/// Of everything; of nodes and their pods; of reservations; of commitments; of quotas; of pools; of use.
+const THEMES: [Often; 7] = [
     [6, 1, 9, 3, 4, 4, 1, 4, 1, 4, 1, 3, 1, 3],
     [8, 2, 12, 4, 8, 0, 0, 1, 0, 1, 0, 0, 0, 0],
     [0, 0, 10, 4, 1, 6, 1, 0, 0, 1, 0, 0, 0, 4],
     [8, 1, 5, 2, 1, 0, 0, 7, 1, 1, 0, 1, 0, 0],
     [3, 0, 12, 3, 1, 0, 0, 1, 0, 7, 1, 0, 0, 1],
     [6, 1, 10, 3, 2, 0, 0, 1, 0, 1, 0, 6, 1, 1],
+    [4, 1, 6, 2, 20, 0, 0, 0, 0, 1, 0, 0, 0, 1],
 ];
 
 /// The history of this seed: always the same.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use prorata_reference::scenario::scenario;
 use prorata_reference::text::{parse, print};
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::Payload;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
+use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
 /// How many of the histories hold each thing.
 fn reached(seeds: u64) -> BTreeMap<&'static str, u32> {
@@ -181,4 +183,30 @@ fn random_histories_reach_every_rule() {
     let reached = reached(seeds);
     let seldom: Vec<_> = reached.iter().filter(|(_, often)| **often < 2).collect();
     assert!(seldom.is_empty(), "of {seeds} histories too few hold {seldom:?}; all: {reached:#?}");
+}
+
+#[test]
+fn samples_of_one_pod_overlap_in_every_way() {
+    let [mut shifted, mut nested, mut across_hours] = [0; 3];
+    for seed in 0..400 {
+        let records = scenario(seed).records;
+        let samples: Vec<_> = records
+            .iter()
+            .filter_map(|record| match &record.event.payload {
+                Payload::PodUsage(usage) => {
+                    Some((&usage.pod_uid, record.event.event_time, usage.interval_end))
+                }
+                _ => None,
+            })
+            .collect();
+        let pairs = || {
+            let pairs = samples.iter().flat_map(|a| samples.iter().map(move |b| (a, b)));
+            pairs.filter(|(a, b)| a.0 == b.0 && a.1 < b.1 && b.1 < a.2 && b.1 < b.2)
+        };
+        shifted += u32::from(pairs().any(|(a, b)| a.2 < b.2));
+        nested += u32::from(pairs().any(|(a, b)| b.2 < a.2));
+        let edge = |a: Timestamp| Timestamp(a.0 - a.0.rem_euclid(HOUR_MICROS) + HOUR_MICROS);
+        across_hours += u32::from(pairs().any(|(a, b)| edge(a.1) > b.1 && edge(a.1) < a.2.min(b.2)));
+    }
+    assert!(shifted > 40 && nested > 40 && across_hours > 40, "{shifted} {nested} {across_hours}");
 }
