@@ -1,6 +1,7 @@
 //! Groups what pods did: slices by where they count, and one pod's hour in one place with its quota labels.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use dashu_int::UBig;
@@ -15,10 +16,11 @@ use crate::error::EngineError;
 use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
+use crate::rules::split::NodeHour;
 use crate::timeline::named_nodes::{ByNode, NamedNodes};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
-use crate::timeline::state::NodeKey;
+use crate::timeline::state::{NodeKey, Sample};
 use crate::timeline::usage::Samples;
 
 /// A pod in one place.
@@ -84,7 +86,8 @@ pub(crate) struct LabelTime {
     pub(crate) unpriced: Option<Unpriced>,
 }
 
-/// One pod's hour in one place. Amounts are thousandths or bytes, times microseconds.
+/// One pod's hour in one place, or its time in one stretch of a node. Amounts are thousandths or bytes, times
+/// microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct PodHours {
     /// As last described there.
@@ -99,26 +102,44 @@ pub(crate) struct PodHours {
 impl PodHours {
     /// Adds up the slices of a pod; none without any.
     pub(crate) fn gather(pod: &PlacedPod<'_>, rules: &Rules) -> Option<Self> {
-        let last = pod.slices.last()?;
-        let mut hours = Self {
+        let mut hours = Self::new(pod.slices.last()?);
+        for slice in &pod.slices {
+            hours.add(slice, slice.span, pod.samples.into_iter().flat_map(Samples::iter), rules);
+        }
+        Some(hours)
+    }
+
+    /// Adds up the slices of a pod by stretches of its node; those in which it ran, by their index.
+    pub(crate) fn by_stretch(pod: &PlacedPod<'_>, node: &NodeHour, rules: &Rules) -> BTreeMap<usize, Self> {
+        let mut stretches = BTreeMap::new();
+        let Some(last) = pod.slices.last() else { return stretches };
+        let mut samples = SampleWalk::new(pod.samples.into_iter().flat_map(Samples::iter));
+        for slice in &pod.slices {
+            for (stretch, span) in node.cut(slice.span) {
+                let hours = stretches.entry(stretch).or_insert_with(|| Self::new(last));
+                hours.add(slice, span, samples.overlapping(span).iter().copied(), rules);
+            }
+        }
+        stretches
+    }
+
+    fn new(last: &PodSlice) -> Self {
+        Self {
             description: last.spec.description.clone(),
             micros: 0,
             requested: PerResource::default(),
             used: None,
             // Most pods have one.
             labels: LiteMap::with_capacity(1),
-        };
-        for slice in &pod.slices {
-            hours.add(slice, pod.samples, rules);
         }
-        Some(hours)
     }
 
-    fn add(&mut self, slice: &PodSlice, samples: Option<&Samples>, rules: &Rules) {
-        let micros = slice.span.micros();
+    /// Adds a part of a slice.
+    fn add(&mut self, slice: &PodSlice, span: Span, samples: impl Iterator<Item = Sample>, rules: &Rules) {
+        let micros = span.micros();
         self.micros += micros;
         self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
-        add_use(&mut self.used, slice.span, samples);
+        add_use(&mut self.used, span, samples);
         let unpriced = slice.unpriced();
         let label = slice.status.label.as_ref();
         let key = (
@@ -130,7 +151,7 @@ impl PodHours {
         time.micros += micros;
         time.unpriced = unpriced;
         if let PoolPricing::Priced(price) = &slice.status.pool {
-            let spans = charges(&slice.spec.description, slice.span, price, rules).into_iter();
+            let spans = charges(&slice.spec.description, span, price, rules).into_iter();
             let accrued = time.charge.take().unwrap_or_default();
             time.charge =
                 Some(spans.fold(accrued, |sum, charge| sum + charge.hourly * hours(charge.span.micros())));
@@ -150,10 +171,36 @@ impl PodHours {
     }
 }
 
+/// Finds the samples that overlap one span after another, without looking at all of them for each.
+struct SampleWalk<I: Iterator<Item = Sample>> {
+    /// Those that begin after all spans so far.
+    coming: Peekable<I>,
+    /// Those that have begun and end after the start of the last span.
+    begun: Vec<Sample>,
+}
+
+impl<I: Iterator<Item = Sample>> SampleWalk<I> {
+    /// Samples in order of time.
+    fn new(samples: I) -> Self {
+        Self { coming: samples.peekable(), begun: Vec::new() }
+    }
+
+    /// The samples that overlap a span that begins after the ones before it.
+    fn overlapping(&mut self, span: Span) -> &[Sample] {
+        self.begun.extend(std::iter::from_fn(|| self.coming.next_if(|sample| sample.from < span.to)));
+        self.begun.retain(|sample| sample.to > span.from);
+        &self.begun
+    }
+}
+
 /// Adds the use of samples that overlap a span, each for the part that does. Overlapping samples add up.
-pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: Option<&Samples>) {
+pub(crate) fn add_use(
+    used: &mut Option<PerResource<UBig>>,
+    span: Span,
+    samples: impl Iterator<Item = Sample>,
+) {
     let mut sums: Option<PerResource<u128>> = None;
-    for sample in samples.into_iter().flat_map(Samples::iter) {
+    for sample in samples {
         let overlap = Span::new(sample.from, sample.to).and_then(|sample| sample.overlap(span));
         let Some(overlap) = overlap else { continue };
         // 64 bits times the 32 of an hour in microseconds: no memory holds the samples whose sum would pass
@@ -191,7 +238,6 @@ pub(crate) fn resource_hours(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::state::Sample;
     use prorata_schemas::time::Timestamp;
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {
@@ -200,7 +246,7 @@ mod tests {
     }
 
     fn add(used: &mut Option<PerResource<UBig>>, span: Span, samples: [Sample; 2]) {
-        add_use(used, span, Some(&Samples::carried(samples.to_vec())));
+        add_use(used, span, samples.into_iter());
     }
 
     #[test]
@@ -211,6 +257,22 @@ mod tests {
         assert_eq!(used, None);
         add(&mut used, span, [sample(0, 12, 5), sample(11, 40, 100)]);
         assert_eq!(used.unwrap().cpu, UBig::from(5_u64 * 2 + 100 * 9));
+    }
+
+    #[test]
+    fn spans_one_after_another_find_the_samples_that_overlap_them() {
+        let samples = [sample(0, 40, 1), sample(5, 12, 2), sample(10, 20, 4), sample(30, 40, 8)];
+        let mut walk = SampleWalk::new(samples.into_iter());
+        let mut overlapping = |from: i64, to: i64| -> u64 {
+            let span = Span::new(Timestamp(from), Timestamp(to)).unwrap();
+            walk.overlapping(span).iter().map(|sample| sample.use_amounts.cpu).sum()
+        };
+        assert_eq!(overlapping(0, 5), 1);
+        assert_eq!(overlapping(5, 10), 1 + 2);
+        assert_eq!(overlapping(11, 13), 1 + 2 + 4);
+        assert_eq!(overlapping(20, 30), 1);
+        assert_eq!(overlapping(35, 36), 1 + 8);
+        assert_eq!(overlapping(40, 50), 0);
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn add(
     sum.pool = priced.pool;
     sum.micros += micros;
     sum.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
-    add_use(&mut sum.used, priced.span, samples);
+    add_use(&mut sum.used, priced.span, samples.into_iter().flat_map(Samples::iter));
     sum.cost += priced.hourly * hours(micros);
     if let (Some(sums), Some(hourly)) = (&mut sum.by_resource, priced.by_resource) {
         *sums += hourly.map(|hourly| hourly * hours(micros));
