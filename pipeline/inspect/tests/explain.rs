@@ -180,8 +180,14 @@ fn a_pods_part_of_its_node_makes_its_rows() {
         for row in &answer.rows {
             let is_shared = row.row.kind == RowKind::PodNode && row.row.node.is_some();
             let Some(step) = step(answer, &row.row).filter(|_| is_shared) else { continue };
-            let node = answer.trace.nodes.iter().find(|node| *node.node_id == *step.resource_id);
-            let Some(node) = node.filter(|node| Some(&node.cluster_id) == step.cluster_id.as_ref()) else {
+            let node = answer.trace.nodes.iter().find(|node| {
+                *node.node_id == *step.resource_id
+                    && Some(&node.cluster_id) == step.cluster_id.as_ref()
+                    && node.unit_price.is(step.list_unit_price)
+            });
+            let Some(node) = node else {
+                let is_list = matches!(answer.subject, Subject::Namespace(_) | Subject::Commitment(_));
+                assert!(is_list, "{:?} {answer}", row.row);
                 continue;
             };
             let pod = node.pods.iter().find(|pod| Some(&pod.pod_uid) == step.pod_uid.as_ref()).unwrap();

@@ -15,6 +15,7 @@ use crate::error::EngineError;
 use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
+use crate::rules::split::NodeHour;
 use crate::timeline::named_nodes::{ByNode, NamedNodes};
 use crate::timeline::samples::Samples;
 use crate::timeline::slices::PodSlice;
@@ -84,7 +85,8 @@ pub(crate) struct LabelTime {
     pub(crate) unpriced: Option<Unpriced>,
 }
 
-/// One pod's hour in one place. Amounts are thousandths or bytes, times microseconds.
+/// One pod's hour in one place, or its time in one stretch of a node. Amounts are thousandths or bytes, times
+/// microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct PodHours {
     /// As last described there.
@@ -99,26 +101,46 @@ pub(crate) struct PodHours {
 impl PodHours {
     /// Adds up the slices of a pod; none without any.
     pub(crate) fn gather(pod: &PlacedPod<'_>, rules: &Rules) -> Option<Self> {
-        let last = pod.slices.last()?;
-        let mut hours = Self {
+        let mut hours = Self::new(pod.slices.last()?);
+        for slice in &pod.slices {
+            hours.add(slice, slice.span, pod.samples, rules);
+        }
+        Some(hours)
+    }
+
+    /// Adds up the slices of a pod by stretches of its node; those in which it ran, by their index.
+    pub(crate) fn by_stretch(pod: &PlacedPod<'_>, node: &NodeHour, rules: &Rules) -> BTreeMap<usize, Self> {
+        let mut stretches = BTreeMap::new();
+        let Some(last) = pod.slices.last() else { return stretches };
+        let parts = pod.samples.map(Samples::parts).unwrap_or_default();
+        for slice in &pod.slices {
+            for (stretch, span) in node.cut(slice.span) {
+                let hours = stretches.entry(stretch).or_insert_with(|| Self::new(last));
+                // Not all samples: spans and samples of a pod may both be many.
+                let here = Samples::carried(overlapping(&parts, span).to_vec());
+                hours.add(slice, span, Some(&here), rules);
+            }
+        }
+        stretches
+    }
+
+    fn new(last: &PodSlice) -> Self {
+        Self {
             description: last.spec.description.clone(),
             micros: 0,
             requested: PerResource::default(),
             used: None,
             // Most pods have one.
             labels: LiteMap::with_capacity(1),
-        };
-        for slice in &pod.slices {
-            hours.add(slice, pod.samples, rules);
         }
-        Some(hours)
     }
 
-    fn add(&mut self, slice: &PodSlice, samples: Option<&Samples>, rules: &Rules) {
-        let micros = slice.span.micros();
+    /// Adds a part of a slice.
+    fn add(&mut self, slice: &PodSlice, span: Span, samples: Option<&Samples>, rules: &Rules) {
+        let micros = span.micros();
         self.micros += micros;
         self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
-        add_use(&mut self.used, slice.span, samples);
+        add_use(&mut self.used, span, samples);
         let unpriced = slice.unpriced();
         let label = slice.status.label.as_ref();
         let key = (
@@ -130,7 +152,7 @@ impl PodHours {
         time.micros += micros;
         time.unpriced = unpriced;
         if let PoolPricing::Priced(price) = &slice.status.pool {
-            let spans = charges(&slice.spec.description, slice.span, price, rules).into_iter();
+            let spans = charges(&slice.spec.description, span, price, rules).into_iter();
             let accrued = time.charge.take().unwrap_or_default();
             time.charge =
                 Some(spans.fold(accrued, |sum, charge| sum + charge.hourly * hours(charge.span.micros())));
@@ -148,6 +170,12 @@ impl PodHours {
             (Allocation::Max, None) | (Allocation::Requests, _) => self.requested.clone(),
         }
     }
+}
+
+/// Parts of samples that overlap a span. The parts are in order of time, and no two overlap.
+fn overlapping(parts: &[Sample], span: Span) -> &[Sample] {
+    let after = parts.get(parts.partition_point(|part| part.to <= span.from)..).unwrap_or_default();
+    after.get(..after.partition_point(|part| part.from < span.to)).unwrap_or_default()
 }
 
 /// Adds the use of samples that overlap a span, each for the part of the span in which it counts.

@@ -19,7 +19,7 @@ use rayon::prelude::{ParallelIterator, ParallelSlice};
 use crate::error::EngineError;
 use crate::rows::draft::{RoundedRows, RowBook};
 use crate::rows::group::{PlacedPod, Placement, PodHours};
-use crate::rows::node::NodeRows;
+use crate::rows::node::StretchRows;
 use crate::rules::split::{NodeHour, WeightScale};
 use crate::timeline::Timeline;
 use crate::timeline::slices::NodeSlice;
@@ -47,6 +47,17 @@ struct PlacedNode<'a> {
     key: &'a NodeKey,
     slices: &'a [NodeSlice],
     pods: Vec<PlacedPod<'a>>,
+}
+
+/// The pods of each stretch of a node, in their order.
+fn gather_by_stretch(pods: &[PlacedPod<'_>], node: &NodeHour, rules: &Rules) -> Vec<Vec<(PodUid, PodHours)>> {
+    let mut by_stretch: Vec<_> = node.stretches.iter().map(|_| Vec::new()).collect();
+    for pod in pods {
+        for (stretch, hours) in PodHours::by_stretch(pod, node, rules) {
+            by_stretch[stretch].push((pod.uid.clone(), hours));
+        }
+    }
+    by_stretch
 }
 
 /// What `work` makes of each part of a list, on all cores and in the order of the list.
@@ -90,10 +101,17 @@ pub(crate) fn rows<'a>(
         let (mut nodes, mut steps) = (Vec::new(), Vec::new());
         for PlacedNode { key, slices, pods } in part {
             let Some(node) = NodeHour::new(slices, &scale) else { continue };
-            let pods = gather(pods);
             let trace = focus.filter(|focus| focus.nodes.contains(*key)).map(|_| *slices);
-            let rows = NodeRows { key, node: &node, pods: &pods, rules, trace };
-            steps.extend(rows.draft(&mut book)?);
+            let by_stretch = if node.stretches.len() == 1 {
+                vec![gather(pods)]
+            } else {
+                gather_by_stretch(pods, &node, rules)
+            };
+            for (stretch, pods) in node.stretches.iter().zip(&by_stretch) {
+                let description = &node.description;
+                let rows = StretchRows { key, description, stretch, pods, rules, trace };
+                steps.extend(rows.draft(&mut book)?);
+            }
             nodes.push((*key, node));
         }
         Ok((book, nodes, steps))

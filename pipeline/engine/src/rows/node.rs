@@ -1,13 +1,16 @@
-//! Rows of one node (RULES.md, section 10): the product of its price components with its pods and their
-//! labels, and its idle rows.
+//! Rows of one stretch of a node (RULES.md, sections 1 and 10): the product of its price components with its
+//! pods and their labels, and its idle rows.
 //!
 //! A pod's cost and quantities divide over components by each resource's part of them, and over labels by
 //! running time. All numbers stay fractions over few common denominators until a row is written; see
 //! [`Fraction`].
 
+use std::sync::Arc;
+
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::NodeStarted;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
@@ -17,7 +20,7 @@ use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, second
 use crate::per_resource::PerResource;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
-use crate::rules::split::{Component, NodeHour, Shares};
+use crate::rules::split::{Component, Shares, Stretch};
 use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
 use crate::trace::NodeStep;
@@ -76,7 +79,7 @@ fn common_denominator<'a>(ratios: impl Iterator<Item = &'a RBig>) -> UBig {
 
 /// One component's quantity, cost and commitment hours by resource.
 struct ComponentParts {
-    /// Over a denominator that all components of the node share.
+    /// Over a denominator that all components of the stretch share.
     quantity: Parts,
     cost: Parts,
     commitment_hours: Parts,
@@ -116,26 +119,29 @@ impl PodShare {
     }
 }
 
-/// Everything that the rows of one node are made from.
-pub(crate) struct NodeRows<'a> {
+/// Everything that the rows of one stretch are made from.
+pub(crate) struct StretchRows<'a> {
     pub(crate) key: &'a NodeKey,
-    pub(crate) node: &'a NodeHour,
+    /// The node as last described.
+    pub(crate) description: &'a Arc<NodeStarted>,
+    pub(crate) stretch: &'a Stretch,
+    /// Those that ran in it.
     pub(crate) pods: &'a [(PodUid, PodHours)],
     pub(crate) rules: &'a Rules,
-    /// Its time, and whether its steps are wanted.
+    /// The node's time, and whether the steps are wanted.
     pub(crate) trace: Option<&'a [NodeSlice]>,
 }
 
-impl NodeRows<'_> {
-    /// Adds the rows of the node's pods and its idle rows to the book. Returns its steps, if they are wanted.
+impl StretchRows<'_> {
+    /// Adds the rows of the pods and the idle rows to the book. Returns the steps, if they are wanted.
     ///
     /// # Errors
-    /// When an amount passes its column, or rows do not add up to what commitments leave of the node.
+    /// When an amount passes its column, or rows do not add up to what commitments leave of the stretch.
     pub(crate) fn draft(&self, book: &mut RowBook) -> Result<Option<NodeStep>, EngineError> {
-        let components = &self.node.components;
+        let components = &self.stretch.components;
         let allocated: Vec<PerResource<UBig>> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
-        let shares = Shares::new(&allocated, &self.node.available);
+        let shares = Shares::new(&allocated, &self.stretch.available);
         let trace = self.trace.map(|slices| self.step(slices, &allocated, &shares));
         let parts = ComponentParts::of_all(components);
         // Most pods have one row of each component, and most components an idle one.
@@ -170,7 +176,7 @@ impl NodeRows<'_> {
     ) -> Result<(), EngineError> {
         let kept: Vec<usize> = (0..pod.shares.len()).filter(|index| !pod.shares[*index].is_empty()).collect();
         let Some(&first) = kept.first() else {
-            // A pod with no share of anything still has one row, with all its time.
+            // A pod with no share of anything still has one row, with all its time in the stretch.
             if let Some((label, time)) = pod.hours.labels.iter().next() {
                 let charges = pod.hours.labels.values().filter_map(|time| time.charge.clone());
                 let charge = charges.reduce(|a, b| a + b);
@@ -192,7 +198,7 @@ impl NodeRows<'_> {
     }
 
     fn pod_row(&self, row: &PodRow<'_>, shares: &Shares) -> Result<Draft, EngineError> {
-        let component = &self.node.components[row.component];
+        let component = &self.stretch.components[row.component];
         let share = &row.pod.shares[row.component];
         let label_part = row.label_part();
         let scaled = |fraction: &Fraction| match &label_part {
@@ -247,7 +253,7 @@ impl NodeRows<'_> {
         quantity: Fraction,
         cost: Fraction,
     ) -> Result<Draft, EngineError> {
-        let node = &self.node.description;
+        let node = self.description;
         let list = quantity.times(&atoms(component.unit_price));
         let row = CostRow {
             cluster_id: Some(self.key.0.clone()),
@@ -274,8 +280,8 @@ struct Factors {
 /// How a pod's quantities divide over components: each resource by the component's part of it, time and what
 /// the node has none of by the pod's quantity. None with one component.
 ///
-/// Quantities of a node's components, and so of a pod, are over one denominator: their numerators alone make
-/// the factors.
+/// Quantities of a stretch's components, and so of a pod, are over one denominator: their numerators alone
+/// make the factors.
 fn component_factors(
     parts: &[ComponentParts],
     pod_shares: &[PodShare],
@@ -320,7 +326,7 @@ impl Factors {
     }
 }
 
-/// One pod on the node.
+/// One pod in the stretch.
 struct Pod<'a> {
     uid: &'a PodUid,
     hours: &'a PodHours,

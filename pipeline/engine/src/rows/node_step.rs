@@ -1,20 +1,19 @@
-//! The steps of one node, as [`crate::trace`] tells them: read from what its rows are made from.
+//! The steps of one stretch of a node, as [`crate::trace`] tells them: read from what its rows are made from.
 
 use dashu_int::UBig;
 
-use crate::currency::counted;
 use crate::exact::{HOUR_MICROS, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rows::group::PodHours;
-use crate::rows::node::NodeRows;
-use crate::rules::split::{Component, Shares};
+use crate::rows::node::StretchRows;
+use crate::rules::split::{Component, Shares, Stretch};
 use crate::timeline::slices::NodeSlice;
 use crate::trace::{
     ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeSpan, NodeStep, covered_units, exact, in_hours,
     in_units, money,
 };
 
-impl NodeRows<'_> {
+impl StretchRows<'_> {
     /// Its steps.
     pub(super) fn step(
         &self,
@@ -32,14 +31,18 @@ impl NodeRows<'_> {
         };
         let weights = &self.rules.weights;
         let weights = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu };
+        let Stretch { price, components, available } = self.stretch;
+        let spans = slices.iter().filter(|slice| slice.unit_price() == *price);
+        let components = components.iter().map(|one| component(one, available));
         NodeStep {
             cluster_id: self.key.0.clone(),
             node_id: self.key.1.clone(),
-            description: self.node.description.clone(),
-            spans: slices.iter().map(span).collect(),
+            description: self.description.clone(),
+            unit_price: ExactNumber::of_decimal(*price),
+            spans: spans.map(span).collect(),
             weights: weights.map(ExactNumber::of_decimal),
-            components: self.node.components.iter().map(|one| component(one, &self.node.available)).collect(),
-            available: in_hours(&self.node.available),
+            components: components.collect(),
+            available: in_hours(available),
             allocated: in_hours(&sum),
             split_part: exact(&split_part),
             pods: self.pods(allocated, shares),
@@ -64,7 +67,6 @@ impl NodeRows<'_> {
 }
 
 fn span(slice: &NodeSlice) -> NodeSpan {
-    let node = &slice.spec.description;
     let covered = slice.coverage.iter();
     let covered = covered.map(|part| (part.commitment.commitment_id.clone(), covered_units(&part.amounts)));
     NodeSpan {
@@ -72,7 +74,7 @@ fn span(slice: &NodeSlice) -> NodeSpan {
         to: slice.span.to,
         hours: ExactNumber::over(slice.span.micros(), u128::from(HOUR_MICROS)),
         capacity: in_units(&slice.spec.capacity),
-        hourly_cost: ExactNumber::of_decimal(counted(node.hourly_cost, &node.currency)),
+        hourly_cost: ExactNumber::of_decimal(slice.unit_price()),
         covered: covered.collect(),
     }
 }

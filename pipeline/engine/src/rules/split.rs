@@ -4,15 +4,17 @@
 //! **Decides** which part of a node's cost each resource carries, which price component pays it, and which
 //! part of a resource each pod bears. It is AWS split cost allocation for accelerated instances.
 //!
+//! - Stretches: the time at one price is one stretch, and divides on its own. `C`, `A`, `W` and `a` below are
+//!   those of a stretch. A node whose price does not change has one.
 //! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of
 //!   it is idle.
 //! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and
 //!   each commitment brings its money by resource. Commitments come in their own order of precedence (section
 //!   3); here no component goes before another.
-//! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the hour. Its split is `a_r / T_r` with
-//!   `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated. The two
-//!   add up to `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only where both
-//!   exist. A pod's part of a resource splits that resource's part of every component.
+//! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the stretch. Its split is `a_r / T_r`
+//!   with `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated.
+//!   The two add up to `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only
+//!   where both exist. A pod's part of a resource splits that resource's part of every component.
 //! - Idle: a resource that nobody was allocated goes to the node's idle row.
 //!
 //! **Interval ends**: a slice holds its first instant and not its last, so a new price counts from its
@@ -28,19 +30,20 @@ use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Weights;
+use prorata_schemas::time::Timestamp;
 
 use crate::currency::{counted, reason};
 use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::commitment::{COVERAGE_SCALE, money_parts};
 use crate::timeline::slices::NodeSlice;
+use crate::timeline::span::Span;
 
 /// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightScale(PerResource<UBig>);
 
-/// One price component of a node in the hour: its own price at one unit price, or one commitment at one unit
-/// price.
+/// One price component of a stretch: the node's own price, or one commitment.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
     /// The commitment as last described; none for the node's own price.
@@ -61,11 +64,21 @@ pub(crate) struct Component {
     pub(crate) weightless_cost: RBig,
 }
 
-/// A node's hour: its components in row order, and its capacity over time.
+/// A node's hour.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHour {
     /// As last described.
     pub(crate) description: Arc<NodeStarted>,
+    /// By price.
+    pub(crate) stretches: Vec<Stretch>,
+    /// The stretch that holds from each instant on; empty if there is only one.
+    changes: Vec<(Timestamp, usize)>,
+}
+
+/// A node's time at one price: its components in row order, and its capacity over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) price: UnitPrice,
     pub(crate) components: Vec<Component>,
     /// Capacity times microseconds: A_r.
     pub(crate) available: PerResource<UBig>,
@@ -117,63 +130,107 @@ impl Component {
     }
 }
 
-/// Components by commitment and unit price: in row order, the node's own price first.
-type Components = BTreeMap<(Option<CommitmentId>, UnitPrice), Component>;
+/// Components by commitment: in row order, the node's own price first.
+type Components = BTreeMap<Option<CommitmentId>, Component>;
 
 impl NodeHour {
-    /// Builds the components of a node from its slices; none when it did not run.
+    /// Builds the stretches of a node from its slices; none when it did not run.
     pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
         let last = slices.last()?;
-        let mut components = Components::new();
-        let mut available = PerResource::<UBig>::default();
-        for stretch in merged(slices) {
-            available += stretch.slice.spec.capacity.map(|amount| UBig::from(amount) * stretch.micros);
-            add_stretch(&mut components, &stretch, scale);
+        let mut stretches: BTreeMap<UnitPrice, (Components, PerResource<UBig>)> = BTreeMap::new();
+        for run in runs(slices) {
+            let price = run.slice.unit_price();
+            let (components, available) = stretches.entry(price).or_default();
+            *available += run.slice.spec.capacity.map(|amount| UBig::from(amount) * run.micros);
+            add_run(components, &run, price, scale);
         }
-        let components = components.into_values().filter(|component| !component.is_empty()).collect();
-        Some(Self { description: last.spec.description.clone(), components, available })
+        let stretches = stretches.into_iter().map(|(price, (components, available))| {
+            let components = components.into_values().filter(|component| !component.is_empty()).collect();
+            Stretch { price, components, available }
+        });
+        let stretches: Vec<Stretch> = stretches.collect();
+        let changes = changes(&stretches, slices);
+        Some(Self { description: last.spec.description.clone(), stretches, changes })
+    }
+
+    /// The parts of a span in which the node runs, in order of time, each with the index of its stretch.
+    pub(crate) fn cut(&self, span: Span) -> impl Iterator<Item = (usize, Span)> {
+        cut(&self.changes, span)
+    }
+}
+
+fn cut(changes: &[(Timestamp, usize)], span: Span) -> impl Iterator<Item = (usize, Span)> {
+    let first = changes.partition_point(|(from, _)| *from <= span.from).saturating_sub(1);
+    let changes = changes.get(first..).unwrap_or_default();
+    let parts = changes.iter().enumerate().map(move |(place, (from, stretch))| {
+        let to = changes.get(place + 1).map_or(span.to, |(to, _)| *to);
+        Some((*stretch, Span::new(*from, to)?.overlap(span)?))
+    });
+    parts.map_while(|part| part)
+}
+
+/// When which stretch begins to hold.
+fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize)> {
+    let mut changes: Vec<(Timestamp, usize)> = Vec::new();
+    if stretches.len() < 2 {
+        return changes;
+    }
+    for slice in slices {
+        let price = slice.unit_price();
+        let stretch = stretches.partition_point(|stretch| stretch.price < price);
+        if changes.last().is_none_or(|(_, last)| *last != stretch) {
+            changes.push((slice.span.from, stretch));
+        }
+    }
+    changes
+}
+
+impl NodeSlice {
+    /// The node's hourly cost, as the hour counts it.
+    pub(crate) fn unit_price(&self) -> UnitPrice {
+        let node = &self.spec.description;
+        counted(node.hourly_cost, &node.currency)
     }
 }
 
 /// Slices that differ in nothing that a component reads, taken together: a node that is described again and
 /// again without a new price or capacity costs one step of rational arithmetic instead of many.
-struct Stretch<'a> {
+struct Run<'a> {
     micros: u128,
     slice: &'a NodeSlice,
 }
 
-fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
-    let mut stretches: Vec<Stretch<'_>> = Vec::new();
+fn runs(slices: &[NodeSlice]) -> Vec<Run<'_>> {
+    let mut runs: Vec<Run<'_>> = Vec::new();
     for slice in slices {
-        let same = |stretch: &Stretch<'_>| {
-            stretch.slice.spec.capacity == slice.spec.capacity
-                && stretch.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
-                && stretch.slice.spec.description.currency == slice.spec.description.currency
-                && stretch.slice.coverage == slice.coverage
+        let same = |run: &Run<'_>| {
+            run.slice.spec.capacity == slice.spec.capacity
+                && run.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
+                && run.slice.spec.description.currency == slice.spec.description.currency
+                && run.slice.coverage == slice.coverage
         };
-        match stretches.last_mut().filter(|stretch| same(stretch)) {
-            Some(stretch) => stretch.micros += slice.span.micros(),
-            None => stretches.push(Stretch { micros: slice.span.micros(), slice }),
+        match runs.last_mut().filter(|run| same(run)) {
+            Some(run) => run.micros += slice.span.micros(),
+            None => runs.push(Run { micros: slice.span.micros(), slice }),
         }
     }
-    stretches
+    runs
 }
 
-/// Adds what a stretch of time costs to the components that pay for it.
-fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &WeightScale) {
-    let node = &stretch.slice.spec.description;
-    let price = counted(node.hourly_cost, &node.currency);
-    let time = hours(stretch.micros);
-    let weighed = scale.weigh(&stretch.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
+/// Adds what a run of slices costs to the components that pay for it.
+fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: &WeightScale) {
+    let node = &run.slice.spec.description;
+    let time = hours(run.micros);
+    let weighed = scale.weigh(&run.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
     // Hours of the node by resource are weighed amounts x time over W, all in the scale of coverage.
     let denominator = weighed.sum() * UBig::from(HOUR_MICROS);
-    let micros = UBig::from(stretch.micros);
+    let micros = UBig::from(run.micros);
     let node_hours =
         |weighed: PerResource<UBig>| weighed.map(|amount| ratio(amount * &micros, denominator.clone()));
     let mut uncovered = weighed;
-    for coverage in stretch.slice.coverage.iter() {
+    for coverage in run.slice.coverage.iter() {
         let commitment = &coverage.commitment;
-        let key = (Some(commitment.commitment_id.clone()), price);
+        let key = Some(commitment.commitment_id.clone());
         let component = components.entry(key).or_insert_with(|| Component::new(price));
         component.commitment = Some(commitment.clone());
         let unpriced = reason(&node.currency).or(reason(&commitment.currency));
@@ -186,7 +243,7 @@ fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &Weigh
         component.cost += commitment_hours.as_ref().map(|hours| hours * &hourly_cost);
         component.commitment_hours += commitment_hours;
     }
-    let component = components.entry((None, price)).or_insert_with(|| Component::new(price));
+    let component = components.entry(None).or_insert_with(|| Component::new(price));
     component.unpriced = component.unpriced.or(reason(&node.currency));
     let hourly_cost = RBig::from(atoms(price));
     if denominator.is_zero() {
@@ -296,6 +353,20 @@ mod tests {
         assert_eq!(weighed.cpu, weighed.gpu);
         let none = Weights { gpu: Weight::ZERO, cpu: Weight::ZERO, memory: Weight::ZERO };
         assert_eq!(WeightScale::new(&none).weigh(&amounts(1, 2, 3)), PerResource::default());
+    }
+
+    #[test]
+    fn a_span_is_cut_where_the_stretch_changes() {
+        let changes = [(Timestamp(10), 1), (Timestamp(20), 0), (Timestamp(30), 1)];
+        let cut = |from: i64, to: i64| -> Vec<(usize, i64, i64)> {
+            let span = Span::new(Timestamp(from), Timestamp(to)).unwrap();
+            cut(&changes, span).map(|(stretch, span)| (stretch, span.from.0, span.to.0)).collect()
+        };
+        assert_eq!(cut(10, 20), [(1, 10, 20)]);
+        assert_eq!(cut(12, 15), [(1, 12, 15)]);
+        assert_eq!(cut(15, 35), [(1, 15, 20), (0, 20, 30), (1, 30, 35)]);
+        assert_eq!(cut(20, 21), [(0, 20, 21)]);
+        assert_eq!(cut(40, 50), [(1, 40, 50)]);
     }
 
     #[test]

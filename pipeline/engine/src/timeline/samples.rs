@@ -48,6 +48,13 @@ impl Samples {
         }
     }
 
+    /// The parts of samples that count, in order of time.
+    pub(crate) fn parts(&self) -> Vec<Sample> {
+        let mut parts = Vec::new();
+        self.for_each_part(|part| parts.push(part));
+        parts
+    }
+
     /// The samples that count at some time after an instant, at which no later one has started.
     pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
         // Most pods have none, and to read their samples once more takes time.
@@ -85,13 +92,9 @@ mod tests {
 
     /// The parts that are not empty, as from, to and CPU.
     fn parts(samples: &[Sample]) -> Vec<(i64, i64, u64)> {
-        let mut parts = Vec::new();
-        Samples::carried(samples.to_vec()).for_each_part(|part| {
-            if part.from < part.to {
-                parts.push((part.from.0, part.to.0, part.use_amounts.cpu));
-            }
-        });
-        parts
+        let parts = Samples::carried(samples.to_vec()).parts().into_iter();
+        let parts = parts.filter(|part| part.from < part.to);
+        parts.map(|part| (part.from.0, part.to.0, part.use_amounts.cpu)).collect()
     }
 
     #[test]

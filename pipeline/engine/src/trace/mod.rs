@@ -68,7 +68,7 @@ impl Focus {
 /// The steps to the rows in focus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
-    /// Nodes, by key.
+    /// Stretches of nodes, by key and price.
     pub nodes: Vec<NodeStep>,
     /// What commitments covered of nodes, in order of time and of the walk.
     pub walks: Vec<WalkStep>,

@@ -18,7 +18,7 @@ fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok,
     serializer.collect_str(value)
 }
 
-/// A node's hour: what it costs by resource, who was allocated what.
+/// A stretch of a node, its time at one price: what it costs by resource, who was allocated what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeStep {
     /// Its cluster.
@@ -28,7 +28,9 @@ pub struct NodeStep {
     /// As last described.
     #[serde(skip)]
     pub description: Arc<NodeStarted>,
-    /// Its time, cut where capacity, price or coverage change.
+    /// The node's price for an hour.
+    pub unit_price: ExactNumber,
+    /// Its time, cut where capacity, description or coverage change.
     pub spans: Vec<NodeSpan>,
     /// Weights of a vCPU, a GiB and a GPU.
     pub weights: PerResource<ExactNumber>,
@@ -40,7 +42,7 @@ pub struct NodeStep {
     pub allocated: PerResource<ExactNumber>,
     /// The split part of what pods bear: `min(1, S / A)`. The rest is unused.
     pub split_part: PerResource<ExactNumber>,
-    /// Its pods.
+    /// The pods that ran in it.
     pub pods: Vec<NodePod>,
 }
 
@@ -63,7 +65,7 @@ pub struct NodeSpan {
     pub covered: Vec<(CommitmentId, PerResource<ExactNumber>)>,
 }
 
-/// One price component of a node: its own price at one unit price, or a commitment.
+/// One price component of a stretch: the node's own price, or a commitment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ComponentStep {
     /// The commitment that pays; none for the node's own price.
@@ -86,7 +88,7 @@ pub struct ComponentStep {
     pub total: ExactNumber,
 }
 
-/// One pod's hour on a node.
+/// One pod's time in a stretch of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodePod {
     /// The pod.

@@ -1,5 +1,5 @@
-//! Nodes in words, in the manner of AWS's worked example: capacity and price, what commitments cover, unit
-//! costs, what pods were allocated.
+//! Stretches of nodes in words, in the manner of AWS's worked example: capacity and price, what commitments
+//! cover, unit costs, what pods were allocated.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,35 @@ use super::text::{TOLD_MAX, TextLines, amounts, instant, span};
 
 /// Tells the steps of the nodes in focus.
 pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
-    for node in &trace.nodes {
-        tell_node(lines, node);
-        tell_walks(lines, node, trace);
+    let all = matches!(subject, Subject::Node(_));
+    let is_asked = |pod: &NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
+    // A pod has no part of the prices at which it did not run.
+    let shown = trace.nodes.iter().filter(|node| all || node.pods.iter().any(is_asked));
+    let shown: Vec<&NodeStep> = shown.collect();
+    let mut before = None;
+    for node in shown.iter().take(TOLD_MAX) {
+        let key = (&node.cluster_id, &node.node_id);
+        let is_only =
+            trace.nodes.iter().filter(|other| (&other.cluster_id, &other.node_id) == key).count() == 1;
+        tell_node(lines, node, is_only);
+        if before != Some(key) {
+            tell_walks(lines, node, trace);
+        }
+        before = Some(key);
         tell_components(lines, node);
-        tell_pods(lines, node, trace, subject);
+        tell_pods(lines, node, node.pods.iter().filter(|pod| is_asked(pod)));
+    }
+    if shown.len() > TOLD_MAX {
+        lines.add("  and so on: --json lists all");
     }
 }
 
-fn tell_node(lines: &mut TextLines, node: &NodeStep) {
-    let described = &node.description;
-    lines.head(&format!("Node {} ({}, cluster {})", node.node_id, described.instance_type, node.cluster_id));
+fn tell_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
+    let (id, cluster, kind) = (&node.node_id, &node.cluster_id, &node.description.instance_type);
+    lines.head(&match is_only {
+        true => format!("Node {id} ({kind}, cluster {cluster})"),
+        false => format!("Node {id} ({kind}, cluster {cluster}) while it costs {} an hour", node.unit_price),
+    });
     for found in node.spans.iter().take(TOLD_MAX) {
         lines.add(format!(
             "  {}: {} h at {} an hour, {}",
@@ -105,10 +123,8 @@ fn component_name(component: &ComponentStep) -> String {
     }
 }
 
-fn tell_pods(lines: &mut TextLines, node: &NodeStep, trace: &Trace, subject: &Subject) {
-    let all = matches!(subject, Subject::Node(_));
-    let is_asked = |pod: &&NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
-    for pod in node.pods.iter().filter(is_asked).take(TOLD_MAX) {
+fn tell_pods<'a>(lines: &mut TextLines, node: &NodeStep, pods: impl Iterator<Item = &'a NodePod>) {
+    for pod in pods.take(TOLD_MAX) {
         lines.head(&format!("  Pod {}/{} there, {} s", pod.namespace, pod.pod_name, pod.seconds));
         lines.resource_names("hours");
         lines.exact("requested", &pod.requested);

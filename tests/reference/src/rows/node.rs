@@ -1,4 +1,5 @@
-//! Rows `pod_node` and `node_idle`: the product of a node's price components and a pod's labels.
+//! Rows `pod_node` and `node_idle`: in each stretch, the product of a node's price components and a pod's
+//! labels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,31 +13,31 @@ use crate::hour::HourView;
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
 use crate::rows::draft::{Charge, Draft};
-use crate::rules::split::{Component, NodeHour, Stay, Stays, nodes, stays};
+use crate::rules::split::{Component, Stay, Stays, Stretch, stays, stretches};
 use crate::world::NodeKey;
 
 /// All rows of nodes and of the pods that name them.
 pub fn drafts(view: &HourView) -> Vec<Draft> {
     let stays = stays(view);
     let mut drafts = Vec::new();
-    for (key, node) in nodes(view) {
+    for ((key, price), stretch) in stretches(view) {
         let here: BTreeMap<&PodUid, &Stay> = stays
             .iter()
-            .filter(|((known, on, _), _)| *known && *on == key)
+            .filter(|((at, on, _), _)| *at == Some(price) && *on == key)
             .map(|((_, _, uid), stay)| (uid, stay))
             .collect();
-        node_drafts(&mut drafts, view, &key, &node, &here);
+        stretch_drafts(&mut drafts, view, &key, &stretch, &here);
     }
     unknown_drafts(&mut drafts, view, &stays);
     drafts
 }
 
-/// The rows of one running node.
-fn node_drafts(
+/// The rows of one stretch of a node.
+fn stretch_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
     key: &NodeKey,
-    node: &NodeHour,
+    stretch: &Stretch,
     pods: &BTreeMap<&PodUid, &Stay>,
 ) {
     let mut total = none();
@@ -44,10 +45,10 @@ fn node_drafts(
         crate::resources::add(&mut total, &stay.allocated(view.rules), &whole(1));
     }
     for (uid, stay) in pods {
-        let shares = Shares::of(&stay.allocated(view.rules), &total, &node.available);
-        pod_drafts(drafts, view, (key, node), (uid, stay), &shares);
+        let shares = Shares::of(&stay.allocated(view.rules), &total, &stretch.available);
+        pod_drafts(drafts, view, (key, stretch), (uid, stay), &shares);
     }
-    for (component_key, component) in &node.components {
+    for (commitment_id, component) in &stretch.components {
         let mut quantity = component.weightless.0.clone();
         let mut cost = component.weightless.1.clone();
         let mut commitment = zero();
@@ -56,7 +57,8 @@ fn node_drafts(
             cost += &component.cost[resource];
             commitment += &component.commitment[resource];
         }
-        let mut draft = component_draft(RowKind::NodeIdle, (key, node), component_key, component);
+        let component_key = (commitment_id.as_ref(), stretch.unit_price);
+        let mut draft = component_draft(RowKind::NodeIdle, (key, stretch), component_key, component);
         set_amounts(&mut draft, component_key, component, quantity, cost, commitment);
         drafts.push(draft);
     }
@@ -91,35 +93,37 @@ fn dot(parts: &Three, of: &Three) -> Exact {
     parts.iter().zip(of).map(|(part, all)| part * all).sum()
 }
 
-/// The rows of one pod on one running node.
+/// The rows of one pod in one stretch of a node.
 fn pod_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
-    (key, node): (&NodeKey, &NodeHour),
+    (key, stretch): (&NodeKey, &Stretch),
     (uid, stay): (&PodUid, &Stay),
     shares: &Shares,
 ) {
-    let mine: Exact = node.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
+    let mine: Exact =
+        stretch.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
     let has_cost = |component: &Component| !dot(&shares.both, &component.cost).is_zero();
     let first_that_costs =
-        node.components.iter().find(|(_, component)| has_cost(component)).map(|(key, _)| key);
+        stretch.components.iter().find(|(_, component)| has_cost(component)).map(|(id, _)| id);
     if mine.is_zero() && first_that_costs.is_none() {
-        drafts.extend(only_draft(view, (key, node), (uid, stay)));
+        drafts.extend(only_draft(view, (key, stretch), (uid, stay)));
         return;
     }
     // Only components of which the pod has a row: a quantity must not go to a row that is not there.
     let has_row =
         |component: &&Component| !dot(&shares.both, &component.quantity).is_zero() || has_cost(component);
-    for (component_key, component) in &node.components {
+    for (commitment_id, component) in &stretch.components {
+        let component_key = (commitment_id.as_ref(), stretch.unit_price);
         let quantity = dot(&shares.both, &component.quantity);
         // Where weights of zero leave a cost without any hours, its first row carries what goes by hours.
         let by_quantity = match first_that_costs {
-            Some(first) if mine.is_zero() => whole(i32::from(first == component_key)),
+            Some(first) if mine.is_zero() => whole(i32::from(first == commitment_id)),
             _ => fraction(&quantity, &mine),
         };
         let mut by_resource = none();
         for (resource, part) in by_resource.iter_mut().enumerate() {
-            let shared = node.components.values().filter(has_row);
+            let shared = stretch.components.values().filter(has_row);
             let all: Exact = shared.map(|other| other.quantity[resource].clone()).sum();
             *part = if all.is_zero() { by_quantity.clone() } else { &component.quantity[resource] / all };
         }
@@ -133,7 +137,7 @@ fn pod_drafts(
                 let [cpu, memory, gpu] = amounts;
                 scaled(&[cpu * &by_resource[0], memory * &by_resource[1], gpu * &by_resource[2]])
             };
-            let mut draft = component_draft(RowKind::PodNode, (key, node), component_key, component);
+            let mut draft = component_draft(RowKind::PodNode, (key, stretch), component_key, component);
             let split = dot(&shares.split, &component.cost) * &label_part;
             let unused = dot(&shares.unused, &component.cost) * &label_part;
             let commitment = dot(&shares.both, &component.commitment) * &label_part;
@@ -154,12 +158,17 @@ fn pod_drafts(
 }
 
 /// The one row of a pod that has no share of anything: the first component and the first label in row order.
-fn only_draft(view: &HourView, node: (&NodeKey, &NodeHour), (uid, stay): (&PodUid, &Stay)) -> Option<Draft> {
-    let (component_key, component) = node.1.components.iter().next()?;
+fn only_draft(
+    view: &HourView,
+    (key, stretch): (&NodeKey, &Stretch),
+    (uid, stay): (&PodUid, &Stay),
+) -> Option<Draft> {
+    let (commitment_id, component) = stretch.components.iter().next()?;
+    let component_key = (commitment_id.as_ref(), stretch.unit_price);
     let (label, _) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
-    let mut draft = component_draft(RowKind::PodNode, node, component_key, component);
+    let mut draft = component_draft(RowKind::PodNode, (key, stretch), component_key, component);
     draft.keep = true;
-    draft.commitment_quantity = component_key.0.as_ref().map(|_| zero());
+    draft.commitment_quantity = commitment_id.as_ref().map(|_| zero());
     draft.list_cost = Some(zero());
     draft.ratio = Some(zero());
     whole_stay(&mut draft, view, stay);
@@ -168,8 +177,8 @@ fn only_draft(view: &HourView, node: (&NodeKey, &NodeHour), (uid, stay): (&PodUi
 
 /// The rows of pods that name a node which is not running.
 fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
-    for ((known, (cluster_id, node_id), uid), stay) in stays {
-        if *known {
+    for ((price, (cluster_id, node_id), uid), stay) in stays {
+        if price.is_some() {
             continue;
         }
         for (label, time) in &stay.labels {
@@ -201,23 +210,23 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
         stay.labels.values().filter_map(|time| time.charge.clone()).reduce(|sum, more| sum + more);
 }
 
-/// A draft of one component of a node.
+/// A draft of one component of a stretch.
 fn component_draft(
     kind: RowKind,
-    (key, node): (&NodeKey, &NodeHour),
-    (commitment_id, unit_price): &(Option<CommitmentId>, UnitPrice),
+    (key, stretch): (&NodeKey, &Stretch),
+    (commitment_id, unit_price): (Option<&CommitmentId>, UnitPrice),
     component: &Component,
 ) -> Draft {
     let charge = match commitment_id {
         Some(id) => Charge::Commitment(id.clone()),
-        None => Charge::Node(key.clone(), *unit_price),
+        None => Charge::Node(key.clone(), unit_price),
     };
     let mut draft = Draft::new(kind, key.1.clone().into(), charge);
     draft.row.cluster_id = Some(key.0.clone());
-    draft.row.commitment_id = commitment_id.clone();
-    draft.row.list_unit_price = (*unit_price).into();
-    draft.row.provider = node.last.provider.clone();
-    draft.row.node = Some(Arc::clone(&node.last));
+    draft.row.commitment_id = commitment_id.cloned();
+    draft.row.list_unit_price = unit_price.into();
+    draft.row.provider = stretch.last.provider.clone();
+    draft.row.node = Some(Arc::clone(&stretch.last));
     draft.row.commitment = component.last.clone();
     draft.row.unpriced = component.other.then_some(Unpriced::OtherCurrency);
     draft
@@ -226,7 +235,7 @@ fn component_draft(
 /// Quantity, cost and hours of the commitment of a component's part.
 fn set_amounts(
     draft: &mut Draft,
-    (commitment_id, unit_price): &(Option<CommitmentId>, UnitPrice),
+    (commitment_id, unit_price): (Option<&CommitmentId>, UnitPrice),
     component: &Component,
     quantity: Exact,
     cost: Exact,
@@ -237,8 +246,8 @@ fn set_amounts(
     // Of what costs nothing, the part is that of the hours.
     let ratio = if all_cost.is_zero() { fraction(&quantity, &all_quantity) } else { &cost / all_cost };
     draft.ratio = Some(ratio);
-    draft.list_cost = Some(exact(*unit_price) * &quantity);
-    draft.commitment_quantity = commitment_id.as_ref().map(|_| commitment);
+    draft.list_cost = Some(exact(unit_price) * &quantity);
+    draft.commitment_quantity = commitment_id.map(|_| commitment);
     draft.quantity = quantity;
     draft.cost = cost;
 }

@@ -1,5 +1,5 @@
-//! A node's cost divided over its pods (RULES.md, section 1): what each component costs and who takes which
-//! part.
+//! A node's cost divided over its pods (RULES.md, section 1): what each component costs in each stretch, the
+//! time at one price, and who takes which part.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +21,16 @@ use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, NodeKey};
 
-/// One node, running in the hour.
-pub struct NodeHour {
-    /// As last described.
+/// One node, running at one price in the hour.
+pub struct Stretch {
+    /// As last described in the hour.
     pub last: Arc<NodeStarted>,
+    /// Its price, as the hour counts it.
+    pub unit_price: UnitPrice,
     /// vCPU-, GiB- and GPU-hours there were.
     pub available: Three,
-    /// By commitment, none for the node's own price, and unit price.
-    pub components: BTreeMap<(Option<CommitmentId>, UnitPrice), Component>,
+    /// By commitment, none for the node's own price.
+    pub components: BTreeMap<Option<CommitmentId>, Component>,
 }
 
 /// A component of a node's cost.
@@ -67,9 +69,9 @@ impl Component {
     }
 }
 
-/// A pod's time on one node, or naming one that does not run.
+/// A pod's time on one node at one price, or naming one that does not run.
 pub struct Stay {
-    /// The pod as last described there.
+    /// The pod as last described on that node.
     pub pod: Arc<PodStarted>,
     /// Hours it ran there.
     pub running: Exact,
@@ -109,37 +111,48 @@ impl Stay {
     }
 }
 
-/// Stays of pods, by whether the node runs, the node, and the pod.
-pub type Stays = BTreeMap<(bool, NodeKey, PodUid), Stay>;
+/// Stays of pods, by the price of the node, none where it does not run, the node, and the pod.
+pub type Stays = BTreeMap<(Option<UnitPrice>, NodeKey, PodUid), Stay>;
 
-/// Every node that ran in the hour.
-pub fn nodes(view: &HourView) -> BTreeMap<NodeKey, NodeHour> {
-    let mut nodes = BTreeMap::new();
+/// The stretches of every node that ran in the hour.
+pub fn stretches(view: &HourView) -> BTreeMap<(NodeKey, UnitPrice), Stretch> {
+    let mut stretches = BTreeMap::new();
+    let mut last = BTreeMap::new();
     for slice in view.slices {
         for (key, running) in &slice.world.nodes {
-            let node = nodes.entry(key.clone()).or_insert_with(|| NodeHour {
+            last.insert(key, Arc::clone(&running.set));
+            let (unit_price, other) = counted(view, running.set.hourly_cost, &running.set.currency);
+            let stretch = stretches.entry((key.clone(), unit_price)).or_insert_with(|| Stretch {
                 last: Arc::clone(&running.set),
+                unit_price,
                 available: none(),
                 components: BTreeMap::new(),
             });
-            node.last = Arc::clone(&running.set);
             let capacity = three(&running.set.capacity, view.rules);
-            add(&mut node.available, &capacity, &hours(slice.to - slice.from));
-            accrue(node, slice, key, &capacity, view);
+            add(&mut stretch.available, &capacity, &hours(slice.to - slice.from));
+            accrue(stretch, slice, (key, other), &capacity, view);
         }
     }
-    for node in nodes.values_mut() {
-        node.components.retain(|_, component| !component.is_nothing());
+    for ((key, _), stretch) in &mut stretches {
+        stretch.components.retain(|_, component| !component.is_nothing());
+        if let Some(last) = last.get(key) {
+            stretch.last = Arc::clone(last);
+        }
     }
-    nodes
+    stretches
 }
 
-/// Adds one slice to a node's components.
-fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, view: &HourView) {
+/// Adds one slice of a node, whose price may be in another currency, to the components of its stretch.
+fn accrue(
+    stretch: &mut Stretch,
+    slice: &Slice,
+    (key, other): (&NodeKey, bool),
+    capacity: &Three,
+    view: &HourView,
+) {
     let rules = view.rules;
     let time = hours(slice.to - slice.from);
-    let (unit_price, other) = counted(view, node.last.hourly_cost, &node.last.currency);
-    let price = exact(unit_price);
+    let price = exact(stretch.unit_price);
     let weights = [exact(rules.weights.cpu), exact(rules.weights.memory), exact(rules.weights.gpu)];
     let weight_of = |resource: usize| &weights[resource] * &capacity[resource];
     let all: Exact = (0..3).map(weight_of).sum();
@@ -149,10 +162,8 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, v
     for cover in slice.covers.iter().filter(|cover| cover.node == *key) {
         let Some(set) = slice.world.commitments.get(&cover.commitment_id) else { continue };
         let received = commitment::parts(set, &cover.amount);
-        let component = node
-            .components
-            .entry((Some(cover.commitment_id.clone()), unit_price))
-            .or_insert_with(Component::new);
+        let component =
+            stretch.components.entry(Some(cover.commitment_id.clone())).or_insert_with(Component::new);
         let (hourly_cost, other_set) = counted(view, set.hourly_cost, &set.currency);
         component.other |= other || other_set;
         component.last = Some(Arc::clone(set));
@@ -164,7 +175,7 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, v
             uncovered[resource] -= covered;
         }
     }
-    let own = node.components.entry((None, unit_price)).or_insert_with(Component::new);
+    let own = stretch.components.entry(None).or_insert_with(Component::new);
     own.other |= other;
     for (resource, uncovered) in uncovered.iter().enumerate() {
         own.quantity[resource] += &time * part(resource) * uncovered;
@@ -179,6 +190,7 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, v
 /// Every stay of a pod on a node, running or unknown.
 pub fn stays(view: &HourView) -> Stays {
     let mut stays = Stays::new();
+    let mut last = BTreeMap::new();
     for slice in view.slices {
         for (uid, running) in &slice.world.pods {
             let (known, node) = match slice.world.billing(&running.set) {
@@ -186,8 +198,16 @@ pub fn stays(view: &HourView) -> Stays {
                 Billing::UnknownNode(node) => (false, node),
                 Billing::Pool | Billing::Serverless => continue,
             };
-            let stay = stays.entry((known, node, uid.clone())).or_insert_with(|| Stay::new(&running.set));
+            let price = slice.world.nodes.get(&node).filter(|_| known);
+            let price = price.map(|node| counted(view, node.set.hourly_cost, &node.set.currency).0);
+            last.insert((known, node.clone(), uid.clone()), Arc::clone(&running.set));
+            let stay = stays.entry((price, node, uid.clone())).or_insert_with(|| Stay::new(&running.set));
             extend(stay, view, slice, known, &running.set);
+        }
+    }
+    for ((price, node, uid), stay) in &mut stays {
+        if let Some(pod) = last.get(&(price.is_some(), node.clone(), uid.clone())) {
+            stay.pod = Arc::clone(pod);
         }
     }
     stays
@@ -196,7 +216,6 @@ pub fn stays(view: &HourView) -> Stays {
 /// Adds one slice to a stay.
 fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Arc<PodStarted>) {
     let time = hours(slice.to - slice.from);
-    stay.pod = Arc::clone(pod);
     stay.running += &time;
     add(&mut stay.requested, &three(&pod.requests, view.rules), &time);
     if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {

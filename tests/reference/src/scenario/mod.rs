@@ -6,8 +6,8 @@ mod contracts;
 mod machines;
 
 use prorata_schemas::event::{
-    CommitmentDeleted, Event, EventRecord, NodeStopped, Payload, PodStopped, PoolDeleted, QuotaDeleted,
-    Recording, ReservationReleased,
+    CommitmentDeleted, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStopped, PoolDeleted,
+    QuotaDeleted, Recording, ReservationReleased,
 };
 use prorata_schemas::money::{Ratio, Weight};
 use prorata_schemas::rules::{Allocation, Rules, Weights};
@@ -77,7 +77,28 @@ pub fn scenario(seed: u64) -> Scenario {
     if world.rng.random_bool(0.3) {
         records = records.into_iter().map(|record| recorded(&mut world, record)).collect();
     }
+    if world.rng.random_bool(0.5) {
+        let changes = price_changes(&mut world, &records);
+        records.extend(changes);
+    }
     Scenario { records, rules, through }
+}
+
+/// Some nodes again, at other instants of their hour and another price. Nothing else of them changes.
+fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecord> {
+    let mut changes = Vec::new();
+    for record in records {
+        let Payload::NodeStarted(node) = &record.event.payload else { continue };
+        for _ in 0..world.rng.random_range(0..4) {
+            let (at, hourly_cost) = (world.instant(), world.price());
+            if at.hour() == record.event.event_time.hour() && at > record.event.event_time {
+                let node = NodeStarted { hourly_cost, ..(**node).clone() };
+                let payload = Payload::NodeStarted(Box::new(node));
+                changes.push(EventRecord::new(Event::new(ORGANIZATION.into(), at, payload)));
+            }
+        }
+    }
+    changes
 }
 
 /// The same event, perhaps recorded at one of a few instants, now and then as a retraction.

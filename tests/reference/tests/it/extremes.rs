@@ -108,3 +108,27 @@ fn a_pod_that_runs_for_a_year_costs_its_share_of_every_hour() {
     assert_eq!(of("p") + of("q"), cost);
     assert!(of("p") > of("q"));
 }
+
+/// A node changes its price as often as pods come and go: each pod has a row of its own price alone.
+#[test]
+fn a_thousand_prices_and_a_thousand_short_pods_make_a_thousand_rows() {
+    let at = |step: u32| format!("00:{:02}:{:02}", step * 3 / 60, step * 3 % 60);
+    let mut lines = Vec::new();
+    for step in 0..1000 {
+        let (now, price) = (at(step), step + 1);
+        lines.push(format!("{now} node n cost={price} cpu=4"));
+        lines.push(format!("{now} pod p{step} node=n cpu=1"));
+        lines.push(format!("{} stop-pod p{step}", at(step + 1)));
+    }
+    lines.push(format!("{} stop-node n", at(1000)));
+    let hours = engine_tables(&records(&lines), &Rules::default(), Hour(BASE_HOUR)).unwrap();
+    let rows = &hours.first().unwrap().cost_allocation;
+    assert_eq!(rows.len(), 1000);
+    for row in rows {
+        let uid = format!("p{}", row.list_unit_price.atoms() / Decimal12::ONE.atoms() - 1);
+        assert_eq!(row.pod_uid.as_deref(), Some(uid.as_str()));
+        // Three seconds at the price.
+        let cost = Decimal12::from_atoms(row.list_unit_price.atoms() / 1200);
+        assert_eq!(row.effective_cost, cost);
+    }
+}

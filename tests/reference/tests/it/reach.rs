@@ -1,7 +1,7 @@
 //! Random histories are worth something only if they reach what the rules speak of: this counts how often
 //! they do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_reference::scenario::scenario;
 use prorata_reference::text::{parse, print};
@@ -41,6 +41,24 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     })
 }
 
+/// Whether a node of several prices holds so many pods at more than one of them, and at one alone.
+fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
+    let mut nodes: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
+    let mut pods: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
+    for row in tables.cost_allocation.iter().filter(|row| row.node.is_some()) {
+        let node = (&row.cluster_id, &row.resource_id);
+        nodes.entry(node).or_default().insert(row.list_unit_price);
+        if let Some(uid) = &row.pod_uid {
+            pods.entry((node, uid)).or_default().insert(row.list_unit_price);
+        }
+    }
+    nodes.into_iter().filter(|(_, prices)| prices.len() > 1).any(|(node, _)| {
+        let here = pods.iter().filter(|((on, _), _)| *on == node);
+        let (across, sides): (Vec<_>, Vec<_>) = here.partition(|(_, prices)| prices.len() > 1);
+        holds(across.len(), sides.len())
+    })
+}
+
 const ZERO: Decimal12 = Decimal12::ZERO;
 
 /// What the histories must reach.
@@ -59,6 +77,10 @@ const THINGS: &[Thing] = &[
                 && left.node.is_some()
                 && left.list_unit_price != right.list_unit_price
         })
+    }),
+    ("a pod on one side of a price change", |hour| has_side(hour, |_, sides| sides > 0)),
+    ("a pod across a price change, and one on a side", |hour| {
+        has_side(hour, |across, sides| across > 0 && sides > 0)
     }),
     ("two labels on one node", |hour| {
         pairs(hour, |left, right| left.kind == RowKind::PodNode && left.quota_state != right.quota_state)
