@@ -115,7 +115,7 @@ fn a_thousand_prices_and_a_thousand_short_pods_make_a_thousand_rows() {
     let at = |step: u32| format!("00:{:02}:{:02}", step * 3 / 60, step * 3 % 60);
     let mut lines = Vec::new();
     for step in 0..1000 {
-        let (now, price) = (at(step), step + 1);
+        let (now, price) = (at(step), 12 * (step + 1));
         lines.push(format!("{now} node n cost={price} cpu=4"));
         lines.push(format!("{now} pod p{step} node=n cpu=1"));
         lines.push(format!("{} stop-pod p{step}", at(step + 1)));
@@ -125,10 +125,10 @@ fn a_thousand_prices_and_a_thousand_short_pods_make_a_thousand_rows() {
     let rows = &hours.first().unwrap().cost_allocation;
     assert_eq!(rows.len(), 1000);
     for row in rows {
-        let uid = format!("p{}", row.list_unit_price.atoms() / Decimal12::ONE.atoms() - 1);
+        let price = row.list_unit_price.atoms();
+        let uid = format!("p{}", price / Decimal12::from_int(12).atoms() - 1);
         assert_eq!(row.pod_uid.as_deref(), Some(uid.as_str()));
         // Three seconds at the price.
-        let cost = Decimal12::from_atoms(row.list_unit_price.atoms() / 1200);
-        assert_eq!(row.effective_cost, cost);
+        assert_eq!(row.effective_cost, Decimal12::from_atoms(price / 1200));
     }
 }
