@@ -25,6 +25,7 @@ use crate::timeline::Timeline;
 use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
 use crate::trace::{Focus, NodeStep, RowStep};
+use crate::work::Work;
 
 /// The nodes that ran, for the tables.
 pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
@@ -62,7 +63,7 @@ fn in_order<T: Sync, U: Send>(
 /// All rows of an hour, rounded.
 ///
 /// # Errors
-/// When an amount passes its column, or a charge's rows do not add up to it.
+/// When an amount passes its column, pods have too many rows, or a charge's rows do not add up to it.
 pub(crate) fn rows<'a>(
     timeline: &'a Timeline,
     rules: &Rules,
@@ -77,6 +78,7 @@ pub(crate) fn rows<'a>(
     };
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
+    let further = Work::of_rows();
     let placed = slices.nodes.iter().map(|(key, node)| {
         let pods = on_nodes.take(key);
         PlacedNode { key, slices: node, pods }
@@ -93,13 +95,17 @@ pub(crate) fn rows<'a>(
             let pods = gather(pods);
             let trace = focus.filter(|focus| focus.nodes.contains(*key)).map(|_| *slices);
             let rows = NodeRows { key, node: &node, pods: &pods, rules, trace };
+            further.add(rows.further_rows())?;
             steps.extend(rows.draft(&mut book)?);
             nodes.push((*key, node));
         }
         Ok((book, nodes, steps))
     };
     let (mut books, mut node_steps) = (Vec::new(), Vec::new());
-    for (part, drafted, steps) in in_order(&placed, NODES_OF_A_PART, part)? {
+    let drafted = in_order(&placed, NODES_OF_A_PART, part);
+    // Which part meets the bound first is chance, so no other error comes before it.
+    further.within()?;
+    for (part, drafted, steps) in drafted? {
         books.push(part);
         nodes.extend(drafted);
         node_steps.extend(steps);

@@ -127,6 +127,13 @@ pub(crate) struct NodeRows<'a> {
 }
 
 impl NodeRows<'_> {
+    /// How many rows its pods may have, besides the first of each.
+    pub(crate) fn further_rows(&self) -> usize {
+        let components = self.node.components.len();
+        let of_pod = |(_, pod): &(PodUid, PodHours)| (components * pod.labels.len()).saturating_sub(1);
+        self.pods.iter().map(of_pod).sum()
+    }
+
     /// Adds the rows of the node's pods and its idle rows to the book. Returns its steps, if they are wanted.
     ///
     /// # Errors
