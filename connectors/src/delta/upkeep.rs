@@ -1,14 +1,13 @@
 //! Upkeep of the Delta logs: what commits removed of late, log checkpoints, and expired versions.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use deltalake_core::checkpoints;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::micros;
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{
-    ErrorKind, ObjectMeta, ObjectStore, StoreError, TableError, TableLogs, TrimmedLog,
+    ErrorKind, Kept, ObjectMeta, ObjectStore, StoreError, TableError, TableLogs, TrimmedLog,
 };
 
 use super::failure::failure;
@@ -28,10 +27,9 @@ struct Listed {
 }
 
 impl Listed {
-    /// When its newest file was stored, less `kept`, in microseconds.
-    fn cutoff_micros(&self, kept: Duration) -> i64 {
-        let newest = self.objects.iter().map(|object| object.modified.0).max().unwrap_or_default();
-        newest.saturating_sub(micros(kept))
+    /// The time before which what was stored is too old.
+    fn cutoff(&self, kept: Kept) -> WallTime {
+        kept.cutoff(self.objects.iter().map(|object| object.modified).max().unwrap_or_default())
     }
 
     /// Versions, each with the object that holds it: of commits, or of checkpoints.
@@ -58,10 +56,10 @@ fn read_failure(table: Table, error: StoreError) -> TableError {
 
 #[async_trait]
 impl TableLogs for DeltaTables {
-    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError> {
+    async fn removed_within(&self, table: Table, kept: Kept) -> Result<BTreeSet<String>, TableError> {
         let listed = self.list_log(table).await?;
-        let cutoff = listed.cutoff_micros(kept);
-        let recent = listed.versions(false).filter(|(_, object)| object.modified.0 >= cutoff);
+        let cutoff = listed.cutoff(kept);
+        let recent = listed.versions(false).filter(|(_, object)| object.modified >= cutoff);
         let paths: Vec<&str> = recent.map(|(_, object)| object.path.as_str()).collect();
         let mut removed = BTreeSet::new();
         for batch in paths.chunks(READ_AT_ONCE) {
@@ -80,7 +78,7 @@ impl TableLogs for DeltaTables {
         Ok(removed)
     }
 
-    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError> {
+    async fn trim(&self, table: Table, kept: Kept) -> Result<TrimmedLog, TableError> {
         let failed = |error| failure("trim the log", table, error);
         let listed = self.list_log(table).await?;
         let newest = listed.versions(false).map(|(version, _)| version).max().unwrap_or_default();
@@ -90,7 +88,7 @@ impl TableLogs for DeltaTables {
             self.open(table).await?.checkpoint().await.map_err(failed)?;
         }
         let log_store = self.log_store(table)?;
-        let cutoff_millis = listed.cutoff_micros(kept) / 1_000;
+        let cutoff_millis = listed.cutoff(kept).0 / 1_000;
         let files = checkpoints::cleanup_expired_logs_for(newest, log_store.as_ref(), cutoff_millis, None)
             .await
             .map_err(failed)?;

@@ -1,5 +1,5 @@
 //! Why an hour could not be closed. No event is invalid because of it: each is an amount past the end of its
-//! column, or a broken assumption of the engine.
+//! column, more work than an hour may take, or a broken assumption of the engine.
 
 /// Why an hour could not be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +14,14 @@ pub enum EngineError {
         quota: String,
         /// Name of the resource.
         resource: String,
+    },
+    /// The hour takes more work than one may.
+    #[error("the hour has more than {max} {of}, the most that one organization may have")]
+    Work {
+        /// Names the work.
+        of: &'static str,
+        /// How much of it an hour may take.
+        max: u64,
     },
     /// Costs did not add up to their supply.
     #[error("costs do not add up: {0}")]

@@ -33,6 +33,7 @@ mod rules;
 mod tables;
 mod timeline;
 pub mod trace;
+mod work;
 
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ pub use hour_events::HourEvents;
 pub use per_resource::PerResource;
 pub use timeline::order::OrderedEvents;
 pub use timeline::state::{NodeKey, QuotaKey, State};
+pub use work::{ROWS_MAX, WORK_MAX};
 
 /// Version of these rules (RULES.md, section 7): hours folded under another must be folded again to compare.
 pub const RULES_ENGINE_VERSION: u32 = 1;
@@ -62,7 +64,8 @@ pub fn has_hour(state: &State, events: &HourEvents) -> bool {
 /// first event (RULES.md, section 7).
 ///
 /// # Errors
-/// When an amount does not fit its column, or costs do not add up: see [`EngineError`].
+/// When an amount does not fit its column, the hour takes too much work, or costs do not add up: see
+/// [`EngineError`].
 pub fn close_hour(
     state: State,
     events: impl Into<OrderedEvents>,

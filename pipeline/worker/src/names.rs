@@ -38,6 +38,14 @@ pub const DEAD_LETTERS: &str = "dead-letter/";
 /// Folder of records of what was replayed.
 pub const REPLAYED: &str = "dead-letter/replayed/";
 
+/// Folder of the objects by which runs of `maintain` ask for the time of the store.
+pub const MAINTAIN: &str = "maintain/";
+
+/// The object of a run of `maintain`.
+pub fn maintain(id: &str) -> String {
+    format!("{MAINTAIN}{id}")
+}
+
 /// Who wrote an object, and its number among that owner's objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {

@@ -7,15 +7,22 @@ use std::time::{Duration, SystemTime};
 use prorata_connectors::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{
-    CommitOutcome, FileEntry, LiveFile, TableCommit, TableCommitter, TableLogs, TrimmedLog,
+    CommitOutcome, FileEntry, Kept, LiveFile, TableCommit, TableCommitter, TableLogs, TrimmedLog,
 };
 
 const TABLE: Table = Table::Hours;
-const WEEK: Duration = Duration::from_secs(7 * 86_400);
+const DAY: Duration = Duration::from_secs(86_400);
 
 fn tables(folder: &Path) -> DeltaTables {
     DeltaTables::new(Store::open(folder.to_str().unwrap()).unwrap())
+}
+
+/// A week before now.
+fn a_week() -> Kept {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Kept { age: 7 * DAY, now: WallTime(since_1970.as_micros().try_into().unwrap()) }
 }
 
 fn path(number: u64) -> String {
@@ -66,16 +73,16 @@ async fn expired_versions_go_and_the_table_reads_as_before() {
     replace(&worker, 1..40).await;
     let maintain = tables(folder.path());
     // All is young: a checkpoint, and nothing goes.
-    assert_eq!(maintain.removed_within(TABLE, WEEK).await.unwrap().len(), 38);
-    let trimmed = maintain.trim(TABLE, WEEK).await.unwrap();
+    assert_eq!(maintain.removed_within(TABLE, a_week()).await.unwrap().len(), 38);
+    let trimmed = maintain.trim(TABLE, a_week()).await.unwrap();
     assert_eq!(trimmed, TrimmedLog { files: 0, checkpoint: true });
-    assert_eq!(maintain.trim(TABLE, WEEK).await.unwrap(), TrimmedLog::default(), "once is enough");
+    assert_eq!(maintain.trim(TABLE, a_week()).await.unwrap(), TrimmedLog::default(), "once is enough");
     age(folder.path());
     replace(&worker, 40..60).await;
     let before = (log_files(folder.path()), worker.load(TABLE).await.unwrap());
-    let removed = maintain.removed_within(TABLE, WEEK).await.unwrap();
+    let removed = maintain.removed_within(TABLE, a_week()).await.unwrap();
     assert_eq!(removed, (39..59).map(path).collect(), "what commits of this week removed");
-    let trimmed = maintain.trim(TABLE, WEEK).await.unwrap();
+    let trimmed = maintain.trim(TABLE, a_week()).await.unwrap();
     assert!(trimmed.files >= 38 && trimmed.checkpoint, "{trimmed:?}");
     assert!(log_files(folder.path()) < before.0, "{} files of {}", log_files(folder.path()), before.0);
     // A fresh reader, one that was open, and the writer agree, and the log goes on.
@@ -92,13 +99,24 @@ async fn expired_versions_go_and_the_table_reads_as_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_by_a_clock_that_was_ahead_makes_no_other_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables(folder.path());
+    replace(&tables, 1..20).await;
+    let last = folder.path().join(TABLE.name()).join("_delta_log/00000000000000000019.json");
+    File::options().write(true).open(last).unwrap().set_modified(SystemTime::now() + 9 * DAY).unwrap();
+    assert_eq!(tables.removed_within(TABLE, a_week()).await.unwrap().len(), 18);
+    assert_eq!(tables.trim(TABLE, a_week()).await.unwrap().files, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_is_trimmed_each_week_stays_as_large_as_a_week() {
     let folder = tempfile::tempdir().unwrap();
     let worker = tables(folder.path());
     let mut bytes = Vec::new();
     for week in 0..6 {
         replace(&worker, week * 60 + 1..week * 60 + 61).await;
-        tables(folder.path()).trim(TABLE, WEEK).await.unwrap();
+        tables(folder.path()).trim(TABLE, a_week()).await.unwrap();
         let log = std::fs::read_dir(folder.path().join(TABLE.name()).join("_delta_log")).unwrap();
         bytes.push(log.map(|entry| entry.unwrap().metadata().unwrap().len()).sum::<u64>());
         age(folder.path());

@@ -25,6 +25,7 @@ use crate::timeline::Timeline;
 use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
 use crate::trace::{Focus, NodeStep, RowStep};
+use crate::work::Work;
 
 /// The nodes that ran, for the tables.
 pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
@@ -49,15 +50,25 @@ struct PlacedNode<'a> {
     pods: Vec<PlacedPod<'a>>,
 }
 
-/// The pods of each stretch of a node, in their order.
-fn gather_by_stretch(pods: &[PlacedPod<'_>], node: &NodeHour, rules: &Rules) -> Vec<Vec<(PodUid, PodHours)>> {
+/// The pods of each stretch of a node, in their order. Each stretch of a pod besides the first is further work.
+///
+/// # Errors
+/// When that makes too many rows.
+fn gather_by_stretch(
+    pods: &[PlacedPod<'_>],
+    node: &NodeHour,
+    rules: &Rules,
+    further: &Work,
+) -> Result<Vec<Vec<(PodUid, PodHours)>>, EngineError> {
     let mut by_stretch: Vec<_> = node.stretches.iter().map(|_| Vec::new()).collect();
     for pod in pods {
-        for (stretch, hours) in PodHours::by_stretch(pod, node, rules) {
+        let of_pod = PodHours::by_stretch(pod, node, rules);
+        further.add(of_pod.len().saturating_sub(1))?;
+        for (stretch, hours) in of_pod {
             by_stretch[stretch].push((pod.uid.clone(), hours));
         }
     }
-    by_stretch
+    Ok(by_stretch)
 }
 
 /// What `work` makes of each part of a list, on all cores and in the order of the list.
@@ -73,7 +84,7 @@ fn in_order<T: Sync, U: Send>(
 /// All rows of an hour, rounded.
 ///
 /// # Errors
-/// When an amount passes its column, or a charge's rows do not add up to it.
+/// When an amount passes its column, pods have too many rows, or a charge's rows do not add up to it.
 pub(crate) fn rows<'a>(
     timeline: &'a Timeline,
     rules: &Rules,
@@ -88,6 +99,7 @@ pub(crate) fn rows<'a>(
     };
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
+    let further = Work::of_rows();
     let placed = slices.nodes.iter().map(|(key, node)| {
         let pods = on_nodes.take(key);
         PlacedNode { key, slices: node, pods }
@@ -105,11 +117,12 @@ pub(crate) fn rows<'a>(
             let by_stretch = if node.stretches.len() == 1 {
                 vec![gather(pods)]
             } else {
-                gather_by_stretch(pods, &node, rules)
+                gather_by_stretch(pods, &node, rules, &further)?
             };
             for (stretch, pods) in node.stretches.iter().zip(&by_stretch) {
                 let description = &node.description;
                 let rows = StretchRows { key, description, stretch, pods, rules, trace };
+                further.add(rows.further_rows())?;
                 steps.extend(rows.draft(&mut book)?);
             }
             nodes.push((*key, node));
@@ -117,7 +130,10 @@ pub(crate) fn rows<'a>(
         Ok((book, nodes, steps))
     };
     let (mut books, mut node_steps) = (Vec::new(), Vec::new());
-    for (part, drafted, steps) in in_order(&placed, NODES_OF_A_PART, part)? {
+    let drafted = in_order(&placed, NODES_OF_A_PART, part);
+    // Which part meets the bound first is chance, so no other error comes before it.
+    further.within()?;
+    for (part, drafted, steps) in drafted? {
         books.push(part);
         nodes.extend(drafted);
         node_steps.extend(steps);

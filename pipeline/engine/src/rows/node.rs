@@ -133,6 +133,13 @@ pub(crate) struct StretchRows<'a> {
 }
 
 impl StretchRows<'_> {
+    /// How many rows its pods may have in it, besides the first of each.
+    pub(crate) fn further_rows(&self) -> usize {
+        let components = self.stretch.components.len();
+        let of_pod = |(_, pod): &(PodUid, PodHours)| (components * pod.labels.len()).saturating_sub(1);
+        self.pods.iter().map(of_pod).sum()
+    }
+
     /// Adds the rows of the pods and the idle rows to the book. Returns the steps, if they are wanted.
     ///
     /// # Errors

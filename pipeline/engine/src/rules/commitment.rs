@@ -29,6 +29,7 @@ use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
+use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
@@ -36,6 +37,7 @@ use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
+use crate::work::Work;
 use cover::{CommitmentOrder, Cover};
 use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
 use place::NodeRun;
@@ -66,6 +68,7 @@ pub(crate) struct Commitments {
     by_family: BTreeMap<FamilyKey, BTreeSet<CommitmentOrder>>,
     /// Families that have changed since coverage was decided, and whether their commitments have changed.
     stale: BTreeMap<FamilyKey, bool>,
+    pairs: Work,
     pub(crate) trace: Recorder<WalkStep>,
 }
 
@@ -79,6 +82,7 @@ impl Commitments {
             families: None,
             by_family: BTreeMap::new(),
             stale: BTreeMap::new(),
+            pairs: Work::of_pairs(),
             trace: Recorder::default(),
         };
         for description in states.into_values() {
@@ -164,27 +168,30 @@ impl Commitments {
 
     /// Decides coverage of what has changed since the last decision, and returns the nodes that may be
     /// covered otherwise. `nodes` are all that run.
+    ///
+    /// # Errors
+    /// When commitments and nodes make more pairs than an hour may have.
     pub(crate) fn decide<'a>(
         &mut self,
         nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>,
         now: Timestamp,
-    ) -> BTreeSet<NodeKey> {
+    ) -> Result<BTreeSet<NodeKey>, EngineError> {
         let stale = std::mem::take(&mut self.stale);
         if stale.is_empty() {
-            return BTreeSet::new();
+            return Ok(BTreeSet::new());
         }
         let mut families = self.families.take().unwrap_or_else(|| families_of(nodes));
         let mut changed = BTreeSet::new();
         for (key, have_changed) in stale {
             let family = families.entry(key.clone()).or_default();
             if have_changed {
-                family.set_commitments(self.effective(&key, now));
+                family.set_commitments(self.effective(&key, now), &self.pairs)?;
             }
-            changed.extend(family.decide());
+            changed.extend(family.decide(&self.pairs)?);
             self.note(&key, family, have_changed, now);
         }
         self.families = Some(families);
-        changed
+        Ok(changed)
     }
 
     /// What is covered of a node, in the order of the commitments.

@@ -38,7 +38,7 @@ pub(crate) use running::Timeline;
 /// runs when, so they are put down first.
 ///
 /// # Errors
-/// When the amounts that pods of one quota request pass 128 bits.
+/// When the amounts that pods of one quota request pass 128 bits, or the hour takes too much work.
 pub(crate) fn run(
     mut state: State,
     hour: Hour,

@@ -26,6 +26,7 @@ use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
 use crate::timeline::state::{ByPod, NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
 use crate::timeline::usage::PackedSamples;
 use crate::trace::{Focus, Recorder, Trace};
+use crate::work::Work;
 
 /// An hour whose events have been applied.
 #[derive(Debug)]
@@ -105,6 +106,7 @@ pub(super) struct Running<'a> {
     pub(super) named_nodes: NamedNodes,
     /// Made for the first price that is set in the hour.
     priced_pods: Option<PricedPods>,
+    pub(super) prices: Work,
     pub(super) quotas: Quotas,
     pub(super) reservations: Reservations,
     pub(super) commitments: Commitments,
@@ -134,6 +136,7 @@ impl<'a> Running<'a> {
             pods: BTreeMap::new(),
             named_nodes: NamedNodes::default(),
             priced_pods: None,
+            prices: Work::of_prices(),
             quotas: Quotas::restore(state.quotas),
             reservations: Reservations::restore(state.reservations, now, rules),
             commitments: Commitments::restore(state.commitments, now),
@@ -240,17 +243,17 @@ impl<'a> Running<'a> {
 
     /// Ends an instant: coverage and labels follow what is running now.
     pub(super) fn end_instant(&mut self) -> Result<(), EngineError> {
-        self.decide_coverage();
+        self.decide_coverage()?;
         for (uid, label) in self.quotas.end_instant(self.now)? {
             self.change_pod(&uid, |status| status.label = label);
         }
         Ok(())
     }
 
-    fn decide_coverage(&mut self) {
+    fn decide_coverage(&mut self) -> Result<(), EngineError> {
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|(key, node)| (key, FamilyNode { spec: node.spec.clone(), start: node.start }));
-        for key in self.commitments.decide(nodes, self.now) {
+        for key in self.commitments.decide(nodes, self.now)? {
             let Some(node) = self.nodes.get(&key) else { continue };
             let coverage = self.commitments.coverage_of(&node.spec, &(key.clone(), node.start));
             if *node.coverage != coverage {
@@ -260,6 +263,7 @@ impl<'a> Running<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Gives pods the reservations that matching has decided.

@@ -52,9 +52,9 @@ impl Running<'_> {
     /// Applies one event. Matching takes effect before the next step.
     pub(super) fn apply(&mut self, payload: Payload, never_ran: &NeverRan) -> Result<(), EngineError> {
         match payload {
-            Payload::RateSet(rate) => self.set_rate(*rate),
-            Payload::PoolSet(pool) => self.set_pool(*pool),
-            Payload::PoolDeleted(pool) => self.delete_pool(&pool.pool_id),
+            Payload::RateSet(rate) => self.set_rate(*rate)?,
+            Payload::PoolSet(pool) => self.set_pool(*pool)?,
+            Payload::PoolDeleted(pool) => self.delete_pool(&pool.pool_id)?,
             Payload::QuotaSet(quota) => self.quotas.set(Arc::new(*quota), self.now),
             Payload::QuotaDeleted(quota) => self.quotas.delete(&(quota.cluster_id, quota.quota_id)),
             Payload::CommitmentSet(commitment) => {
@@ -102,36 +102,42 @@ impl Running<'_> {
         self.take_matches();
     }
 
-    fn set_rate(&mut self, rate: RateSet) {
+    fn set_rate(&mut self, rate: RateSet) -> Result<(), EngineError> {
         let key = rate_key(&rate);
         self.rates.insert(key.clone(), Arc::new(rate));
-        for uid in self.priced_pods().of_rate(&key) {
+        let pods = self.priced_pods().of_rate(&key);
+        self.prices.add(pods.len())?;
+        for uid in pods {
             let Some(pod) = self.pods.get(&uid) else { continue };
             let rate = self.rate_of(&pod.spec);
             self.change_pod(&uid, |status| status.rate = rate);
         }
+        Ok(())
     }
 
-    fn set_pool(&mut self, pool: PoolSet) {
+    fn set_pool(&mut self, pool: PoolSet) -> Result<(), EngineError> {
         let id = pool.pool_id.clone();
         self.close_pool(&id);
         let pool = CurrentPool { description: Arc::new(pool), since: self.now };
         self.pools.insert(id.clone(), pool);
-        self.price_pool_pods(&id);
+        self.price_pool_pods(&id)
     }
 
-    fn delete_pool(&mut self, id: &PoolId) {
+    fn delete_pool(&mut self, id: &PoolId) -> Result<(), EngineError> {
         self.close_pool(id);
         self.pools.remove(id);
-        self.price_pool_pods(id);
+        self.price_pool_pods(id)
     }
 
-    fn price_pool_pods(&mut self, id: &PoolId) {
-        for uid in self.priced_pods().of_pool(id) {
+    fn price_pool_pods(&mut self, id: &PoolId) -> Result<(), EngineError> {
+        let pods = self.priced_pods().of_pool(id);
+        self.prices.add(pods.len())?;
+        for uid in pods {
             let Some(pod) = self.pods.get(&uid) else { continue };
             let pool = self.pool_pricing(&pod.spec.description);
             self.change_pod(&uid, |status| status.pool = pool);
         }
+        Ok(())
     }
 
     /// A node starts, or a running one is described again: its start and its pods stay.

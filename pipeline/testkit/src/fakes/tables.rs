@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, WallTime};
 use prorata_worker::ports::{
-    Clock, CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError, TableLogs,
-    TrimmedLog,
+    Clock, CommitOutcome, ErrorKind, Kept, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
+    TableLogs, TrimmedLog,
 };
 
 use super::clock::SteppedClock;
@@ -180,23 +179,25 @@ impl TableCommitter for FakeTables {
 
 #[async_trait]
 impl TableLogs for FakeTables {
-    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError> {
+    async fn removed_within(&self, table: Table, kept: Kept) -> Result<BTreeSet<String>, TableError> {
         self.faults.look().map_err(|cause| failed("read the log", table, cause))?;
         let commits = self.commits();
         let commits = commits.get(&table).map(Vec::as_slice).unwrap_or_default();
         let Some((newest, _)) = commits.last() else { return Ok(BTreeSet::new()) };
-        let recent = commits.iter().filter(|(at, _)| newest.micros_since(*at) <= kept.as_micros() as i64);
+        let cutoff = kept.cutoff(*newest);
+        let recent = commits.iter().filter(|(at, _)| *at >= cutoff);
         Ok(recent.flat_map(|(_, removed)| removed.iter().cloned()).collect())
     }
 
-    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError> {
+    async fn trim(&self, table: Table, kept: Kept) -> Result<TrimmedLog, TableError> {
         let commits = Arc::clone(&self.commits);
         let trim = move || {
             let mut commits = commits.lock().unwrap_or_else(PoisonError::into_inner);
             let commits = commits.entry(table).or_default();
             let before = commits.len();
             let newest = commits.last().map_or(WallTime(0), |(at, _)| *at);
-            commits.retain(|(at, _)| newest.micros_since(*at) <= kept.as_micros() as i64);
+            let cutoff = kept.cutoff(newest);
+            commits.retain(|(at, _)| *at >= cutoff);
             TrimmedLog { files: (before - commits.len()) as u64, checkpoint: false }
         };
         let trimmed = self.faults.effect(Effect::Delete, table.name(), trim).await;

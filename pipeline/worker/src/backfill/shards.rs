@@ -43,9 +43,10 @@ impl OwnedShard {
         file.object_id.seq <= self.claim_seq
     }
 
-    async fn sweep(&mut self, store: &dyn ObjectStore) -> Result<(), StoreError> {
+    async fn sweep(&mut self, store: &dyn ObjectStore, now: WallTime) -> Result<(), StoreError> {
         let (shard, decided) = (self.decided.shard, &*self.decided);
-        let mut paths = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided);
+        let listed = store.list(&names::state_folder(shard)).await?;
+        let mut paths = sweep::unneeded_state(&listed, decided, now);
         let letters = store.list(&names::dead_letter_folder(shard)).await?;
         paths.extend(sweep::unneeded_dead_letters(&letters, decided));
         paths.extend(self.archive.take_orphans());
@@ -334,7 +335,7 @@ impl OwnedShards {
     /// files and dead letters of dead attempts. What fails is left for the next owner.
     pub async fn sweep(&mut self, ports: &Ports) {
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
-            if let Err(error) = owned.sweep(&*ports.store).await {
+            if let Err(error) = owned.sweep(&*ports.store, ports.clock.now()).await {
                 tracing::warn!(shard, %error, "unneeded objects left for the next owner");
             }
         }

@@ -44,6 +44,15 @@ impl LastRecord {
         let checksum = hex(&hash.finalize()[..8]);
         Self { offset: message.offset, timestamp_millis: message.timestamp_millis, checksum }
     }
+
+    /// Says that Kafka no longer has it, though its log begins before it.
+    pub fn cause_gone(&self) -> String {
+        format!(
+            "the record at offset {} is gone, and not by retention: the topic was recreated, or it is \
+             compacted",
+            self.offset
+        )
+    }
 }
 
 #[cfg(test)]

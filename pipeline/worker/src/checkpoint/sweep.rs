@@ -2,8 +2,8 @@
 //!
 //! An object that waits for a checkpoint carries its sequence number. Once a later checkpoint is decided that
 //! does not name it, or does not admit it, no checkpoint ever will: it is left over from a dead attempt, or
-//! it was replaced. So it can go at once, and no clock is asked. Only checkpoints go by age, which is that of
-//! the listing: both times are the store's.
+//! it was replaced. So it can go at once, and no clock is asked. Only checkpoints go by age: by times of the
+//! store, and not by one that lies ahead of the clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,18 +21,19 @@ use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 
 /// What a shard's folder of state holds that its owner does not need: snapshots and parts of checkpoints that
-/// the decided checkpoint does not name, and old checkpoints.
-pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
+/// the decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint, and at
+/// most up to `latest`: in a local folder a checkpoint has the time of a clock that may have been ahead.
+pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallTime) -> Vec<String> {
     let snapshots = decided.hours.values().flat_map(|entry| entry.snapshot_objects());
     let named: BTreeSet<&String> = snapshots.chain(&decided.parts).collect();
     let own = names::checkpoint(decided.shard, decided.seq);
-    let Some(WallTime(now)) = listed.iter().find(|object| object.path == own).map(|object| object.modified)
-    else {
+    let Some(stored) = listed.iter().find(|object| object.path == own).map(|object| object.modified) else {
         return Vec::new();
     };
+    let now = stored.min(latest);
     let unneeded = listed.iter().filter(|object| {
         if let Some((shard, seq)) = names::parse_checkpoint(&object.path) {
-            let old = now.saturating_sub(object.modified.0) > KEPT_MICROS;
+            let old = now.micros_since(object.modified) > KEPT_MICROS;
             return shard == decided.shard && seq < decided.seq && old;
         }
         let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);
@@ -90,6 +91,7 @@ mod tests {
     use crate::names::ObjectId;
 
     const DAY: i64 = 86_400_000_000;
+    const LATEST: WallTime = WallTime(i64::MAX);
 
     fn checkpoint() -> Checkpoint {
         let owner = |id: &str, seq| Owner {
@@ -122,9 +124,13 @@ mod tests {
         let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
         let mut objects: Vec<ObjectMeta> =
             all.into_iter().map(|(seq, owner)| listed(snapshot(seq, owner), 0)).collect();
-        assert_eq!(unneeded_state(&objects, &checkpoint), [""; 0], "its own checkpoint is not listed yet");
+        assert_eq!(
+            unneeded_state(&objects, &checkpoint, LATEST),
+            [""; 0],
+            "its own checkpoint is not listed yet"
+        );
         objects.push(listed(names::checkpoint(7, 9), 0));
-        assert_eq!(unneeded_state(&objects, &checkpoint), [snapshot(5, "aa"), snapshot(8, "bb")]);
+        assert_eq!(unneeded_state(&objects, &checkpoint, LATEST), [snapshot(5, "aa"), snapshot(8, "bb")]);
     }
 
     #[test]
@@ -135,7 +141,7 @@ mod tests {
         let mut objects: Vec<ObjectMeta> =
             all.into_iter().map(|(seq, owner)| listed(part(seq, owner), 0)).collect();
         objects.push(listed(names::checkpoint(7, 9), 0));
-        assert_eq!(unneeded_state(&objects, &checkpoint), [part(5, "aa"), part(8, "bb")]);
+        assert_eq!(unneeded_state(&objects, &checkpoint, LATEST), [part(5, "aa"), part(8, "bb")]);
     }
 
     #[test]
@@ -145,7 +151,10 @@ mod tests {
         let objects: Vec<ObjectMeta> =
             ages.into_iter().map(|(seq, age)| listed(names::checkpoint(7, seq), age)).collect();
         let expected = [names::checkpoint(7, 6), names::checkpoint(7, 7)];
-        assert_eq!(unneeded_state(&objects, &checkpoint()), expected);
+        assert_eq!(unneeded_state(&objects, &checkpoint(), LATEST), expected);
+        // The last one was written by a clock that was two days ahead.
+        let latest = WallTime((100 - 2) * DAY);
+        assert_eq!(unneeded_state(&objects, &checkpoint(), latest), [names::checkpoint(7, 6)]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum Refusal {
     /// Its bytes are still no event.
     #[error(transparent)]
     Reject(#[from] Reject),
-    /// Its producer sent it with another organization's key; the field repeats the letter's own message.
+    /// Its producer sent it with another key than its organization; the field repeats the letter's message.
     #[error("{0}; fix the producer, and send the event again")]
     KeyMismatch(String),
     /// It lies further in the future than the clock skew allows.
@@ -168,12 +168,14 @@ impl Judge<'_> {
         decoded: Result<EventRecord, Reject>,
     ) -> Result<Verdict, Refusal> {
         let reason = letter.rejected.reject.reason;
-        if reason == Reason::KeyMismatch {
+        let record = decoded?;
+        // With its own organization's key, only its partition was wrong, as when the topic has just grown.
+        let has_own_key = key == Some(record.event.organization_id.as_bytes());
+        if reason == Reason::KeyMismatch && !has_own_key {
             return Err(Refusal::KeyMismatch(letter.rejected.reject.message.clone()));
         }
-        let record = decoded?;
         self.organizations.check(topic, &record.event.organization_id)?;
-        if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
+        if matches!(reason, Reason::TooLate | Reason::InTheFuture | Reason::KeyMismatch) {
             let ahead = record.event.event_time.0.saturating_sub(self.now.event_time().0);
             let skew = micros(self.max_clock_skew);
             if ahead > skew {
@@ -189,7 +191,7 @@ impl Judge<'_> {
             return Err(Refusal::TopicNotRead(topic.to_owned()));
         }
         let organization = &record.event.organization_id;
-        if key != Some(organization.as_bytes()) {
+        if !has_own_key {
             return Err(Refusal::WrongKey(organization.clone()));
         }
         let rules =

@@ -17,8 +17,8 @@ pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};
 pub use tables::{
-    CommitOutcome, FILE_ROWS, FileEntry, LiveFile, LiveTable, TableCommit, TableCommitter, TableEncoder,
-    TableLogs, TrimmedLog,
+    CommitOutcome, FILE_ROWS, FileEntry, Kept, LiveFile, LiveTable, TableCommit, TableCommitter,
+    TableEncoder, TableLogs, TrimmedLog,
 };
 
 /// What every owner of shards runs on.

@@ -10,7 +10,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{
     CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
 };
-use prorata_schemas::time::Date;
+use prorata_schemas::time::{Date, WallTime, micros};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
@@ -115,15 +115,32 @@ pub trait TableCommitter: Send + Sync {
     ) -> Result<CommitOutcome, TableError>;
 }
 
-/// Upkeep of the logs of the tables. Ages are differences between times of one log's listing.
+/// How long what was replaced stays. Ages are differences between times of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The age up to which it stays.
+    pub age: Duration,
+    /// When the store stored an object of this run.
+    pub now: WallTime,
+}
+
+impl Kept {
+    /// Returns the time before which what was stored is too old. `newest` is the newest time of a listing: it
+    /// counts only up to now, because in a local folder it is the clock of the last writer.
+    pub fn cutoff(&self, newest: WallTime) -> WallTime {
+        WallTime(newest.min(self.now).0.saturating_sub(micros(self.age)))
+    }
+}
+
+/// Upkeep of the logs of the tables.
 #[async_trait]
 pub trait TableLogs: Send + Sync {
-    /// Files that commits have removed that are no older than this next to the newest commit.
-    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError>;
+    /// Files that commits have removed that are not too old.
+    async fn removed_within(&self, table: Table, kept: Kept) -> Result<BTreeSet<String>, TableError>;
 
     /// Writes a checkpoint of the log if enough commits have come since the last, and deletes versions that
-    /// are older than this next to the newest. Every version that is not keeps to be readable.
-    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError>;
+    /// are too old. Every other version stays readable.
+    async fn trim(&self, table: Table, kept: Kept) -> Result<TrimmedLog, TableError>;
 }
 
 /// What was done to a log.

@@ -10,9 +10,9 @@
 //!
 //! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
 //! killed anywhere: every step is a delete that the next run repeats, the checkpoint of a log, or a commit
-//! that changes no rows. Ages are
-//! differences between times of one listing, so no clock of a process matters. Files that are none of ours
-//! are left alone.
+//! that changes no rows. Ages are differences between times of the store, counted up to the time of an object
+//! that the run has just stored: so no clock matters that was ahead when a file was written. Files that are
+//! none of ours are left alone.
 
 mod compact;
 
@@ -20,14 +20,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::micros;
+use prorata_schemas::time::{WallTime, micros};
 
 use crate::checkpoint::{Decided, log, sweep};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects::CONCURRENCY;
-use crate::ports::{Clock, ObjectMeta, ObjectStore, TableCommitter, TableEncoder, TableLogs};
+use crate::ports::{
+    Clock, ErrorKind, Kept, ObjectMeta, ObjectStore, StoreError, TableCommitter, TableEncoder, TableLogs,
+};
 use crate::root::Root;
 
 /// How long what was replaced stays, so that a reader of a version of a table can read it to its end, and go
@@ -89,6 +92,7 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
         let message = format!("there is no {}: name the folder of a prorata lake", names::ROOT);
         return Err(WorkerError::Configuration(message));
     }
+    let kept = Kept { age: KEPT, now: store_time(store, id).await? };
     let mut done = Maintained::default();
     let mut failure = None;
     let (decided, broken) = log::latest_of_all(store).await?;
@@ -98,13 +102,13 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
             tracing::warn!(table = table.name(), %error, "table not compacted");
             failure.get_or_insert(error);
         }
-        if let Err(error) = maintain_table(ports, &decided, table, trimmed).await {
+        if let Err(error) = maintain_table(ports, &decided, (table, kept), trimmed).await {
             tracing::warn!(table = table.name(), %error, "log of a table not trimmed");
             failure.get_or_insert(error);
         }
     }
     for (shard, decided) in &decided {
-        match sweep_shard(store, *shard, decided).await {
+        match sweep_shard(store, *shard, decided, kept.now).await {
             Ok(objects) => done.state_objects += objects,
             Err(error) => {
                 tracing::warn!(shard, %error, "state of a shard not trimmed");
@@ -118,7 +122,7 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
 async fn maintain_table(
     ports: &MaintainPorts,
     decided: &BTreeMap<Shard, Decided>,
-    table: Table,
+    (table, kept): (Table, Kept),
     done: &mut MaintainedTable,
 ) -> Result<()> {
     let store = &*ports.store;
@@ -130,45 +134,58 @@ async fn maintain_table(
     if listed.is_empty() {
         return Ok(());
     }
-    let mut kept: BTreeSet<String> =
+    let mut needed: BTreeSet<String> =
         ports.tables.load(table).await?.files.into_iter().map(|file| file.path).collect();
-    kept.extend(ports.logs.removed_within(table, KEPT).await?);
+    needed.extend(ports.logs.removed_within(table, kept).await?);
     for checkpoint in decided.values() {
         let named = checkpoint.hours.values().flat_map(|entry| entry.files_of(table));
-        kept.extend(named.map(|file| file.path.clone()));
+        needed.extend(named.map(|file| file.path.clone()));
     }
-    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &kept, decided);
+    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, (&needed, kept), decided);
     for batch in unneeded.chunks(DELETED_AT_ONCE) {
         delete_all(store, batch.iter().map(|object| object.path.clone()).collect()).await?;
         done.files += batch.len() as u64;
         done.bytes += batch.iter().map(|object| object.bytes).sum::<u64>();
     }
-    let trimmed = ports.logs.trim(table, KEPT).await?;
+    let trimmed = ports.logs.trim(table, kept).await?;
     (done.log_files, done.log_checkpoint) = (trimmed.files, trimmed.checkpoint);
     Ok(())
 }
 
-/// Table files of ours that nothing keeps, and that no checkpoint to come can name.
+/// The time of the store, by an object that this run stores for that.
+async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
+    let own = names::maintain(id);
+    store.put_if_absent(&own, Bytes::new()).await?;
+    let mut listed = store.list(names::MAINTAIN).await?;
+    let found = listed.iter().find(|object| object.path == own).map(|object| object.modified);
+    let lost = || StoreError::new(ErrorKind::Transient, "list", &own, "it was stored, and is not listed");
+    let now = found.ok_or_else(lost)?;
+    // Its own, and those of runs that were killed here.
+    listed.retain(|object| object.path == own || now.micros_since(object.modified) > micros(KEPT));
+    delete_all(store, listed.into_iter().map(|object| object.path).collect()).await?;
+    Ok(now)
+}
+
+/// Table files of ours that nothing needs, and that no checkpoint to come can name.
 fn unneeded_files<'l>(
     folder: &str,
     listed: &'l [ObjectMeta],
-    kept: &BTreeSet<String>,
+    (needed, kept): (&BTreeSet<String>, Kept),
     decided: &BTreeMap<Shard, Decided>,
 ) -> Vec<&'l ObjectMeta> {
-    let newest = listed.iter().map(|object| object.modified).max().unwrap_or_default();
-    let kept_micros = micros(KEPT);
+    let cutoff = kept.cutoff(listed.iter().map(|object| object.modified).max().unwrap_or_default());
     let is_unneeded = |object: &&ObjectMeta| {
         let Some(path) = object.path.strip_prefix(folder) else { return false };
         let Some((shard, object_id)) = names::parse_table_file(path) else { return false };
         let passed = decided.get(&shard).is_some_and(|latest| object_id.seq <= latest.seq);
-        passed && newest.0.saturating_sub(object.modified.0) > kept_micros && !kept.contains(path)
+        passed && object.modified < cutoff && !needed.contains(path)
     };
     listed.iter().filter(is_unneeded).collect()
 }
 
 /// Deletes what the latest checkpoint of a shard has passed. Whether the shard has an owner does not matter.
-async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, decided: &Decided) -> Result<u64> {
-    let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided);
+async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, decided: &Decided, now: WallTime) -> Result<u64> {
+    let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided, now);
     let letters = store.list(&names::dead_letter_folder(shard)).await?;
     unneeded.extend(sweep::unneeded_dead_letters(&letters, decided));
     let objects = unneeded.len() as u64;

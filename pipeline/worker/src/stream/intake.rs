@@ -236,14 +236,18 @@ impl Intake<'_> {
     }
 }
 
-/// How a message is not the record that was at its offset before, if it is not.
+/// How a message shows that the last record taken is not there any more, if it is not. Reading began at that
+/// record, and the log does not begin after it: so it is the first message.
 fn differs(before: &LastRecord, message: &Message) -> Option<String> {
     let found = LastRecord::of(message);
-    (found.offset == before.offset && found != *before).then(|| {
+    let offset = before.offset;
+    if found.offset > offset {
+        return Some(before.cause_gone());
+    }
+    (found.offset == offset && found != *before).then(|| {
         format!(
-            "the record at offset {} is not the one that was read before: the topic was recreated, or its \
-             log has diverged",
-            found.offset
+            "the record at offset {offset} is not the one that was read before: the topic was recreated, or \
+             its log has diverged"
         )
     })
 }

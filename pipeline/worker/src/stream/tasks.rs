@@ -210,18 +210,19 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let (number, decided) = (shard.shard(), shard.decided().clone());
     if now.micros_since(shard.garbage_mut().looked_at) >= COLLECT_MICROS {
         let listed = store.list(&names::state_folder(number)).await?;
-        shard.garbage_mut().paths.extend(sweep::unneeded_state(&listed, &decided));
+        shard.garbage_mut().paths.extend(sweep::unneeded_state(&listed, &decided, now));
+        let mut looked_after_claim = true;
         if !shard.garbage_mut().looked_after_claim {
             let letters = store.list(&names::dead_letter_folder(number)).await?;
             shard.garbage_mut().paths.extend(sweep::unneeded_dead_letters(&letters, &decided));
             if decided.owners.len() > OWNERS {
                 let mut with_objects = archive::list_owners(store, &decided).await?;
                 with_objects.extend(sweep::owners_of_dead_letters(&letters, &decided));
-                shard.keep_owners(&with_objects);
+                looked_after_claim = shard.keep_owners(&with_objects);
             }
         }
         let garbage = shard.garbage_mut();
-        (garbage.looked_at, garbage.looked_after_claim) = (now, true);
+        (garbage.looked_at, garbage.looked_after_claim) = (now, looked_after_claim);
     }
     let garbage = shard.garbage_mut();
     let mut batch = Vec::new();

@@ -105,10 +105,15 @@ impl TopicProgress {
         }
     }
 
-    /// Whether this end lies before the record that is to be compared. Then that record will never come: the
-    /// topic was recreated, and is not as long yet as what was read of the old one.
-    pub fn ends_before_last(&self, end: i64) -> bool {
-        self.verify.as_ref().is_some_and(|last| end <= last.offset)
+    /// Says why the record that is to be compared will never come, if it will not: all records before this
+    /// end were read.
+    pub fn lacks_last(&self, end: i64) -> Option<String> {
+        let last = self.verify.as_ref()?;
+        let is_shorter = end <= last.offset;
+        Some(match is_shorter {
+            true => format!("Kafka's log ends at {end}, but more had been read"),
+            false => last.cause_gone(),
+        })
     }
 
     /// Notes that a broker has confirmed the end. True if that moves the next offset, which the next
@@ -119,7 +124,6 @@ impl TopicProgress {
         let moves = self.offsets.next.is_none_or(|next| offset > next);
         if moves {
             self.offsets.next = Some(offset);
-            self.verify = None;
         }
         moves
     }

@@ -276,7 +276,7 @@ async fn a_message_that_decodes_now_goes_back_as_it_came() {
 async fn a_message_with_a_wrong_key_is_its_producers_to_mend() {
     let world = World::new().await;
     let event = pod("acme", 150, "x", 1);
-    world.worker(0, true, &[message(Reason::KeyMismatch, "acme", value(&event))]).await;
+    world.worker(0, true, &[message(Reason::KeyMismatch, "hooli", value(&event))]).await;
     let done = world.done().await;
     assert!(failure(&done, Reason::KeyMismatch).contains("fix the producer"), "{done:?}");
     let world = World::new().await;
@@ -287,6 +287,21 @@ async fn a_message_with_a_wrong_key_is_its_producers_to_mend() {
         "{done:?}"
     );
     assert!(world.messages().is_empty());
+}
+
+/// A topic has grown, so that its organization's messages went to another partition until workers noticed.
+#[tokio::test]
+async fn a_message_with_its_own_key_on_a_wrong_partition_is_folded_though_nobody_reads_its_topic() {
+    let mut world = World::new().await;
+    world.topics = vec!["nodes".into()];
+    let event = pod("acme", 150, "x", 1);
+    world.worker(1 - shard_of("acme"), true, &[message(Reason::KeyMismatch, "acme", value(&event))]).await;
+    let done = world.done().await;
+    assert_eq!((done.failing_all(), done.sent.len()), (0, 0), "{done:?}");
+    assert_eq!(done.folded.map(|folded| (folded.events, folded.new)), Some((1, 1)));
+    let all = [trace(), vec![event]].concat();
+    assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), "");
+    assert_eq!(world.done().await, Replayed::default(), "once is enough");
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted, names};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
+use crate::error::EngineError;
 use crate::per_resource::PerResource;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
 use crate::rules::commitment::place::{NodeRun, Place};
@@ -21,6 +22,7 @@ use crate::timeline::slices::Coverage;
 use crate::timeline::spec::NodeSpec;
 use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep, covered_units};
+use crate::work::Work;
 
 /// Provider, region and instance family, by their canonical names (RULES.md, section 12).
 pub(crate) type FamilyKey = (Text, Text, Text);
@@ -70,8 +72,15 @@ impl Family {
         self.changes.insert(key.clone(), None);
     }
 
-    /// These commitments are effective now, in their order.
-    pub(crate) fn set_commitments(&mut self, commitments: Vec<Arc<CommitmentSet>>) {
+    /// These commitments are effective now, in their order. One that was not before looks at each node.
+    ///
+    /// # Errors
+    /// When that makes too many pairs.
+    pub(crate) fn set_commitments(
+        &mut self,
+        commitments: Vec<Arc<CommitmentSet>>,
+        pairs: &Work,
+    ) -> Result<(), EngineError> {
         let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
         let mut before = std::mem::take(&mut self.covers).into_iter().peekable();
         for commitment in commitments {
@@ -79,9 +88,17 @@ impl Family {
                 self.covers.push(ended.ended());
             }
             let same = before.next_if(|cover| Arc::ptr_eq(&cover.commitment, &commitment));
-            self.covers.push(same.unwrap_or_else(|| Cover::new(commitment, &self.nodes)));
+            let cover = match same {
+                Some(cover) => cover,
+                None => {
+                    pairs.add(self.nodes.len())?;
+                    Cover::new(commitment, &self.nodes)
+                }
+            };
+            self.covers.push(cover);
         }
         self.covers.extend(before.map(Cover::ended));
+        Ok(())
     }
 
     /// What the commitments cover.
@@ -104,11 +121,16 @@ impl Family {
     }
 
     /// Decides coverage again where nodes and commitments have changed, and returns the nodes that may be
-    /// covered otherwise.
-    pub(crate) fn decide(&mut self) -> BTreeSet<NodeKey> {
+    /// covered otherwise. Each commitment looks at each node that has changed, and at those that it covers
+    /// otherwise.
+    ///
+    /// # Errors
+    /// When that makes too many pairs.
+    pub(crate) fn decide(&mut self, pairs: &Work) -> Result<BTreeSet<NodeKey>, EngineError> {
         let mut nodes_changed = BTreeSet::new();
         let mut rests = PerResource::<Rests>::default();
         for (key, now) in std::mem::take(&mut self.changes) {
+            pairs.add(self.covers.len())?;
             let before = self.nodes.remove(&key);
             for cover in &mut self.covers {
                 cover.provision(before.as_ref(), now.as_ref());
@@ -130,7 +152,9 @@ impl Family {
         for index in 0..self.covers.len() {
             let (before, from) = self.covers.split_at_mut(index);
             if let Some((cover, _)) = from.split_first_mut() {
-                for run in cover.walk(before, &self.nodes, &nodes_changed, &mut rests) {
+                let touched = cover.walk(before, &self.nodes, &nodes_changed, &mut rests);
+                pairs.add(touched.len().saturating_sub(nodes_changed.len()))?;
+                for run in touched {
                     let orders = self.covered_by.entry(run.clone()).or_default();
                     if cover.covers_any_of(&run) {
                         orders.insert(cover.order());
@@ -145,7 +169,7 @@ impl Family {
             }
         }
         self.covers.retain(|cover| !cover.has_ended());
-        changed
+        Ok(changed)
     }
 
     /// Records how the commitments come to the nodes in focus; `places` are those of commitments, from 1.
@@ -307,12 +331,13 @@ mod tests {
 
         /// Decides, and compares with a family that decides for the first time.
         fn decide(&mut self) {
-            self.family.set_commitments(self.commitments.values().cloned().collect());
-            let changed = self.family.decide();
+            let pairs = Work::of_pairs();
+            self.family.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
+            let changed = self.family.decide(&pairs).unwrap();
             let mut fresh = Family::default();
             self.nodes.iter().for_each(|(key, node)| fresh.node_runs(key, node.clone()));
-            fresh.set_commitments(self.commitments.values().cloned().collect());
-            fresh.decide();
+            fresh.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
+            fresh.decide(&pairs).unwrap();
             let known = |family: &Family| {
                 let covers = family.covers.iter();
                 let known = covers.map(|cover| (cover.order(), cover.covered.clone(), cover.provisioned));
@@ -337,6 +362,53 @@ mod tests {
             }
             self.coverage = coverage;
         }
+    }
+
+    /// Asserts that this takes so many pairs.
+    fn assert_pairs(expected: u64, steps: impl Fn(&mut Family, &Work) -> Result<(), EngineError>) {
+        let within = |max: u64| steps(&mut Family::default(), &Work::new("pairs", max));
+        within(expected).unwrap();
+        within(expected - 1).unwrap_err();
+    }
+
+    fn runs(family: &mut Family, number: u8, vcpu: u8, start: i64) {
+        let key = ("cluster".into(), format!("{number}").as_str().into());
+        let spec = node(&key, (vcpu, 0, 0));
+        family.node_runs(&key, FamilyNode { spec, start: Timestamp(start) });
+    }
+
+    fn commitments(count: u8) -> Vec<Arc<CommitmentSet>> {
+        (0..count).map(|number| commitment(number, (1, 0, 0), true)).collect()
+    }
+
+    #[test]
+    fn each_commitment_counts_each_node_that_it_looks_at() {
+        // Nodes that start one by one, and one that is described again and again.
+        for (numbers, start) in [([0, 1, 2, 3, 4], 1), ([0; 5], 1)] {
+            assert_pairs(3 * 5, |family, pairs| {
+                family.set_commitments(commitments(3), pairs)?;
+                numbers.into_iter().try_for_each(|number| {
+                    runs(family, number, 4, start);
+                    family.decide(pairs).map(drop)
+                })
+            });
+        }
+        // Commitments that are set again while nodes run.
+        assert_pairs(3 * 5 + 2 * 3 * 5, |family, pairs| {
+            (0..5).for_each(|number| runs(family, number, 0, 1));
+            (0..3).try_for_each(|_| {
+                family.set_commitments(commitments(3), pairs)?;
+                family.decide(pairs).map(drop)
+            })
+        });
+        // The first node of the walk takes what four others had.
+        assert_pairs(4 + 1 + 4, |family, pairs| {
+            family.set_commitments(vec![commitment(0, (4, 0, 0), true)], pairs)?;
+            (1..5).for_each(|number| runs(family, number, 1, 1));
+            family.decide(pairs)?;
+            runs(family, 0, 4, 0);
+            family.decide(pairs).map(drop)
+        });
     }
 
     proptest! {

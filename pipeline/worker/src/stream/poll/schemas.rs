@@ -65,8 +65,7 @@ impl<S: Source> Worker<S> {
                     let now = self.ports.shared.clock.now();
                     let Some(live) = self.live_mut(*shard) else { continue };
                     let Some(progress) = live.topics_mut().get_mut(topic) else { continue };
-                    if progress.ends_before_last(offset) {
-                        let cause = format!("Kafka's log ends at {offset}, but more had been read");
+                    if let Some(cause) = progress.lacks_last(offset) {
                         self.offsets_lost(topic.clone(), *shard, Loss::of_another_log(cause)).await?;
                     } else if progress.confirm_end(offset, now) {
                         live.topics_mut().note_moved();

@@ -272,11 +272,12 @@ impl LiveShard {
         self.buffer.spill();
     }
 
-    /// Leaves out owners that have no object any more that counts; see [`Draft::keep_owners`].
-    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
-        if let Some(draft) = self.draft() {
-            draft.keep_owners(with_objects);
-        }
+    /// Leaves out owners that have no object any more that counts; see [`Draft::keep_owners`]. Returns false
+    /// if it cannot now, because a checkpoint is on its way.
+    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) -> bool {
+        let Some(draft) = self.draft() else { return false };
+        draft.keep_owners(with_objects);
+        true
     }
 
     /// Whether the next checkpoint would differ from the last.

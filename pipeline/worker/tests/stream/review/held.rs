@@ -114,6 +114,16 @@ async fn one_valid_pod_stops_no_other_organization() {
 }
 
 #[tokio::test]
+async fn an_hour_of_too_much_work_stops_no_other_organization() {
+    let crowd = |organization: &str| greed::crowded(organization, 5, 1_500);
+    let (world, member, evil) = poisoned(crowd).await;
+    let (_, message) = held(&member);
+    let cause = "the hour has more than 2000000 pairs of commitments and nodes";
+    assert!(message.as_ref().unwrap().contains(cause), "{message:?}");
+    backfill_holds_the_same(&world, &[trace(), crowd(&evil)].concat(), &evil).await;
+}
+
+#[tokio::test]
 async fn a_held_organization_goes_on_once_its_events_let_it() {
     let (world, mut member, evil) = poisoned(nine).await;
     let mends = stopped(&evil);

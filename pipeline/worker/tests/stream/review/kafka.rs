@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_samples::trace::{node, pod, trace};
-use prorata_testkit::fakes::{FakeBroker, Faults};
+use prorata_testkit::fakes::{FakeBroker, Faults, Record};
 use prorata_worker::StopReason;
+use prorata_worker::source::Message;
 use prorata_worker::status::ShardStop;
 
 use super::rig::Leaderless;
@@ -77,6 +78,35 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
     }
     let stop = stop.expect("events of the new topic are passed over in silence");
     assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
+}
+
+/// A topic is recreated while nobody reads it, and the new log has a marker of a transaction where the last
+/// record was, with `after` events after it.
+async fn recreated_with_a_marker(after: i64) -> Option<ShardStop> {
+    let world = read().await;
+    let shard = world.shard_of("acme");
+    let next = world.broker.bounds("nodes", shard).unwrap().1;
+    let others = world.broker.messages("nodes", 1 - shard).unwrap();
+    world.broker.recreate("nodes");
+    for Message { timestamp_millis, key, value, headers, .. } in others {
+        world.broker.produce("nodes", 1 - shard, Record { timestamp_millis, key, value, headers }).unwrap();
+    }
+    let before: Vec<_> = (0..next - 1).map(|n| node("acme", 361 + n, 20 + n)).collect();
+    world.produce(&before);
+    world.broker.skip_offsets("nodes", shard, 1).unwrap();
+    let after: Vec<_> = (0..after).map(|n| node("acme", 380 + n, 50 + n)).collect();
+    world.produce(&after);
+    let mut member = world.member("b");
+    stopped(&world, &mut member, 60).await
+}
+
+#[tokio::test]
+async fn a_recreated_topic_with_a_marker_at_the_last_offset_is_a_loud_stop() {
+    for after in [0, 2] {
+        let stop = recreated_with_a_marker(after).await.expect("its first records are never read");
+        assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
+        assert!(stop.message.contains("is gone, and not by retention"), "{}", stop.message);
+    }
 }
 
 #[tokio::test]

@@ -96,6 +96,23 @@ async fn what_was_replaced_a_week_ago_goes_and_what_a_reader_may_read_stays() {
     assert!(table_files(&world).is_superset(&live(&world)));
 }
 
+/// In a local folder the times of files are the clocks of those who wrote them.
+#[tokio::test]
+async fn a_worker_whose_clock_was_ahead_makes_no_file_old() {
+    let (world, long_ago) = restated().await;
+    let recent: BTreeSet<String> = table_files(&world).difference(&long_ago).cloned().collect();
+    let mut member = world.member("ahead");
+    world.set_minutes(20 * 24 * 60);
+    world.produce(&[pod("acme", 20 * 24 * 60 - 9, "third", 1)]);
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    world.set_minutes(10 * 24 * 60 + 20);
+    let maintained = run(&world, Faults::default()).await.unwrap();
+    let deleted: u64 = maintained.tables.values().map(|table| table.files).sum();
+    assert_eq!(deleted as usize, long_ago.len());
+    assert!(table_files(&world).is_superset(&recent));
+}
+
 #[tokio::test]
 async fn maintenance_that_is_cut_off_after_any_effect_is_finished_by_the_next() {
     let (world, _) = restated().await;

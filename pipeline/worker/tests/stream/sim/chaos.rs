@@ -176,14 +176,13 @@ impl Chaos {
             world.broker.skip_offsets(topic, shard, 1 + dice.below(4) as u32).unwrap();
             fleet.coverage.hit("hole");
         }
-        let decided = world
-            .audit
-            .latest()
-            .get(&shard)
-            .and_then(|checkpoint| checkpoint.offsets.get(topic).and_then(|offsets| offsets.next));
-        let Some(next) = decided.filter(|_| dice.happens(chances.retention)) else { return };
+        let decided =
+            world.audit.latest().get(&shard).and_then(|checkpoint| checkpoint.offsets.get(topic).cloned());
+        let places = decided.and_then(|offsets| Some((offsets.next?, offsets.last?.offset)));
+        let Some((next, last)) = places.filter(|_| dice.happens(chances.retention)) else { return };
         if dice.happens(500) {
-            world.broker.compact(topic, shard, next - 1 - dice.between(0, 3)).unwrap();
+            // The last record is missed.
+            world.broker.compact(topic, shard, last - 1 - dice.between(0, 3)).unwrap();
         } else {
             world.broker.delete_before(topic, shard, next - dice.between(0, 3)).unwrap();
         }

@@ -1,8 +1,10 @@
 //! Valid events of an organization that no hour can be folded with: charges beyond measure, under rules that
-//! no bound at intake can foresee.
+//! no bound at intake can foresee, or more work than an hour may take.
 
-use prorata_samples::trace::{START, TRACE_END, pod};
-use prorata_schemas::event::{Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice};
+use prorata_samples::trace::{START, TRACE_END, node, pod};
+use prorata_schemas::event::{
+    CommitmentKind, CommitmentSet, Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice,
+};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::money::{Ratio, UnitPrice};
 use prorata_schemas::quantity::{Quantity, TFLOPS};
@@ -53,6 +55,39 @@ pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<
         event(organization, minutes, Payload::PodStarted(Box::new(started)))
     });
     std::iter::once(event(organization, minutes, Payload::PoolSet(Box::new(pool)))).chain(greedy).collect()
+}
+
+/// So many commitments, and as many nodes that each of them may cover.
+pub fn crowded(organization: &str, minutes: i64, count: usize) -> Vec<EventRecord> {
+    let commitment = |number: usize| CommitmentSet {
+        commitment_id: format!("c{number}").as_str().into(),
+        name: "commitment".into(),
+        provider: "aws".into(),
+        kind: CommitmentKind::ReservedInstance,
+        region: "r".into(),
+        instance_family: "m5".into(),
+        vcpu: 1.into(),
+        memory_gib: 1.into(),
+        gpu: 0,
+        gpu_model: None,
+        hourly_cost: 1.into(),
+        currency: "USD".into(),
+        starts_at: Hour(START).start(),
+        ends_at: None,
+        enabled: true,
+        allowed_utilization: None,
+        assignments: Vec::new(),
+    };
+    let node = |number: usize| {
+        let record = node(organization, minutes, 1);
+        let Payload::NodeStarted(mut started) = record.event.payload else { panic!("a node starts") };
+        started.node_id = format!("n{number}").as_str().into();
+        event(organization, minutes, Payload::NodeStarted(started))
+    };
+    let commitments = (0..count).map(commitment);
+    let commitments =
+        commitments.map(|set| event(organization, minutes, Payload::CommitmentSet(Box::new(set))));
+    commitments.chain((0..count).map(node)).collect()
 }
 
 /// Stops of nine such pods.
