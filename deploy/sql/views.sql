@@ -2,8 +2,9 @@
 -- the schema that has the tables; README.md in this folder says how to register them. Costs are exact
 -- decimals, except in `showback_spread_daily`. Ratios are floating-point numbers.
 
--- Daily cost of each namespace. Idle and unused cost is in separate rows, so that the rows of a day add up to
--- the bill.
+-- Daily cost of each namespace, used and unused side by side. A pod pays its part of the capacity of its node
+-- that nobody was allocated: `used_cost` is without it, `unused_cost` has it. Idle capacity, and unused
+-- reservations and commitments, are in rows of their own, so that the rows of a day add up to the bill.
 CREATE OR REPLACE VIEW showback_daily AS
 SELECT
     date,
@@ -17,6 +18,16 @@ SELECT
         ELSE x_Namespace
     END AS namespace,
     sum(EffectiveCost) AS cost,
+    sum(CASE
+        WHEN x_RowKind = 'pod_node' THEN x_SplitCost
+        WHEN x_RowKind IN ('pod_serverless', 'pod_pool') THEN EffectiveCost
+        ELSE 0
+    END) AS used_cost,
+    sum(CASE
+        WHEN x_RowKind = 'pod_node' THEN x_UnusedCost
+        WHEN x_RowKind IN ('pod_serverless', 'pod_pool') THEN 0
+        ELSE EffectiveCost
+    END) AS unused_cost,
     sum(x_CpuCoreHours) AS cpu_core_hours,
     sum(x_MemoryGibHours) AS memory_gib_hours,
     sum(x_GpuHours) AS gpu_hours

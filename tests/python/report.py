@@ -58,8 +58,10 @@ def figures(connection, of: str) -> dict[str, dict[str, str]]:
     """The page's figures for the organizations of a condition."""
     usage = f"FROM lake WHERE ChargeCategory = 'Usage' AND {of}"
     sums = [f"sum(EffectiveCost) FILTER ({condition})" for condition in TILES.values()]
-    row = connection.execute(f"SELECT {', '.join(sums)}, sum(x_UnusedCost) {usage}").fetchone()
-    tiles = dict(zip([*TILES, "Unused on pods' nodes"], map(exact, row), strict=True))
+    unused = "CASE WHEN x_RowKind = 'node_idle' THEN EffectiveCost ELSE x_UnusedCost END"
+    sums += ["sum(x_SplitCost)", f"sum({unused})"]
+    row = connection.execute(f"SELECT {', '.join(sums)} {usage}").fetchone()
+    tiles = dict(zip([*TILES, "Used on nodes", "Unused on nodes"], map(exact, row), strict=True))
     groups = connection.execute(f"SELECT {GROUP}, sum(EffectiveCost) {usage} GROUP BY 1").fetchall()
     return {"tiles": tiles, "groups": {name: exact(cost) for name, cost in groups}}
 

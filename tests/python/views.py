@@ -7,7 +7,10 @@ SQL = Path(__file__).resolve().parent.parent.parent / "deploy" / "sql"
 # Sums over a whole view that must equal a sum over `cost_allocation` or `commitment_utilization`.
 COST = "SELECT sum(EffectiveCost) FROM cost_allocation WHERE ChargeCategory = 'Usage'"
 EXACT = {
-    "showback_daily": ("SELECT sum(cost) FROM showback_daily", COST),
+    "showback_daily": (
+        "SELECT sum(cost) FROM showback_daily WHERE used_cost + unused_cost = cost",
+        COST,
+    ),
     "team_daily": ("SELECT sum(cost) FROM team_daily", COST),
     "gpu_daily": (
         "SELECT sum(gpu_cost) FROM gpu_daily",

@@ -53,6 +53,8 @@ enum Command {
     Diff(look::diff::DiffArgs),
     /// Explain the cost of a pod, node, agreement or namespace in one hour, step by step
     Explain(look::explain::ExplainArgs),
+    /// Write the rows of one organization as plain Parquet files, to hand them to it
+    Export(look::export::ExportArgs),
     /// Generate synthetic events to files or Kafka
     Generate(generate::GenerateArgs),
     /// Compact small table files, and delete replaced files, expired versions and leftovers
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => look::diff::run(&args),
         Command::Explain(args) => look::explain::run(&args),
+        Command::Export(args) => look::export::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),

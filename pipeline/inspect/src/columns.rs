@@ -77,6 +77,11 @@ fn compare(found: &Schema, wanted: &Schema) -> Option<String> {
 }
 
 impl Rows {
+    /// The rows of a batch.
+    pub const fn new(batch: RecordBatch) -> Self {
+        Self(batch)
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.0.num_rows()

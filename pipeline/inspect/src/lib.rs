@@ -7,12 +7,14 @@
 //! 4. [`diff`]: what differs between two lakes, or between a lake now and then.
 //! 5. [`page`]: a lake as one HTML page.
 //! 6. [`explain`]: how the cost of a pod, a node, an agreement or a namespace in an hour came about.
-//! 7. [`text`]: lines for people, without characters that a terminal obeys.
+//! 7. [`mod@export`]: the rows of one organization as plain Parquet.
+//! 8. [`text`]: lines for people, without characters that a terminal obeys.
 
 pub mod check;
 mod columns;
 pub mod diff;
 pub mod explain;
+pub mod export;
 pub mod lake;
 pub mod page;
 mod sum;

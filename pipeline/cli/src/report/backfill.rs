@@ -27,6 +27,8 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
             "idle": totals.idle,
             "unused_reservations": totals.unused_reservations,
             "unused_commitments": totals.unused_commitments,
+            "node_used": totals.node_used,
+            "node_unused": totals.node_unused,
             "over_quota": totals.over_quota,
             "unpriced_pod_hours": totals.unpriced_pod_hours,
             "supply": totals.supply,
@@ -181,6 +183,8 @@ fn write_totals(out: &mut PlainText, currency: &str, totals: &Totals) -> std::fm
     lines.push(("unused reservations".into(), totals.unused_reservations));
     lines.push(("unused commitments".into(), totals.unused_commitments));
     lines.push(("total supply".into(), totals.supply));
+    lines.push(("used on nodes, of the above".into(), totals.node_used));
+    lines.push(("unused on nodes, of the above".into(), totals.node_unused));
     lines.push(("over quota, of the above".into(), totals.over_quota));
     let amounts: Vec<String> = lines.iter().map(|(_, cost)| amount(*cost)).collect();
     let names = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();

@@ -11,7 +11,7 @@ use super::{BearerAmounts, CostBearer, GroupBy, Report};
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::{HourRange, LakeTables};
 
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "BillingAccountId",
     "BillingCurrency",
     "x_RowKind",
@@ -25,6 +25,7 @@ const COLUMNS: [&str; 18] = [
     "x_Unpriced",
     "ChargePeriodStart",
     "EffectiveCost",
+    "x_SplitCost",
     "x_UnusedCost",
     "x_GpuCost",
     "x_GpuHours",
@@ -65,6 +66,7 @@ pub async fn costs(
         }
         let sums = report.amounts.entry((time, line.bearer)).or_default();
         sums.cost.add(line.amounts.cost);
+        sums.used.add(line.amounts.used);
         sums.unused.add(line.amounts.unused);
         sums.over_quota.add(line.amounts.over_quota);
         sums.gpu_cost.add(line.amounts.gpu_cost);
@@ -134,7 +136,8 @@ fn read(
         let (states, unpriced) = (rows.texts("x_QuotaState")?, rows.texts("x_Unpriced")?);
         let (tags, own_tags) = (rows.texts("AllocatedTags")?, rows.texts("Tags")?);
         let (hours, costs) = (rows.hours("ChargePeriodStart")?, rows.amounts("EffectiveCost")?);
-        let (unused, gpu_costs) = (rows.amounts("x_UnusedCost")?, rows.amounts("x_GpuCost")?);
+        let (used, unused) = (rows.amounts("x_SplitCost")?, rows.amounts("x_UnusedCost")?);
+        let gpu_costs = rows.amounts("x_GpuCost")?;
         let (gpu_hours, seconds) = (rows.amounts("x_GpuHours")?, rows.amounts("x_RunningSeconds")?);
         for row in 0..Rows::len(rows) {
             let text = |column: &[Option<&str>]| at(column, row).unwrap_or_default().to_owned();
@@ -162,7 +165,8 @@ fn read(
             let is_over = at(&states, row) == Some("over-quota");
             let amounts = BearerAmounts {
                 cost: cost.into(),
-                unused: amount(&unused).into(),
+                used: amount(&used).into(),
+                unused: if kind == "idle" { cost } else { amount(&unused) }.into(),
                 over_quota: if is_over { cost } else { Decimal12::ZERO }.into(),
                 gpu_cost: if is_pod { amount(&gpu_costs) } else { Decimal12::ZERO }.into(),
                 gpu_hours: amount(&gpu_hours).into(),

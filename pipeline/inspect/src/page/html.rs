@@ -107,6 +107,7 @@ impl Report {
                 "time": time_of,
                 "bearer": bearer_of,
                 "cost": facts(|amounts| amounts.cost),
+                "used": facts(|amounts| amounts.used),
                 "unused": facts(|amounts| amounts.unused),
                 "over_quota": facts(|amounts| amounts.over_quota),
                 "gpu_cost": facts(|amounts| amounts.gpu_cost),

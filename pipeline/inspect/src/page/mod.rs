@@ -96,7 +96,9 @@ pub struct CostBearer {
 pub struct BearerAmounts {
     /// EffectiveCost.
     pub cost: Sum,
-    /// Part of it for capacity of its nodes that nobody was allocated.
+    /// Part of it for capacity of nodes that it was allocated.
+    pub used: Sum,
+    /// Part of it for capacity of nodes that nobody was allocated.
     pub unused: Sum,
     /// Part of it while over quota.
     pub over_quota: Sum,

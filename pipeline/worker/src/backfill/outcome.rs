@@ -91,12 +91,16 @@ pub struct Ahead {
 pub struct Totals {
     /// Effective cost of pods by namespace.
     pub namespaces: BTreeMap<String, Decimal12>,
-    /// Cost of nodes that no pod was allocated.
+    /// Cost of nodes, and of resources of nodes, while they had no pod.
     pub idle: Decimal12,
     /// Cost of unused reservation units.
     pub unused_reservations: Decimal12,
     /// Cost of commitments that reached no node.
     pub unused_commitments: Decimal12,
+    /// Cost of nodes that pods were allocated; part of their namespaces' cost.
+    pub node_used: Decimal12,
+    /// Cost of nodes that no pod was allocated: the rest of the cost of pods on nodes, and `idle`.
+    pub node_unused: Decimal12,
     /// Effective cost of pods while over quota; part of their namespaces' cost.
     pub over_quota: Decimal12,
     /// Hours of pods, each once, that had an unpriced row.
@@ -178,6 +182,8 @@ impl Totals {
         add(&mut self.idle, other.idle);
         add(&mut self.unused_reservations, other.unused_reservations);
         add(&mut self.unused_commitments, other.unused_commitments);
+        add(&mut self.node_used, other.node_used);
+        add(&mut self.node_unused, other.node_unused);
         add(&mut self.over_quota, other.over_quota);
         add(&mut self.supply, other.supply);
         add(&mut self.allocated, other.allocated);
@@ -202,11 +208,16 @@ impl Totals {
                         }
                     }
                 }
-                RowKind::NodeIdle => add(&mut self.idle, cost),
+                RowKind::NodeIdle => {
+                    add(&mut self.idle, cost);
+                    add(&mut self.node_unused, cost);
+                }
                 RowKind::ReservationUnused => add(&mut self.unused_reservations, cost),
                 RowKind::CommitmentUnused => add(&mut self.unused_commitments, cost),
                 RowKind::CommitmentPurchase => {}
             }
+            add(&mut self.node_used, row.split_cost.unwrap_or_default());
+            add(&mut self.node_unused, row.unused_cost.unwrap_or_default());
             if row.quota_state == Some(QuotaState::OverQuota) {
                 add(&mut self.over_quota, cost);
             }

@@ -113,6 +113,9 @@ pub enum SnapshotError {
     /// Not the bytes that were written.
     #[error("its checksum does not match")]
     Checksum,
+    /// Not the state that the checkpoint recorded.
+    #[error("its state is not the one that the checkpoint recorded")]
+    Unrecorded,
     /// Not readable in spite of its checksum.
     #[error("it cannot be read: {0}")]
     Content(String),

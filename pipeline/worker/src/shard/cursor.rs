@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prorata_schemas::time::Hour;
 
-use super::restate::StoredStates;
+use super::restate::{self, StoredStates};
 use crate::checkpoint::snapshot::idle::{self, IdleState};
 use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
 use crate::checkpoint::{Checkpoint, HourEntry};
@@ -120,6 +120,12 @@ pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
                 return Ok(None);
             }
         }
+    }
+    // Checksums find damage alone: this finds the snapshot of another lake.
+    let is_recorded = |stored: &StoredStates| restate::digest(&stored.states) == entry.state_digest;
+    if !entry.state_digest.is_empty() && stored.as_ref().is_some_and(|stored| !is_recorded(stored)) {
+        warn_unusable(entry, &SnapshotError::Unrecorded);
+        return Ok(None);
     }
     Ok(stored)
 }

@@ -119,7 +119,8 @@ pub fn patch_snapshot(
     Ok(new)
 }
 
-fn digest(states: &PackedStates) -> String {
+/// Digest of a shard's state, as a checkpoint records it.
+pub fn digest(states: &PackedStates) -> String {
     let digests: Vec<(&OrganizationId, [u8; 32])> =
         states.iter().map(|(id, packed)| (id, snapshot::state_digest(packed))).collect();
     snapshot::shard_digest(digests.iter().map(|(id, digest)| (*id, digest)))

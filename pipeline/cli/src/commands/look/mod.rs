@@ -2,4 +2,5 @@
 
 pub mod diff;
 pub mod explain;
+pub mod export;
 pub mod report;

@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod diff;
 mod explain;
+mod export;
 pub mod harness;
 mod memory;
 mod report;

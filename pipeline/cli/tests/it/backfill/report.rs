@@ -83,6 +83,10 @@ fn numbers_on_the_page_are_those_of_the_tables() {
     assert_eq!(kinds["reservation"], table["reservation_unused"]);
     assert_eq!(kinds["commitment"], table["commitment_unused"]);
     assert_eq!(kinds["pod"], table["pod_node"] + table["pod_serverless"] + table["pod_pool"]);
+    // Used and unused capacity of nodes: their rows split their cost.
+    let (used, unused) = (sums(&data, "used", "kind"), sums(&data, "unused", "kind"));
+    assert_eq!(used["pod"] + unused["pod"], table["pod_node"]);
+    assert!(used["pod"] > 0 && unused["pod"] > 0 && unused["idle"] == table["node_idle"], "{unused:?}");
     let states = expected("cost_allocation", "x_QuotaState", "EffectiveCost");
     let over: i128 = sums(&data, "over_quota", "kind").into_values().sum();
     assert_eq!(over, states["over-quota"]);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Stdio};
 
 use prorata_samples::trace::{START, pod, pod_stop};
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
 use prorata_testkit::wait::eventually;
 use prorata_worker::names::TableFile;
@@ -36,6 +37,10 @@ fn the_summary_is_for_people_or_one_json_document() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["totals"]["USD"]["supply"], "30");
     assert_eq!(json["totals"]["USD"]["difference"], "0");
+    let money = |key: &str| json["totals"]["USD"][key].as_str().unwrap().parse::<Decimal12>().unwrap();
+    let (used, unused) = (money("node_used"), money("node_unused"));
+    assert!(used > Decimal12::ZERO && unused > Decimal12::ZERO, "{used} {unused}");
+    assert_eq!(used.atoms() + unused.atoms(), money("supply").atoms());
     assert_eq!(json["events"]["new"], 3);
     assert_eq!(json["to"], "2026-11-01T02");
 }

@@ -20,7 +20,7 @@ function whole(text) {
 }
 
 const FACTS = {};
-for (const name of ["cost", "unused", "over_quota", "gpu_cost", "gpu_hours"]) {
+for (const name of ["cost", "used", "unused", "over_quota", "gpu_cost", "gpu_hours"]) {
   FACTS[name] = DATA.facts[name].map(whole);
 }
 const bearer = (at, column) => DATA.texts[DATA.bearers[column][at]];
@@ -119,7 +119,7 @@ function stackOf(at) {
 
 /** What every bearer had in all: added up once, as choices are of bearers. */
 const SUMS = Array.from(DATA.bearers.kind, () => {
-  return { cost: 0n, unused: 0n, over_quota: 0n, gpu_cost: 0n, gpu_hours: 0n };
+  return { cost: 0n, used: 0n, unused: 0n, over_quota: 0n, gpu_cost: 0n, gpu_hours: 0n };
 });
 for (const name of Object.keys(FACTS)) {
   const values = FACTS[name];
@@ -130,7 +130,7 @@ for (const name of Object.keys(FACTS)) {
 
 /** Adds up everything that is shown. */
 function addUp() {
-  const sums = { total: 0n, idle: 0n, unused: 0n, reservation: 0n, commitment: 0n, over: 0n };
+  const sums = { total: 0n, idle: 0n, used: 0n, unused: 0n, reservation: 0n, commitment: 0n, over: 0n };
   const groups = new Map();
   const stacks = new Map();
   const cells = new Map();
@@ -140,6 +140,7 @@ function addUp() {
     if (!isShown(who)) return null;
     const kind = bearer(who, "kind");
     sums.total += sum.cost;
+    sums.used += sum.used;
     sums.unused += sum.unused;
     sums.over += sum.over_quota;
     if (kind !== "pod") sums[kind] += sum.cost;
@@ -255,8 +256,9 @@ function tiles({ sums }) {
     "dl",
     { class: "tiles" },
     tile("Total cost", all, change),
-    tile("Idle nodes", sums.idle, percent(sums.idle, all)),
-    tile("Unused on pods' nodes", sums.unused, percent(sums.unused, all)),
+    tile("Used on nodes", sums.used, percent(sums.used, all)),
+    tile("Unused on nodes", sums.unused, percent(sums.unused, all)),
+    tile("Idle nodes", sums.idle, `part of unused on nodes, ${percent(sums.idle, all)}`),
     tile("Unused reservations", sums.reservation, percent(sums.reservation, all)),
     tile("Unused commitments", sums.commitment, percent(sums.commitment, all)),
     tile("Over quota", sums.over, percent(sums.over, all)),

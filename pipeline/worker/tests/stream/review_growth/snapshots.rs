@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use prorata_samples::trace::{START, pod, trace};
 use prorata_testkit::fakes::Faults;
 use prorata_worker::names::ArchivePath;
@@ -39,11 +40,31 @@ async fn folding_again_gets_on_however_often_the_group_moves_its_shard() {
 
 #[tokio::test]
 async fn a_snapshot_that_cannot_be_read_is_written_anew() {
+    assert_is_written_anew("damaged".into()).await;
+}
+
+/// Its checksum is right: it is a snapshot, of another lake.
+#[tokio::test]
+async fn a_snapshot_of_another_lake_is_written_anew() {
+    let other = days(1).await;
+    other.produce(&[pod("acme", 20 * 60, "foreign", 1)]);
+    let mut member = other.member("b");
+    for _ in 0..4 {
+        member.settle(&other).await.unwrap();
+    }
+    member.drain().await;
+    let checkpoint = other.audit.latest()[&0].clone();
+    let snapshot = checkpoint.hours[&checkpoint.closed_through.unwrap()].snapshot.clone().unwrap();
+    assert_is_written_anew(other.lake.store.object(&snapshot).unwrap()).await;
+}
+
+/// The newest snapshot of a lake is replaced by these bytes.
+async fn assert_is_written_anew(bytes: Bytes) {
     let world = days(1).await;
     let checkpoint = world.audit.latest()[&0].clone();
     let closed = checkpoint.closed_through.unwrap();
     let damaged = checkpoint.hours[&closed].snapshot.clone().unwrap();
-    world.lake.store.overwrite(&damaged, "damaged".into());
+    world.lake.store.overwrite(&damaged, bytes);
     let mut read = Vec::new();
     for life in 0..3 {
         let store = WatchedStore::of(&world);
