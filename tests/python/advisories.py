@@ -4,12 +4,12 @@
 usage: advisories.py check CARGO_DENY
        advisories.py refresh CHECKOUT
 
-`check` unpacks testdata/advisories.tar.gz and runs CARGO_DENY on it, with the exceptions of deny.toml. Then it
-makes two advisories up, about a crate of Cargo.lock: the open one must be found, and the fixed one must not.
-The sources of all crates must be there: `cargo deny --locked check bans` fetches them.
+`check` unpacks testdata/advisories.tar.gz and runs CARGO_DENY on it, with the exceptions of deny.toml. Then
+it makes two advisories up, about a crate of Cargo.lock: the open one must be found, and the fixed one must
+not. The sources of all crates must be there: `cargo deny --locked check bans` fetches them.
 
-`refresh` makes the file anew from a checkout of https://github.com/rustsec/advisory-db: of each advisory its
-head and its title.
+`refresh` writes the file again from a checkout of https://github.com/rustsec/advisory-db: the head and the
+title of each advisory.
 """
 
 import gzip

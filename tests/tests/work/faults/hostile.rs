@@ -174,7 +174,7 @@ impl Hostile<'_> {
     }
 }
 
-/// The organizations of the other shards: a node of each starts anew every hour.
+/// The organizations of the other shards: a node of each starts again every hour.
 struct Others {
     organizations: Vec<(u16, String)>,
     sent: Vec<EventRecord>,
