@@ -1,12 +1,20 @@
 //! What must hold for any bytes. The same functions run under the fuzzer, `tests/fuzz`, and over the
-//! committed corpus in an ordinary test, `connectors/tests/it/avro/corpus.rs`.
+//! committed corpus in an ordinary test, `tests/tests/corpus.rs`.
 
+use bytes::Bytes;
+use futures::executor::block_on;
+use prorata_collector::prices::{Importer, PriceDocument, PriceList, read_price_list, write_price_list};
 use prorata_connectors::archive::{FileError, read_events};
 use prorata_connectors::avro::{Decoder, fingerprint};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::quantity::Quantity;
+use prorata_testkit::fakes::FakeStore;
+use prorata_worker::checkpoint::{Checkpoint, checksum, log, snapshot};
+use prorata_worker::names;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// A message. The first byte chooses one of our schemas; past them, a writer's schema of the length in the
 /// next two bytes comes first. An event that is accepted has one canonical body, which is read back as the
@@ -72,4 +80,65 @@ pub fn container(input: &[u8]) {
         }
     });
     assert!(!matches!(result, Err(FileError::Io(_))), "a slice cannot fail to be read");
+}
+
+/// A checkpoint, whose checksum is put right. One that is read has a stored form, which is read back as the
+/// same. Returns whether it is read.
+pub fn checkpoint(input: &[u8]) -> bool {
+    let Ok(mut json) = serde_json::from_slice::<Value>(input) else { return false };
+    let Some(fields) = json.as_object_mut() else { return false };
+    fields.remove("checksum");
+    let number = |name: &str| fields.get(name).and_then(Value::as_u64);
+    let shard = number("shard").and_then(|shard| names::Shard::try_from(shard).ok()).unwrap_or(0);
+    let seq = number("seq").unwrap_or(1);
+    let Ok(text) = serde_json::to_vec(&json) else { return false };
+    let store = FakeStore::default();
+    store.overwrite(&names::checkpoint(shard, seq), checksum::add_to_json(&text).into());
+    let Ok(decided) = block_on(log::read(&store, shard, seq)) else { return false };
+    let read: &Checkpoint = &decided;
+    let again = serde_json::to_vec(read).and_then(|text| serde_json::from_slice::<Checkpoint>(&text));
+    assert_eq!(again.as_ref().ok(), Some(read));
+    true
+}
+
+/// A snapshot, whose format and checksum are put right. States that are read pack to bytes that are read back
+/// as the same. Returns whether there are such.
+pub fn snapshot(input: &[u8]) -> bool {
+    let Ok(empty) = snapshot::encode(&[]) else { return false };
+    // The last byte is the number of organizations, and the checksum lies before it.
+    let (header, checksum) = (empty.len() - 1, Sha256::output_size());
+    let Some(body) = input.get(header..) else { return false };
+    let object = [&empty[..header - checksum], &Sha256::digest(body), body].concat();
+    let Ok(states) = snapshot::decode_packed(&Bytes::from(object)) else { return false };
+    let packed: Vec<_> = states.values().collect();
+    let again = snapshot::encode(&packed).map(|bytes| snapshot::decode_packed(&bytes.into()));
+    assert_eq!(again, Ok(Ok(states.clone())));
+    let mut is_any_read = false;
+    for packed in states.values() {
+        let Ok(state) = snapshot::unpack(packed) else { continue };
+        let again = snapshot::pack(&packed.organization_id, &state);
+        assert_eq!(again.and_then(|packed| snapshot::unpack(&packed)), Ok(state));
+        is_any_read = true;
+    }
+    is_any_read
+}
+
+/// A price document of any provider, or a list of our own. What is imported is written as a list, which is
+/// read back as the same. Returns whether anything is.
+pub fn prices(input: &[u8]) -> bool {
+    let mut is_any_read = false;
+    for kind in [PriceDocument::Aws, PriceDocument::Azure, PriceDocument::Gcp, PriceDocument::Csv] {
+        let mut importer = Importer::new("USD");
+        if importer.read(kind, input).is_err() {
+            continue;
+        }
+        let Ok((list, _)) = importer.finish() else { continue };
+        let (mut text, mut again) = (Vec::new(), PriceList::default());
+        let written = write_price_list(&list, &mut text);
+        assert!(written.is_ok(), "{written:?}");
+        let read = read_price_list(&text[..], &mut again);
+        assert!(read.is_ok() && again == list, "{kind:?}: {read:?} of {}", String::from_utf8_lossy(&text));
+        is_any_read = true;
+    }
+    is_any_read
 }

@@ -20,7 +20,7 @@ impl<'de> Deserialize<'de> for Instant {
 /// second (below a microsecond they are cut off) and `Z` or an offset such as `+01:00`.
 pub fn parse_instant(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once(['T', 't'])?;
-    let date = parse_date(date)?;
+    let date = calendar_date(date)?;
     let zone = rest.find(['Z', 'z', '+', '-'])?;
     let (clock, zone) = rest.split_at(zone);
     let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, part)| (clock, Some(part)));
@@ -39,8 +39,13 @@ pub fn parse_instant(text: &str) -> Option<Timestamp> {
 /// The last microsecond of the year 9999.
 const LAST_MICRO: i64 = Date { year: 10_000, month: 1, day: 1 }.days() * 24 * HOUR_MICROS - 1;
 
-/// A date such as `2026-11-20` that is in the calendar.
+/// A date such as `2026-11-20` of the years 1970 to 9999.
 pub(crate) fn parse_date(text: &str) -> Option<Date> {
+    calendar_date(text).filter(|date| date.days() >= 0)
+}
+
+/// A date that is in the calendar, of the years 0 to 9999.
+fn calendar_date(text: &str) -> Option<Date> {
     let [year, month, day] = numbers(text, '-')?;
     let exact = text.len() == 10 && (1..=12).contains(&month) && (1..=31).contains(&day);
     let date = Date { year, month: month as u8, day: day as u8 };
@@ -94,6 +99,21 @@ mod tests {
         assert_eq!(shown("2026-11-20T13:05:09.5Z").unwrap(), "2026-11-20T13:05:09.500000Z");
         assert_eq!(shown("2026-11-20T13:05:09.123456789Z").unwrap(), "2026-11-20T13:05:09.123456Z");
         assert_eq!(shown("2016-12-31T23:59:60Z").unwrap(), "2016-12-31T23:59:59.000000Z");
+    }
+
+    #[test]
+    fn dates_are_those_whose_instants_are_read() {
+        for text in ["1970-01-01", "9999-12-31", "2024-02-29"] {
+            assert_eq!(
+                parse_date(text).map(Date::start),
+                parse_instant(&format!("{text}T00:00:00Z")),
+                "{text}"
+            );
+            assert!(parse_date(text).is_some(), "{text}");
+        }
+        for text in ["0000-01-01", "1969-12-31", "2026-02-29", "2026-1-1"] {
+            assert_eq!(parse_date(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Every text of every event has a bound.
+//! Every text and every list of every event has a bound.
 
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::bounds::{TEXT_BYTES_MAX, check_bounds};
-use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::event::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
+use prorata_schemas::event::{Event, Payload, Quantities};
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 use serde_json::Value;
@@ -55,4 +56,85 @@ fn every_text_of_every_event_has_a_bound() {
         }
     }
     assert!(fields.len() > 70, "{} fields: {fields:?}", fields.len());
+}
+
+fn quantities(count: usize) -> Quantities {
+    let quantity = || Quantity { text: "1".into(), amount: 1 };
+    (0..count).map(|at| (format!("example.com/{at}").into(), quantity())).collect()
+}
+
+fn repeat<T: Clone>(list: &mut Vec<T>, count: usize) {
+    *list = list.iter().cycle().take(count).cloned().collect();
+}
+
+/// Gives a list of an event so many entries. Returns the field; `None` if the event has no more lists.
+fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static str> {
+    match (payload, list) {
+        (Payload::NodeStarted(node), 0) => {
+            node.capacity = quantities(count);
+            Some("NodeStarted.capacity")
+        }
+        (Payload::PodStarted(pod), 0) => {
+            pod.requests = quantities(count);
+            Some("PodStarted.requests")
+        }
+        (Payload::PodStarted(pod), 1) => {
+            pod.limits = quantities(count);
+            Some("PodStarted.limits")
+        }
+        (Payload::PodStarted(pod), 2) => {
+            pod.labels = (0..count).map(|at| (format!("label-{at}").into(), "x".into())).collect();
+            Some("PodStarted.labels")
+        }
+        (Payload::ReservationSet(reservation), 0) => {
+            reservation.capacity = quantities(count);
+            Some("ReservationSet.capacity")
+        }
+        (Payload::CommitmentSet(commitment), 0) => {
+            repeat(&mut commitment.assignments, count);
+            Some("CommitmentSet.assignments")
+        }
+        (Payload::QuotaSet(quota), 0) => {
+            repeat(&mut quota.namespaces, count);
+            Some("QuotaSet.namespaces")
+        }
+        (Payload::QuotaSet(quota), 1) => {
+            quota.min = quantities(count);
+            Some("QuotaSet.min")
+        }
+        (Payload::QuotaSet(quota), 2) => {
+            quota.max = Some(quantities(count));
+            Some("QuotaSet.max")
+        }
+        (Payload::PoolSet(pool), 0) => {
+            repeat(&mut pool.qos_pricing, count);
+            Some("PoolSet.qos_pricing")
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_list_of_every_event_has_a_bound() {
+    let judged = |event: &Event, list: usize, count: usize| {
+        let mut event = event.clone();
+        let field = lengthen(&mut event.payload, list, count)?;
+        let rejected = check_bounds(&event, &Rules::default()).err();
+        Some((field, rejected.map(|reject| reject.to_string()).unwrap_or_default()))
+    };
+    let mut fields = BTreeSet::new();
+    for event in samples() {
+        for list in 0.. {
+            let Some((field, _)) = judged(&event, list, 1) else { break };
+            let lists = ["assignments", "namespaces", "qos_pricing"];
+            let bound = if lists.iter().any(|name| field.ends_with(name)) { LIST_MAX } else { NAMES_MAX };
+            let (_, wrong) = judged(&event, list, bound + 1).unwrap();
+            let why = format!("{field}: a list of {} is above the limit of {bound}", bound + 1);
+            assert_eq!(wrong, format!("invalid_field: {why}"));
+            let (_, right) = judged(&event, list, bound).unwrap();
+            assert!(!right.contains("a list of"), "{field}: {right}");
+            fields.insert(field);
+        }
+    }
+    assert_eq!(fields.len(), 10, "{fields:?}");
 }

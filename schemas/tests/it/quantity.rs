@@ -79,8 +79,10 @@ fn what_kubernetes_refuses_is_refused() {
     let no_number = ["K", "k", "m", "Ki", ".", "-", "+", "+.", "-m", "e3", ".e3"];
     let bad_suffix =
         ["1K", "1e", "1ee3", "1i", ".5i", "1mi", "0.1am", "1B", "1KB", "1kB", "1GiB", "1GI", "1g", "1x"];
-    let bad_form =
-        ["1.1.M", "1..1", "1+1.0M", "-3.01e-", "1e+", "1e1.5", "1e3Ki", "1Ki3", "--1", "+-1", "1-", "0x10"];
+    let bad_form = [
+        "1.1.M", "1..1", "1+1.0M", "-3.01e-", "1e+", "1e1.5", "1e3Ki", "1e3m", "1Ki3", "--1", "+-1", "1-",
+        "0x10",
+    ];
     let not_text = ["aoeu", "NaN", "inf", "1_000", "1,5", "\u{661}", "１", "1e99999999999999999999", "null"];
     for text in [&blanks[..], &no_number, &bad_suffix, &bad_form, &not_text].concat() {
         assert_eq!(Quantity::parse("cpu", text), Err(QuantityError::Syntax(text.into())), "{text:?}");

@@ -39,7 +39,8 @@ const BASE: u64 = 200 * MIB;
 /// Hours of the burst.
 const HOURS: i64 = 6;
 
-/// A stop of a node that never started: it leaves no row and no state. The names are as long as a text may be.
+/// A stop of a node that never started: it leaves no row and no state. The names are as long as a text may
+/// be.
 fn event(number: u64, all: u64, first: Hour, rng: &mut ChaCha8Rng) -> Event {
     let mut name = || -> String { (0..64).map(|_| format!("{:016x}", rng.random::<u64>())).collect() };
     let micros = HOURS * 3_600_000_000 / i64::try_from(all).unwrap() * i64::try_from(number).unwrap();

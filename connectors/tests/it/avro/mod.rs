@@ -2,7 +2,6 @@
 //! damage.
 
 mod archive;
-mod corpus;
 mod header;
 mod letters;
 mod writers;

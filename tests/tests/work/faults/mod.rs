@@ -1,6 +1,7 @@
-//! What holds while storage, the registry or a broker fails.
+//! What holds while storage, the registry or a broker fails, and whatever a tenant sends.
 
 mod clock;
+mod hostile;
 mod refusing;
 
 use std::fs::{File, OpenOptions};

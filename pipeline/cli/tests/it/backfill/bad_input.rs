@@ -1,6 +1,9 @@
 //! Bad input: dead letters with file and position, exit code 3, and the rest of the input folded.
 
+use std::path::Path;
+
 use prorata_samples::trace::{node, pod, pod_on, pod_stop};
+use prorata_schemas::body::wire::{put_bytes, put_long};
 
 use super::harness::*;
 
@@ -75,6 +78,36 @@ fn an_unknown_record() {
     assert!(summary.contains("unknown_event 1."), "{summary}");
     assert!(summary.contains("  weather.avro, block 0 at byte "), "{summary}");
     assert!(summary.contains("elsewhere.Weather"), "{summary}");
+    assert_eq!(room.content("lake"), tables_of_the_trace());
+}
+
+/// A container file with one record of a byte, as a writer of this schema claims.
+fn container(schema: &[u8]) -> Vec<u8> {
+    let sync = [7; 16];
+    let mut file = b"Obj\x01".to_vec();
+    put_long(&mut file, 1);
+    put_bytes(&mut file, b"avro.schema");
+    put_bytes(&mut file, schema);
+    put_long(&mut file, 0);
+    file.extend(sync);
+    file.extend([2, 2, 0]);
+    file.extend(sync);
+    file
+}
+
+/// Each costs a library all time or memory, or much log. Here each costs a dead letter, and no line of log.
+#[test]
+fn hostile_schemas() {
+    let room = with_trace();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/corpus/schema");
+    let mut files = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let schema = std::fs::read(entry.unwrap().path()).unwrap();
+        room.put(&format!("{files}.avro"), &container(&schema));
+        files += 1;
+    }
+    let summary = dead_lettered(&room);
+    assert!(summary.contains(&format!("{files} dead letters under dead-letter/: ")), "{summary}");
     assert_eq!(room.content("lake"), tables_of_the_trace());
 }
 

@@ -1,0 +1,7 @@
+//! Fuzzes [`prorata_tests::fuzz::checkpoint`].
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    prorata_tests::fuzz::checkpoint(input);
+});
