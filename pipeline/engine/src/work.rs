@@ -9,8 +9,11 @@ use crate::error::EngineError;
 /// about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
-/// Most rows of pods besides the first of each. They take as much.
+/// Most rows of pods besides the first of each, for an organization with few pods. They take as much.
 pub const ROWS_MAX: u64 = 1_000_000;
+
+/// Most rows of pods besides the first of each, for each pod, for an organization with many.
+const ROWS_OF_A_POD_MAX: u64 = 16;
 
 /// One kind of work, with how much of it there was.
 #[derive(Debug)]
@@ -32,9 +35,9 @@ impl Work {
         Self::new("prices of pods", WORK_MAX)
     }
 
-    /// Rows of pods on nodes, besides the first of each.
-    pub(crate) const fn of_rows() -> Self {
-        Self::new("rows of pods by price and label", ROWS_MAX)
+    /// Rows of this many pods on nodes, besides the first of each.
+    pub(crate) fn of_rows(pods: usize) -> Self {
+        Self::new("rows of pods by price and label", ROWS_MAX.max(pods as u64 * ROWS_OF_A_POD_MAX))
     }
 
     /// Work of any kind with its bound.

@@ -99,7 +99,7 @@ pub(crate) fn rows<'a>(
     };
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
-    let further = Work::of_rows();
+    let further = Work::of_rows(slices.pods.len());
     let placed = slices.nodes.iter().map(|(key, node)| {
         let pods = on_nodes.take(key);
         PlacedNode { key, slices: node, pods }
