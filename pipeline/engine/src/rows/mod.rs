@@ -50,7 +50,8 @@ struct PlacedNode<'a> {
     pods: Vec<PlacedPod<'a>>,
 }
 
-/// The pods of each stretch of a node, in their order. Each stretch of a pod besides the first is further work.
+/// The pods of each stretch of a node, in their order. Each stretch of a pod besides the first is further
+/// work.
 ///
 /// # Errors
 /// When that makes too many rows.

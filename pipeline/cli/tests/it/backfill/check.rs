@@ -244,8 +244,8 @@ fn a_configuration_that_cannot_start_is_told_check_by_check() {
     assert!(!room.path("fresh").join("root.json").exists(), "a check makes no root");
 }
 
-/// A lake whose first hours lie beyond the horizon and are joined to files of days. Returns the last hour that
-/// has events.
+/// A lake whose first hours lie beyond the horizon and are joined to files of days. Returns the last hour
+/// with events.
 fn compacted_lake(room: &Room) -> Hour {
     lake(room);
     let (_, report) = check(room, &[]);
