@@ -50,6 +50,11 @@ struct PlacedNode<'a> {
     pods: Vec<PlacedPod<'a>>,
 }
 
+/// Pods in one place, in their order.
+fn gather(pods: &[PlacedPod<'_>], rules: &Rules) -> Vec<(PodUid, PodHours)> {
+    pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?))).collect()
+}
+
 /// The pods of each stretch of a node, in their order. Each stretch of a pod besides the first is further
 /// work.
 ///
@@ -61,6 +66,9 @@ fn gather_by_stretch(
     rules: &Rules,
     further: &Work,
 ) -> Result<Vec<Vec<(PodUid, PodHours)>>, EngineError> {
+    if node.stretches.len() == 1 {
+        return Ok(vec![gather(pods, rules)]);
+    }
     let mut by_stretch: Vec<_> = node.stretches.iter().map(|_| Vec::new()).collect();
     for pod in pods {
         let of_pod = PodHours::by_stretch(pod, node, rules);
@@ -94,10 +102,6 @@ pub(crate) fn rows<'a>(
     let slices = &timeline.slices;
     let Placement { mut on_nodes, on_unknown_nodes, nodeless } =
         Placement::new(&slices.pods, &timeline.samples, &timeline.named_nodes);
-    let gather = |pods: &[PlacedPod<'_>]| -> Vec<(PodUid, PodHours)> {
-        let hours = pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?)));
-        hours.collect()
-    };
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
     let further = Work::of_rows(slices.pods.len());
@@ -115,11 +119,7 @@ pub(crate) fn rows<'a>(
         for PlacedNode { key, slices, pods } in part {
             let Some(node) = NodeHour::new(slices, &scale) else { continue };
             let trace = focus.filter(|focus| focus.nodes.contains(*key)).map(|_| *slices);
-            let by_stretch = if node.stretches.len() == 1 {
-                vec![gather(pods)]
-            } else {
-                gather_by_stretch(pods, &node, rules, &further)?
-            };
+            let by_stretch = gather_by_stretch(pods, &node, rules, &further)?;
             for (stretch, pods) in node.stretches.iter().zip(&by_stretch) {
                 let description = &node.description;
                 let rows = StretchRows { key, description, stretch, pods, rules, trace };
@@ -141,7 +141,7 @@ pub(crate) fn rows<'a>(
     }
     let mut unknown = RowBook::default().traced(focus);
     for (key, pods) in on_unknown_nodes {
-        for (uid, pod) in gather(&pods) {
+        for (uid, pod) in gather(&pods, rules) {
             let drafts = unknown_node::draft(key, &uid, &pod, rules)?;
             drafts.into_iter().try_for_each(|draft| unknown.add(draft))?;
         }
