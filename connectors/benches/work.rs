@@ -43,7 +43,7 @@ use load::{Sent, TOPICS};
 
 /// As in the program.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const SHARDS: Shard = 4;
 const ROUNDS: usize = 3;

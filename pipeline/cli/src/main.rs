@@ -16,14 +16,14 @@ mod wiring;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use mimalloc::MiMalloc;
+use tikv_jemallocator::Jemalloc;
 
 use commands::feed::{agreements, collect, prices};
 use commands::{backfill, check, dead_letters, generate, look, maintain, ready, replay, schemas, work};
 
-/// mimalloc returns freed memory to the system at once, which a worker with a memory limit needs.
+/// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Turn Kubernetes and cloud events into the hourly cost of every pod.
 ///

@@ -30,6 +30,7 @@ const PHRASES: &[(&str, &str, &str)] = &[
 /// Files, and folders with a slash at the end, whose pages and configuration are checked. More come in as
 /// they are rewritten, until this list is everything.
 const IN_ENGLISH: &[&str] = &[
+    ".cargo/",
     ".github/ISSUE_TEMPLATE/",
     ".github/RELEASING.md",
     ".github/dependabot.yml",
