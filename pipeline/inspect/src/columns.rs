@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_tables::guarded;
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,14 @@ pub struct Rows(RecordBatch);
 pub fn read(
     bytes: Bytes,
     columns: &[&str],
+    each: impl FnMut(&Rows) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    guarded(ReadError::Parquet, || read_columns(bytes, columns, each))
+}
+
+fn read_columns(
+    bytes: Bytes,
+    columns: &[&str],
     mut each: impl FnMut(&Rows) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
@@ -53,8 +62,10 @@ pub fn read(
 /// # Errors
 /// When the file is not Parquet.
 pub fn drift(table: Table, bytes: Bytes) -> Result<Option<String>, ReadError> {
-    let found = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-    Ok(compare(found.schema(), &prorata_tables::schema(table)))
+    guarded(ReadError::Parquet, || {
+        let found = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+        Ok(compare(found.schema(), &prorata_tables::schema(table)))
+    })
 }
 
 fn compare(found: &Schema, wanted: &Schema) -> Option<String> {

@@ -114,6 +114,10 @@ impl Writer {
     }
 
     fn add(&mut self, bytes: Bytes, options: &ExportOptions) -> Result<(), ReadError> {
+        prorata_tables::guarded(ReadError::Parquet, || self.add_rows(bytes, options))
+    }
+
+    fn add_rows(&mut self, bytes: Bytes, options: &ExportOptions) -> Result<(), ReadError> {
         let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
         let keys = key_columns(self.table);
         let mask = ProjectionMask::columns(builder.parquet_schema(), keys);

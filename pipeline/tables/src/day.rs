@@ -17,6 +17,7 @@ use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
+use crate::damage::guarded;
 use crate::row_group::BatchWriter;
 use crate::splice::organization_column;
 use crate::stats::Statistics;
@@ -54,6 +55,10 @@ struct Piece<'a> {
 /// # Errors
 /// When a file is not as this program or a release before it writes it.
 pub fn join(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, EncodeError> {
+    guarded(|source| EncodeError::Read { table, source }, || join_whole(table, sources))
+}
+
+fn join_whole(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, EncodeError> {
     let mut pieces = Vec::new();
     for source in sources {
         add_pieces(table, source, &mut pieces)?;
@@ -81,6 +86,10 @@ pub fn join(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, E
 /// # Errors
 /// When the file is not one of a day, or its rows are not as its footer says.
 pub fn split(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError> {
+    guarded(|source| EncodeError::Read { table, source }, || split_whole(table, joined))
+}
+
+fn split_whole(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError> {
     let (source, mut pieces) = (RowSource::Day(joined.clone()), Vec::new());
     add_pieces(table, &source, &mut pieces)?;
     let files = pieces.into_iter().map(|piece| {
@@ -98,6 +107,10 @@ pub fn split(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError>
 /// # Errors
 /// When the file cannot be read, or is not one of a day.
 pub fn day_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeError> {
+    guarded(|source| EncodeError::Read { table, source }, || listed_parts(table, joined))
+}
+
+fn listed_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeError> {
     let foreign = |cause| EncodeError::Foreign { table, cause };
     let file = open(table, joined)?;
     let metadata = file.metadata().file_metadata();
@@ -112,8 +125,8 @@ pub fn day_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeErr
                 .collect()
         });
     let parts = parts.ok_or_else(|| foreign("its footer does not list hours"))?;
-    let rows: u64 = parts.iter().map(|part| part.rows).sum();
-    if i64::try_from(rows).ok() != Some(metadata.num_rows()) {
+    let rows = parts.iter().try_fold(0_u64, |rows, part| rows.checked_add(part.rows));
+    if rows.and_then(|rows| i64::try_from(rows).ok()) != Some(metadata.num_rows()) {
         return Err(foreign("its number of rows differs from its footer"));
     }
     Ok(parts)
@@ -135,7 +148,7 @@ fn add_pieces<'a>(
             let rows = open(table, bytes)?.metadata().file_metadata().num_rows().unsigned_abs();
             (bytes, vec![DayPart { hour: *hour, digest: digest.clone(), rows }])
         }
-        RowSource::Day(bytes) => (bytes, day_parts(table, bytes)?),
+        RowSource::Day(bytes) => (bytes, listed_parts(table, bytes)?),
     };
     let mut first = 0;
     for part in parts {

@@ -17,6 +17,7 @@
 
 mod columns;
 mod cut;
+mod damage;
 mod day;
 mod describe;
 mod digest;
@@ -40,6 +41,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 
 pub use cut::encode_files;
+pub use damage::guarded;
 pub use day::{DayPart, day_parts, join, split};
 pub use splice::splice;
 

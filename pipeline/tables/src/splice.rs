@@ -13,6 +13,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
 use crate::cut::Cutter;
+use crate::damage::guarded;
 use crate::{EncodeError, digest, encode, file, schema};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.
@@ -55,6 +56,10 @@ fn write_files(table: Table, rows: &RecordBatch, file_rows: u64) -> Result<Vec<C
 
 /// All rows of a file that has the columns of this program.
 fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
+    guarded(|source| EncodeError::Read { table, source }, || read_whole(table, bytes))
+}
+
+fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     let unreadable = |source| EncodeError::Read { table, source };
     let builder = ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(bytes));
     let reader = builder.and_then(ParquetRecordBatchReaderBuilder::build).map_err(unreadable)?;

@@ -49,6 +49,24 @@ fn what_was_joined_is_told_apart_byte_for_byte() {
     }
 }
 
+/// Bytes of the footer are bent in turn. Some make an offset negative, on which the library panics.
+#[test]
+fn a_damaged_footer_is_an_error_or_reads_well_and_never_a_panic() {
+    let table = Table::Hours;
+    let hours = [0, 1].map(|step| (hour(step), file(table, &[full_hour("acme", hour(step))])));
+    let sources: Vec<RowSource<Bytes>> = hours.iter().map(|(hour, file)| source(*hour, file)).collect();
+    let joined = join(table, &sources).unwrap().bytes;
+    let end = joined.len() - 8;
+    let footer = u32::from_le_bytes(joined[end..end + 4].try_into().unwrap()) as usize;
+    let mut refused = 0;
+    for at in (end - footer..joined.len()).step_by(footer.div_ceil(2_000)) {
+        let mut bent = joined.clone();
+        bent[at] ^= 1;
+        refused += usize::from(split(table, &bent.into()).is_err());
+    }
+    assert!(refused > 100, "{refused}");
+}
+
 #[test]
 fn rows_that_are_not_what_they_are_said_to_be_are_refused() {
     let table = Table::CostAllocation;
