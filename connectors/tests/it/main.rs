@@ -7,6 +7,5 @@ mod avro;
 mod contract;
 mod delta;
 mod kafka_mock;
-mod kubernetes;
 mod registry;
 mod store;
