@@ -3,6 +3,7 @@
 //!
 //! [`join`] works in batches: besides the files it holds the one that it writes, and a few thousand rows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,12 +13,12 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
-use crate::damage::guarded;
 use crate::row_group::BatchWriter;
 use crate::splice::organization_column;
 use crate::stats::Statistics;
@@ -220,6 +221,19 @@ fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), Encode
         Some(micros) if micros.iter().all(is_of_hour) => Ok(()),
         _ => Err(EncodeError::Foreign { table, cause: "it has rows of another hour" }),
     }
+}
+
+/// Runs a reader of table files. The Parquet library panics on some damaged files: that becomes an error,
+/// too.
+///
+/// # Errors
+/// The reader's own, or the one that `failed` makes of a panic.
+pub fn guarded<T, E>(
+    failed: impl FnOnce(ParquetError) -> E,
+    read: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let panicked = |_| Err(failed(ParquetError::General("it is damaged: its reader panicked".to_owned())));
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
 /// Writes a day's file batch by batch.

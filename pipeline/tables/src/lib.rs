@@ -17,7 +17,6 @@
 
 mod columns;
 mod cut;
-mod damage;
 mod day;
 mod describe;
 mod digest;
@@ -41,8 +40,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 
 pub use cut::encode_files;
-pub use damage::guarded;
-pub use day::{DayPart, day_parts, join, split};
+pub use day::{DayPart, day_parts, guarded, join, split};
 pub use splice::splice;
 
 /// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of

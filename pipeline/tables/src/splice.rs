@@ -13,7 +13,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
 use crate::cut::Cutter;
-use crate::damage::guarded;
+use crate::day::guarded;
 use crate::{EncodeError, digest, encode, file, schema};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.
