@@ -99,7 +99,7 @@ pub(crate) struct PodHours {
 }
 
 impl PodHours {
-    /// Adds up the slices of a pod; none without any.
+    /// Adds up the slices of a pod. Returns `None` if there are none.
     pub(crate) fn gather(pod: &PlacedPod<'_>, rules: &Rules) -> Option<Self> {
         let mut hours = Self::new(pod.slices.last()?);
         for slice in &pod.slices {
@@ -108,7 +108,7 @@ impl PodHours {
         Some(hours)
     }
 
-    /// Adds up the slices of a pod by stretches of its node; those in which it ran, by their index.
+    /// Adds up the slices of a pod by stretches of its node. Returns the stretches in which it ran, by index.
     pub(crate) fn by_stretch(pod: &PlacedPod<'_>, node: &NodeHour, rules: &Rules) -> BTreeMap<usize, Self> {
         let mut stretches = BTreeMap::new();
         let Some(last) = pod.slices.last() else { return stretches };

@@ -1,4 +1,4 @@
-//! The steps of one stretch of a node, as [`crate::trace`] tells them: read from what its rows are made from.
+//! The steps of one stretch of a node for [`crate::trace`], read from what its rows are made from.
 
 use dashu_int::UBig;
 

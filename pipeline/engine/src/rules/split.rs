@@ -5,7 +5,7 @@
 //! part of a resource each pod bears. It is AWS split cost allocation for accelerated instances.
 //!
 //! - Stretches: the time at one price is one stretch, and divides on its own. `C`, `A`, `W` and `a` below are
-//!   those of a stretch. A node whose price does not change has one.
+//!   amounts of a stretch. A node whose price does not change has one.
 //! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of
 //!   it is idle.
 //! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and

@@ -160,7 +160,7 @@ async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
     let found = listed.iter().find(|object| object.path == own).map(|object| object.modified);
     let lost = || StoreError::new(ErrorKind::Transient, "list", &own, "it was stored, and is not listed");
     let now = found.ok_or_else(lost)?;
-    // Its own, and those of runs that were killed here.
+    // This run's object, and the objects of earlier runs that were killed here.
     listed.retain(|object| object.path == own || now.micros_since(object.modified) > micros(KEPT));
     delete_all(store, listed.into_iter().map(|object| object.path).collect()).await?;
     Ok(now)
