@@ -94,7 +94,7 @@ class Worker(Scene):
             worker = self.worker(self.config("clock"))
         worker.wait(f"{DAY}T23")
         offset.write_text("172800")
-        text = self.until(worker, "^prorata_clock_skew_seconds [1-9]", 150)
+        text = self.until(worker, "^prorata_clock_skew_seconds [1-9]")
         self.assertIn("ProrataClockSkew", firing([text]))
 
     @contextlib.contextmanager
@@ -140,7 +140,9 @@ class Worker(Scene):
         soak.run("generate", *load, "--start", f"{DAY}T00", "--output", events)
         backfill = ["backfill", "--config", config, "--events", events, "--take-over"]
         for taken in range(1, 8 // SHARDS + 1):
-            soak.run(*backfill, "--lake", str(self.folder / "taken"))
+            # A worker that runs may take its shards back before a slow backfill is done.
+            with paused(worker):
+                soak.run(*backfill, "--lake", str(self.folder / "taken"))
             # It notices with the next checkpoint.
             self.feed(config, 7 + taken)
             text = self.until(worker, f"^prorata_conflicts_total {taken * SHARDS}")

@@ -143,15 +143,14 @@ class Scene(unittest.TestCase):
         with urllib.request.urlopen(f"http://{worker.address()}/metrics", timeout=30) as answer:
             return answer.read().decode()
 
-    def until(self, worker: soak.Worker, sample: str, most: int = 60) -> str:
+    def until(self, worker: soak.Worker, sample: str) -> str:
         """A scrape, once a line of it matches."""
-        deadline = time.monotonic() + most
+        deadline = time.monotonic() + soak.PATIENCE
         while not re.search(sample, text := self.scrape(worker), re.MULTILINE):
             if time.monotonic() > deadline:
                 raise AssertionError(f"{sample}: {text}")
             time.sleep(0.2)
         return text
-
 
     def going_on(self, worker: soak.Worker, minutes: int = 60) -> set[str]:
         """The alerts that fire if counters and ages grow for so many minutes as they do now."""

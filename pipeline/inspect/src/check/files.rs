@@ -59,9 +59,8 @@ impl Checkpoints {
     /// checkpoints do, unless a worker was just publishing, or has died before it could.
     pub fn are_published(&self, lake: &LakeTables<'_>, range: HourRange) -> bool {
         let mut findings = Findings::default();
-        compare(lake, &self.shards, range, &mut findings);
-        let counts = findings.counts();
-        !counts.contains_key(&Problem::NotPublished) && !counts.contains_key(&Problem::UnreferencedFile)
+        let unpublished = compare(lake, &self.shards, range, &mut findings);
+        unpublished.is_empty() && !findings.counts().contains_key(&Problem::UnreferencedFile)
     }
 }
 
@@ -101,20 +100,30 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     }
 }
 
+/// Hours whose newest revision is not in every table yet. They are reported as such, and compared no further:
+/// tables of two revisions never agree.
+pub type Unpublished = BTreeSet<(Shard, Hour)>;
+
 /// Compares the files that every checkpoint names with the live ones.
 pub fn check_checkpoints(
     lake: &LakeTables<'_>,
     checkpoints: &Checkpoints,
     range: HourRange,
     findings: &mut Findings,
-) {
+) -> Unpublished {
     for (object, cause) in &checkpoints.damaged {
         findings.add(Problem::CheckpointDamaged, object, cause);
     }
-    compare(lake, &checkpoints.shards, range, findings);
+    compare(lake, &checkpoints.shards, range, findings)
 }
 
-fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &mut Findings) {
+fn compare(
+    lake: &LakeTables<'_>,
+    shards: &Shards,
+    range: HourRange,
+    findings: &mut Findings,
+) -> Unpublished {
+    let mut unpublished = Unpublished::new();
     let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
     for file in lake.files() {
         if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
@@ -129,6 +138,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
         if let Some(hour) = day.hours().find(comes_back) {
             let what = format!("hour {hour} is still in '{file}', but the shard's checkpoint has it");
             findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
+            unpublished.extend(day.hours().filter(comes_back).map(|hour| (day.shard, hour)));
         }
     }
     for (shard, checkpoint) in shards {
@@ -140,6 +150,11 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
             for path in named.difference(&found) {
                 findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
             }
+            // What the table holds in its place is the revision before.
+            if !named.is_subset(&found) {
+                unpublished.insert((*shard, *hour));
+                continue;
+            }
             for path in found.difference(&named) {
                 findings.add(Problem::UnreferencedFile, path, "the shard's checkpoint names no such file");
             }
@@ -149,9 +164,10 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
             findings.add(Problem::Dirty, format!("shard {shard}"), what);
         }
     }
+    unpublished
 }
 
-/// Whether every closed hour of a date that has events in the archive has a row in `hours`.
+/// Whether every closed and published hour of a date that has events in the archive has a row in `hours`.
 ///
 /// # Errors
 /// When storage is unavailable.
@@ -159,7 +175,7 @@ pub async fn check_archive(
     lake: &LakeTables<'_>,
     date: Date,
     range: HourRange,
-    (shards, with_totals): (&Shards, &BTreeSet<(Option<Shard>, Hour)>),
+    (shards, unpublished, with_totals): (&Shards, &Unpublished, &BTreeSet<(Option<Shard>, Hour)>),
     findings: &mut Findings,
 ) -> Result<(), WorkerError> {
     // Where a file's name does not tell the shard, any shard's row counts.
@@ -174,7 +190,8 @@ pub async fn check_archive(
     for path in objects.iter().filter_map(|object| ArchivePath::parse(&object.path)) {
         let Some(checkpoint) = shards.get(&path.shard) else { continue };
         let closed = checkpoint.closed_through >= Some(path.hour) && checkpoint.admits(&path.object_id);
-        if closed && range.holds(path.hour) && !has_totals(path.shard, path.hour) {
+        let waits = unpublished.contains(&(path.shard, path.hour));
+        if closed && !waits && range.holds(path.hour) && !has_totals(path.shard, path.hour) {
             missing.insert((path.shard, path.hour));
         }
     }

@@ -117,7 +117,8 @@ impl Problem {
                  the files of the hour"
             }
             Self::NotPublished => {
-                "a running worker publishes it; otherwise run prorata backfill on the same root"
+                "a running worker publishes it, and the hour is compared from then on; otherwise run \
+                 prorata backfill on the same root"
             }
             Self::Dirty => {
                 "a running worker recomputes them; otherwise run prorata backfill on the same root"

@@ -23,6 +23,7 @@ use crate::lake::{FoundFile, HourRange, LakeTables};
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;
+use files::Unpublished;
 use finding::{Findings, Problem};
 use money::Day;
 
@@ -67,14 +68,15 @@ pub async fn check(
 ) -> Result<Checked, WorkerError> {
     let mut checked = Checked::default();
     files::check_logs(lake, &mut checked.findings);
-    files::check_checkpoints(lake, checkpoints, range, &mut checked.findings);
+    let unpublished = files::check_checkpoints(lake, checkpoints, range, &mut checked.findings);
     checked.replaced = files::replaced(lake).await?;
     let days = lake.days(range);
     let mut agreements = MatchedAgreements::default();
     for (date, files) in &days {
-        let with_totals = check_day(lake, range, files, (&mut checked, &mut agreements)).await?;
-        files::check_archive(lake, *date, range, (&checkpoints.shards, &with_totals), &mut checked.findings)
-            .await?;
+        let with_totals =
+            check_day(lake, (range, &unpublished), files, (&mut checked, &mut agreements)).await?;
+        let known = (&checkpoints.shards, &unpublished, &with_totals);
+        files::check_archive(lake, *date, range, known, &mut checked.findings).await?;
     }
     agreements.finish(&mut checked.findings);
     Ok(checked)
@@ -83,7 +85,7 @@ pub async fn check(
 /// Reads the files of a date, and adds up its hours. The hours that have totals, by shard.
 async fn check_day(
     lake: &LakeTables<'_>,
-    range: HourRange,
+    (range, unpublished): (HourRange, &Unpublished),
     files: &[FoundFile],
     (checked, agreements): (&mut Checked, &mut MatchedAgreements),
 ) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
@@ -119,7 +121,7 @@ async fn check_day(
         }
     })
     .await?;
-    day.finish(range, checked);
+    day.finish(range, unpublished, checked);
     Ok(day.with_totals())
 }
 

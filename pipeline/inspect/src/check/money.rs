@@ -10,6 +10,7 @@ use prorata_worker::names::Shard;
 
 use super::Checked;
 use super::agreements::{COMMITMENT_COLUMNS, MatchedAgreements, RESERVATION_COLUMNS};
+use super::files::Unpublished;
 use super::finding::{Findings, Problem};
 use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
@@ -238,15 +239,21 @@ impl Day {
         self.with_totals
     }
 
-    /// Compares what was added up, and tells what is wrong.
-    pub fn finish(&self, range: HourRange, checked: &mut Checked) {
+    /// Compares what was added up, and reports what is wrong. An hour that waits to be published is counted,
+    /// but not compared.
+    pub fn finish(&self, range: HourRange, unpublished: &Unpublished, checked: &mut Checked) {
+        let unpublished: BTreeSet<Hour> = unpublished.iter().map(|(_, hour)| *hour).collect();
         for ((organization, hour), entry) in self.hours.iter().filter(|((_, hour), _)| range.holds(*hour)) {
             let place = format!("organization '{organization}', hour {hour}");
             checked.organization_hours += 1;
             checked.rows += entry.rows.unsigned_abs();
             let (first, last) = checked.hours.unwrap_or((*hour, *hour));
             checked.hours = Some((first.min(*hour), last.max(*hour)));
+            let waits = unpublished.contains(hour);
             let Some(totals) = &entry.totals else {
+                if waits {
+                    continue;
+                }
                 checked.findings.add(Problem::TotalsMissing, place, "it has rows of cost, but none in hours");
                 continue;
             };
@@ -256,7 +263,9 @@ impl Day {
                 money.supply.add(totals.supply);
                 money.allocated.add(entry.effective);
             }
-            entry.compare(totals, &place, &mut checked.findings);
+            if !waits {
+                entry.compare(totals, &place, &mut checked.findings);
+            }
         }
         for (reason, (rows, first)) in &self.unpriced {
             let what = format!("{rows} rows have no price; the first is of pod {first}");

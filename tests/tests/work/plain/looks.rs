@@ -19,8 +19,8 @@ use crate::world::{Load, World, sent, variable};
 
 /// Events a second: a minute of load.
 const RATE: u32 = 150;
-/// What may be said of a lake whose worker has not folded everything yet, and is true.
-const UNFOLDED: [&str; 4] = ["dirty", "incomplete", "unpriced", "never_matched"];
+/// True findings about a lake whose worker has not folded or published everything yet.
+const UNFOLDED: [&str; 5] = ["dirty", "incomplete", "not_published", "unpriced", "never_matched"];
 const TOO_FAST: &str = "a worker writes the lake faster than its tables and checkpoints can be compared";
 const READ_AGAIN: &str = "reading the lake again";
 
