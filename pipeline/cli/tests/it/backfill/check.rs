@@ -103,6 +103,35 @@ fn rows_of_another_hour_in_a_file_are_money_that_does_not_add_up() {
 }
 
 #[test]
+fn a_file_that_somebody_adds_to_a_table_is_named() {
+    let room = Room::new();
+    lake(&room);
+    let (name, place) = file(&room, Table::CostAllocation);
+    // The same rows under another name of ours.
+    let other = |path: &str| path.replace("-00000", "-99999");
+    let foreign = PathBuf::from(other(place.to_str().unwrap()));
+    std::fs::copy(&place, &foreign).unwrap();
+    let path = other(name.strip_prefix("cost_allocation/").unwrap());
+    let date = path["date=".len()..].split('/').next().unwrap();
+    let add = serde_json::json!({ "add": {
+        "path": path, "partitionValues": { "date": date }, "size": foreign.metadata().unwrap().len(),
+        "modificationTime": 0, "dataChange": true,
+    }});
+    let log = room.path("lake/cost_allocation/_delta_log");
+    let commits = std::fs::read_dir(&log).unwrap();
+    let commits = commits.filter(|entry| entry.as_ref().unwrap().path().extension().unwrap() == "json");
+    std::fs::write(log.join(format!("{:020}.json", commits.count())), add.to_string()).unwrap();
+    let (code, report) = check(&room, &[]);
+    assert_eq!(
+        (code, errors(&report)),
+        (1, vec!["duplicate_hour".into(), "unreferenced_file".into(), "unbalanced".into()])
+    );
+    let findings = report["findings"].as_array().unwrap();
+    let named = findings.iter().find(|finding| finding["problem"] == "unreferenced_file").unwrap();
+    assert_eq!(named["location"], format!("cost_allocation/{path}"));
+}
+
+#[test]
 fn a_damaged_checkpoint_is_named() {
     let room = Room::new();
     lake(&room);
