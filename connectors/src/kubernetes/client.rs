@@ -130,8 +130,7 @@ impl KubeCluster {
         self.get("/version").await.map(drop)
     }
 
-    /// Keeps the server's time known to fractions of a second. Sends nothing unless the clocks have drifted
-    /// apart since the last check.
+    /// Keeps the server's time known to fractions of a second, however the clocks drift apart.
     pub(super) async fn keep_time(self) {
         loop {
             for _ in 0..TIME_REQUESTS {
@@ -141,6 +140,7 @@ impl KubeCluster {
                 drop(self.learn_time().await);
             }
             sleep(discovery::minutes()).await;
+            self.clock.doubt();
         }
     }
 
