@@ -10,8 +10,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import yaml
-
 KUBECONFIG = os.environ["PRORATA_TEST_KUBERNETES"]
 # Longest time for the cluster to do anything, in seconds. An idle machine needs a tenth.
 PATIENCE = 120
@@ -102,6 +100,8 @@ def helm(*arguments: object) -> str:
 
 def apply_definitions(folder: Path) -> list[str]:
     """Defines the kinds of others, and returns their names once they are served."""
+    import yaml
+
     names = []
     for file in sorted(folder.glob("*.yaml")):
         for document in filter(None, yaml.safe_load_all(file.read_text())):

@@ -1,4 +1,4 @@
-//! Connecting, and what is asked once: the cluster's id, and whether a kind is served.
+//! Connecting, and what is asked once: the cluster's id, and whether a kind can be listed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,15 +15,19 @@ use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::time::ServerClock;
-use super::{KubeFault, kinds};
+use super::{KubeFault, discovery, kinds};
 use crate::store::causes;
 
-/// A connection that is silent for longer is dead: a watch ends after less.
+/// A connection that is silent for longer is dead: a silent watch is opened again after less.
 const SILENCE: Duration = Duration::from_secs(90);
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Requests for a check of the server's time: six are enough, unless answers are slow.
+const TIME_REQUESTS: usize = 8;
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +38,9 @@ pub struct KubeSettings {
     pub context: Option<String>,
 }
 
-/// Whether a kind can be watched.
+/// Whether a kind can be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum Listable {
     /// It can.
     Yes,
     /// The server has no such kind.
@@ -104,7 +108,7 @@ impl KubeCluster {
         &self.url
     }
 
-    /// The API server's time now, at most a second late.
+    /// The API server's time now, at most a second late; soon after the start of watches, 50 ms.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -126,6 +130,20 @@ impl KubeCluster {
         self.get("/version").await.map(drop)
     }
 
+    /// Keeps the server's time known to fractions of a second, however the clocks drift apart.
+    pub(super) async fn keep_time(self) {
+        loop {
+            for _ in 0..TIME_REQUESTS {
+                let Some(wait) = self.clock.until_halved() else { break };
+                sleep(wait).await;
+                // A server that does not answer now will later.
+                drop(self.learn_time().await);
+            }
+            sleep(discovery::minutes()).await;
+            self.clock.doubt();
+        }
+    }
+
     /// The uid of the namespace `kube-system`, by which a cluster is usually named.
     ///
     /// # Errors
@@ -141,13 +159,13 @@ impl KubeCluster {
     ///
     /// # Errors
     /// When the server does not answer, or refuses the credentials.
-    pub async fn served(&self, kind: ObjectKind) -> Result<Served, KubeFault> {
+    pub async fn listable(&self, kind: ObjectKind) -> Result<Listable, KubeFault> {
         let request = kube::core::Request::new(kinds::path(kind)).list(&ListParams::default().limit(1));
         let request = request.map_err(|error| KubeFault::Configuration(causes(&error)))?;
         match self.client.request::<Value>(request).await {
-            Ok(_) => Ok(Served::Yes),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Served::Absent),
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Served::Refused(missing(kind))),
+            Ok(_) => Ok(Listable::Yes),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Listable::Absent),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Listable::Refused(missing(kind))),
             Err(error) => Err(fault(&error)),
         }
     }

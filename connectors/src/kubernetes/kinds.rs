@@ -27,6 +27,11 @@ pub(super) fn resource(kind: ObjectKind) -> (&'static str, &'static str) {
     (resource, if group == "api" { "" } else { group })
 }
 
+/// The path of the kind's API group and version; `None` if it is of the core group, which is always there.
+pub(super) fn group(kind: ObjectKind) -> Option<&'static str> {
+    path(kind).rsplit_once('/').map(|(group, _)| group).filter(|group| group.starts_with("/apis/"))
+}
+
 /// Which objects of a kind are asked for. A pod without a node costs nothing yet.
 pub(super) const fn field_selector(kind: ObjectKind) -> Option<&'static str> {
     match kind {

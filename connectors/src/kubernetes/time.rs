@@ -3,6 +3,10 @@
 //! `Date` is in whole seconds, so a response says: the server's time lies in that second. With each response
 //! the bounds close in on the difference between the two clocks. The later bound is taken: times of objects,
 //! which are the server's, are then never in the future.
+//!
+//! What only a watch shows, such as the removal of a node, has the time at which it came. So a few requests
+//! are timed to halve the bounds, until they are [`KNOWN_MICROS`] apart. Every few minutes the bounds widen
+//! by what clocks may drift, and are halved again.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,6 +14,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prorata_schemas::time::Timestamp;
 
 const SECOND_MICROS: i64 = 1_000_000;
+/// The difference is known well enough.
+const KNOWN_MICROS: i64 = 50_000;
+/// How far two clocks drift apart in ten minutes, at 100 ppm.
+const DRIFT_MICROS: i64 = 60_000;
 
 /// The server's time minus ours lies between these, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +52,30 @@ impl ServerClock {
     /// A response that was asked for at `sent` and came at `received`, our times, has this `Date`.
     pub(super) fn responded(&self, date: SystemTime, sent: SystemTime, received: SystemTime) {
         self.learn(micros(date), micros(sent), micros(received));
+    }
+
+    /// Widens the bounds: the clocks may have drifted apart since the last call.
+    pub(super) fn doubt(&self) {
+        let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(bounds) = &mut held.0 {
+            bounds.least = bounds.least.saturating_sub(DRIFT_MICROS);
+            bounds.most = bounds.most.saturating_add(DRIFT_MICROS);
+        }
+    }
+
+    /// Returns how long to wait, at most a second, so that the next response halves what is not known of the
+    /// difference. `None` if it is known to [`KNOWN_MICROS`], or nothing is known.
+    pub(super) fn until_halved(&self) -> Option<Duration> {
+        self.until_halved_at(system_micros())
+    }
+
+    fn until_halved_at(&self, ours: i64) -> Option<Duration> {
+        let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let bounds = held.0.filter(|bounds| bounds.most - bounds.least > KNOWN_MICROS)?;
+        // By the middle of the bounds, a second of the server begins then: the response shows whether it has.
+        let middle = ours.saturating_add(bounds.least + (bounds.most - bounds.least) / 2);
+        let wait = middle.saturating_neg().rem_euclid(SECOND_MICROS);
+        Some(Duration::from_micros(wait.unsigned_abs()))
     }
 
     fn learn(&self, date: i64, sent: i64, received: i64) {
@@ -86,6 +118,44 @@ mod tests {
             let now = clock.at(ours).0;
             assert!(now >= ours + AHEAD, "never behind the server");
             assert!(step < 20 || now <= ours + AHEAD + 60_000, "{}", now - ours - AHEAD);
+        }
+    }
+
+    #[test]
+    fn timed_requests_find_the_difference_soon() {
+        for phase in (0..1_000_000).step_by(61_000) {
+            let clock = ServerClock::default();
+            let mut ours = 1_000_000_000 + phase;
+            assert_eq!(clock.until_halved_at(ours), None, "no response yet");
+            let mut responses = 0;
+            clock.learn(date_at(ours), ours - 5_000, ours + 5_000);
+            while let Some(wait) = clock.until_halved_at(ours) {
+                assert!(wait < Duration::from_secs(1), "{wait:?}");
+                ours += i64::try_from(wait.as_micros()).unwrap() + 5_000;
+                clock.learn(date_at(ours), ours - 5_000, ours + 5_000);
+                responses += 1;
+            }
+            let late = clock.at(ours).0 - ours - AHEAD;
+            assert!(responses <= 6 && (0..=KNOWN_MICROS).contains(&late), "{responses}, {late} µs late");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_followed() {
+        let clock = ServerClock::default();
+        let (mut ours, mut ahead) = (1_000_000_000, AHEAD);
+        let date_at = |ours: i64, ahead: i64| (ours + ahead) / SECOND_MICROS * SECOND_MICROS;
+        clock.learn(date_at(ours, ahead), ours - 5_000, ours + 5_000);
+        for round in 0..20 {
+            ahead += if round < 10 { DRIFT_MICROS } else { -DRIFT_MICROS };
+            ours += 600 * SECOND_MICROS;
+            clock.doubt();
+            while let Some(wait) = clock.until_halved_at(ours) {
+                ours += i64::try_from(wait.as_micros()).unwrap() + 5_000;
+                clock.learn(date_at(ours, ahead), ours - 5_000, ours + 5_000);
+            }
+            let late = clock.at(ours).0 - ours - ahead;
+            assert!((0..=KNOWN_MICROS).contains(&late), "{late} µs late in round {round}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{Stream, TryStreamExt};
 use kube::core::WatchEvent;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use prorata_collector::Change;
@@ -22,21 +22,27 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::KubeFault;
 use super::client::{KubeCluster, fault, missing};
+use super::discovery::{self, Found};
 use super::kinds::{self, WireObject};
 
 /// Objects in a page of a list: a pod may have 13 kB of JSON.
 const PAGE_OBJECTS: u32 = 200;
-/// Seconds after which the server ends a watch, which goes on with another.
-const WATCH_SECONDS: u32 = 60;
+/// A watch that is silent for longer is opened again: its connection may be dead, and the server forgets what
+/// came after 75 seconds. Bookmarks come every minute, except of the version from which the watch began, as
+/// for a kind without changes.
+const SILENCE: Duration = Duration::from_secs(70);
 /// Waits between attempts. The server forgets what came after little more than a minute.
-const RETRY_FIRST: Duration = Duration::from_millis(500);
+pub(super) const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long a kind that the server does not have, or that may not be listed, is left alone.
-const ABSENT_WAIT: Duration = Duration::from_secs(600);
+/// How long a kind that may not be listed is left alone.
+const REFUSED_WAIT: Duration = Duration::from_secs(600);
+
+/// Why a kind is not followed.
+const ABSENT: &str = "the API server does not have this kind";
 
 /// A change, and the API server's time at which it came.
 #[derive(Clone, Debug)]
@@ -85,12 +91,16 @@ impl Watches {
         // Each kind but pods holds a sender until it was listed.
         let (held, mut all_listed) = watch::channel(());
         let held = Arc::new(held);
+        let (found, served) = watch::channel(None);
+        tasks.spawn(cluster.clone().keep_time());
+        tasks.spawn(discovery::discover(cluster.clone(), watched.to_vec(), found));
         for kind in watched.iter().copied() {
             let relist = Arc::new(Notify::new());
             relists.insert(kind, Arc::clone(&relist));
             let mut follower = Follower {
                 cluster: cluster.clone(),
                 kind,
+                served: served.clone(),
                 queue: queue.clone(),
                 relist,
                 relist_interval,
@@ -137,10 +147,18 @@ impl Watches {
 }
 
 /// The wait, which is twice as long the next time.
-fn longer(wait: &mut Duration) -> Duration {
+pub(super) fn longer(wait: &mut Duration) -> Duration {
     let now = *wait;
     *wait = (2 * now).min(RETRY_MAX);
     now
+}
+
+/// Returns the next change of a watch; `None` if it has ended, or is silent for so long.
+async fn next<T>(
+    events: &mut (impl Stream<Item = kube::Result<T>> + Unpin),
+    silence: Duration,
+) -> kube::Result<Option<T>> {
+    timeout(silence, events.try_next()).await.unwrap_or(Ok(None))
 }
 
 /// Why following pauses.
@@ -191,6 +209,7 @@ pub(super) struct PageMeta {
 struct Follower {
     cluster: KubeCluster,
     kind: ObjectKind,
+    served: watch::Receiver<Found>,
     queue: mpsc::Sender<Observation>,
     relist: Arc<Notify>,
     relist_interval: Duration,
@@ -205,6 +224,9 @@ struct Follower {
 impl Follower {
     async fn follow<T: WireObject>(mut self) {
         let mut wait = RETRY_FIRST;
+        if !self.is_needed() && self.until_served().await.is_err() {
+            return;
+        }
         loop {
             let (began, had_version) = (Instant::now(), self.version.is_some());
             let outcome = match self.version.clone() {
@@ -226,9 +248,26 @@ impl Follower {
                     self.version = None;
                     if began.elapsed() > RETRY_FIRST { Duration::ZERO } else { longer(&mut wait) }
                 }
-                Err(Pause::Absent) => self.leave_alone("the API server does not have this kind".to_owned()),
-                Err(Pause::Refused) => self.leave_alone(missing(self.kind)),
+                Err(Pause::Absent) if self.is_needed() => self.ask_soon(ABSENT.to_owned()),
+                Err(Pause::Absent) => {
+                    self.skip(ABSENT);
+                    // The last discovery was before.
+                    self.served.mark_unchanged();
+                    if self.served.changed().await.is_err() || self.until_served().await.is_err() {
+                        return;
+                    }
+                    Duration::ZERO
+                }
+                Err(Pause::Refused) if self.is_needed() => self.ask_soon(missing(self.kind)),
+                Err(Pause::Refused) => {
+                    self.skip(&missing(self.kind));
+                    REFUSED_WAIT
+                }
                 Err(Pause::Fault(fault)) => {
+                    // A watch that had lasted is another fault than the one before it.
+                    if began.elapsed() > RETRY_MAX {
+                        wait = RETRY_FIRST;
+                    }
                     tracing::warn!(kind = ?self.kind, %fault, "watch failed; trying again in {wait:?}");
                     self.note(|status| status.error = Some(fault.to_string()));
                     longer(&mut wait)
@@ -242,19 +281,39 @@ impl Follower {
         change(self.status.lock().unwrap_or_else(PoisonError::into_inner).entry(self.kind).or_default());
     }
 
-    /// Nodes and pods are needed: they are asked for again soon.
-    fn leave_alone(&mut self, problem: String) -> Duration {
+    /// Nothing is collected without nodes and pods.
+    const fn is_needed(&self) -> bool {
+        matches!(self.kind, ObjectKind::Node | ObjectKind::Pod)
+    }
+
+    fn ask_soon(&mut self, problem: String) -> Duration {
         self.version = None;
-        let is_needed = matches!(self.kind, ObjectKind::Node | ObjectKind::Pod);
-        if is_needed {
-            tracing::warn!(kind = ?self.kind, error = problem, "trying again");
-            self.note(|status| status.error = Some(problem));
-            return RETRY_MAX;
-        }
+        tracing::warn!(kind = ?self.kind, error = problem, "trying again");
+        self.note(|status| status.error = Some(problem));
+        RETRY_MAX
+    }
+
+    fn skip(&mut self, problem: &str) {
+        self.version = None;
         tracing::info!(kind = ?self.kind, problem, "kind skipped; trying again later");
-        self.note(|status| status.is_absent = true);
+        self.note(|status| {
+            status.is_absent = true;
+            status.error = None;
+        });
         self.unlisted = None;
-        ABSENT_WAIT
+    }
+
+    /// Waits until a discovery finds the kind.
+    async fn until_served(&mut self) -> Result<(), watch::error::RecvError> {
+        loop {
+            let found = self.served.borrow_and_update().as_ref().map(|kinds| kinds.contains(&self.kind));
+            match found {
+                Some(true) => return Ok(()),
+                Some(false) => self.skip(ABSENT),
+                None => {}
+            }
+            self.served.changed().await?;
+        }
     }
 
     async fn tell(&self, change: Change) -> Result<(), Pause> {
@@ -322,9 +381,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Watches until the server ends the watch, or a list is due.
+    /// Watches until the server ends the watch or is silent, or a list is due.
     async fn watch<T: WireObject>(&mut self, version: &str) -> Result<(), Pause> {
-        let mut params = WatchParams::default().timeout(WATCH_SECONDS);
+        // A watch that ends resumes from the last bookmark, which the server still remembers.
+        let mut params = WatchParams { bookmarks: true, ..WatchParams::default() };
+        params.timeout = u32::try_from(discovery::minutes().as_secs()).ok();
         params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
         let request = kube::core::Request::new(kinds::path(self.kind)).watch(&params, version);
         let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
@@ -340,7 +401,7 @@ impl Follower {
                     return Ok(());
                 }
                 () = sleep_until(list_due) => return Ok(()),
-                event = events.try_next() => match event {
+                event = next(&mut events, SILENCE) => match event {
                     Ok(None) => return Ok(()),
                     Ok(Some(event)) => event,
                     // One object of a strange shape must not hold up all others.
@@ -370,5 +431,19 @@ impl Follower {
             });
             self.version = version.or_else(|| self.version.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt, stream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_watch_ends_and_is_no_fault() {
+        let mut silent = stream::iter([Ok(1)]).chain(stream::pending::<kube::Result<_>>());
+        assert_eq!(next(&mut silent, SILENCE).await.unwrap(), Some(1));
+        assert_eq!(next(&mut silent, RETRY_FIRST).await.unwrap(), None);
     }
 }

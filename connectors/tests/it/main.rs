@@ -7,5 +7,6 @@ mod avro;
 mod contract;
 mod delta;
 mod kafka_mock;
+mod kubernetes;
 mod registry;
 mod store;

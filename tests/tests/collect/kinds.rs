@@ -23,7 +23,15 @@ fn define(cluster: &Cluster, group: &str, version: &str, kind: &str, is_namespac
     let definition = json!({ "metadata": { "name": format!("{plural}.{group}") }, "spec": spec });
     cluster.create(DEFINITIONS, definition);
     let path = format!("/apis/{group}/{version}/{plural}");
-    eventually("the kind is served", || cluster.get(&path).map(drop).map_err(|code| code.to_string()));
+    // A collector discovers a kind by its group, which may show it a moment later than its path.
+    eventually("the kind is served", || {
+        let found = cluster.get(&format!("/apis/{group}/{version}")).map_err(|code| code.to_string())?;
+        let has = |resource: &Value| resource["name"] == *plural;
+        if !found["resources"].as_array().is_some_and(|all| all.iter().any(has)) {
+            return Err(found.to_string());
+        }
+        cluster.get(&path).map(drop).map_err(|code| code.to_string())
+    });
     path
 }
 

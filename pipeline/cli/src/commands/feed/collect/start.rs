@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prorata_collector::object::ObjectKind;
-use prorata_connectors::kubernetes::{KubeCluster, KubeFault, Served};
+use prorata_connectors::kubernetes::{KubeCluster, KubeFault, Listable};
 use prorata_schemas::Text;
 use tokio::time::{Instant, sleep};
 
@@ -76,14 +76,14 @@ impl<'c> Start<'c> {
     /// The kinds that can be listed now. Nodes and pods must be.
     pub async fn watched(&self) -> Result<BTreeSet<ObjectKind>, KubeFault> {
         let mut watched = BTreeSet::new();
-        for kind in KINDS {
-            match self.answer(async || self.cluster.served(kind).await).await? {
-                Served::Yes => drop(watched.insert(kind)),
-                Served::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
+        for kind in self.answer(async || self.cluster.served(&KINDS).await).await? {
+            match self.answer(async || self.cluster.listable(kind).await).await? {
+                Listable::Yes => drop(watched.insert(kind)),
+                Listable::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
                     return Err(KubeFault::Permission(missing));
                 }
-                Served::Refused(missing) => tracing::info!(missing, "kind not followed"),
-                Served::Absent => tracing::debug!(?kind, "the API server does not have this kind"),
+                Listable::Refused(missing) => tracing::info!(missing, "kind not followed"),
+                Listable::Absent => tracing::debug!(?kind, "the API server does not have this kind"),
             }
         }
         Ok(watched)

@@ -1,0 +1,139 @@
+//! What a collector asks of an API server: watches for minutes, and nothing of kinds that are not there.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use prorata_collector::object::ObjectKind;
+use prorata_connectors::kubernetes::{KubeCluster, KubeSettings, Watches};
+use prorata_testkit::wait::eventually;
+use tokio::sync::mpsc;
+
+const KINDS: [ObjectKind; 6] = [
+    ObjectKind::Node,
+    ObjectKind::Pod,
+    ObjectKind::ElasticQuota,
+    ObjectKind::GpuPool,
+    ObjectKind::ResourceClaim,
+    ObjectKind::ResourceSlice,
+];
+const LIST: &str = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
+const BOOKMARK: &str =
+    r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
+
+/// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group.
+/// The first watch of nodes ends after a bookmark, every other watch never.
+#[derive(Clone, Default)]
+struct Played(Arc<Mutex<Vec<String>>>);
+
+impl Played {
+    fn start() -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let played = Self::default();
+        let serving = played.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (played, stream) = (serving.clone(), stream.unwrap());
+                // A client that hangs up is no fault.
+                std::thread::spawn(move || played.serve(stream).ok());
+            }
+        });
+        (played, url)
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut asked = BufReader::new(stream.try_clone()?);
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if asked.read_line(&mut head)? == 0 {
+                    return Ok(());
+                }
+            }
+            let target = head.split(' ').nth(1).unwrap().to_owned();
+            self.0.lock().unwrap().push(target.clone());
+            if target.contains("watch=true") {
+                write!(stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                if target.starts_with("/api/v1/nodes") && target.contains("resourceVersion=7") {
+                    write!(stream, "{:x}\r\n{BOOKMARK}\n\r\n0\r\n\r\n", BOOKMARK.len() + 1)?;
+                }
+                continue;
+            }
+            let (status, body) = match target.split('?').next().unwrap() {
+                "/version" => ("200 OK", "{}"),
+                "/apis/resource.k8s.io/v1" => ("200 OK", r#"{"resources":[{"name":"resourceclaims"}]}"#),
+                "/apis/tensor-fusion.ai/v1" => ("403 Forbidden", "no"),
+                "/api/v1/nodes" | "/api/v1/pods" | "/apis/resource.k8s.io/v1/resourceclaims" => {
+                    ("200 OK", LIST)
+                }
+                _ => ("404 Not Found", "none"),
+            };
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+        }
+    }
+
+    /// What was asked but the time, by path: queries in their order.
+    fn asked(&self) -> BTreeMap<String, Vec<String>> {
+        let mut asked = BTreeMap::<_, Vec<_>>::new();
+        for target in self.0.lock().unwrap().iter().filter(|target| *target != "/version") {
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            asked.entry(path.to_owned()).or_default().push(query.to_owned());
+        }
+        asked
+    }
+}
+
+#[test]
+fn watches_are_long_and_absent_kinds_are_not_listed() {
+    let (played, url) = Played::start();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = format!(
+        "current-context: c\nclusters: [{{name: c, cluster: {{server: '{url}'}}}}]\n\
+         users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+    );
+    std::fs::write(&kubeconfig, text).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let settings = KubeSettings { kubeconfig: Some(kubeconfig), context: None };
+    let cluster = runtime.block_on(KubeCluster::open(&settings)).unwrap();
+    let (queue, mut observations) = mpsc::channel(64);
+    let watches = Watches::start(&cluster, &KINDS, None, &queue, Duration::from_secs(3_600));
+
+    let paths = ["/api/v1/nodes", "/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"];
+    let asked = eventually("all kinds are watched", || {
+        let asked = played.asked();
+        let count = |path: &str| asked.get(path).map_or(0, Vec::len);
+        // Pods wait for all others, so that everything else was asked before.
+        if paths.map(count) == [3, 2, 2] { Ok(asked) } else { Err(format!("{asked:?}")) }
+    });
+    for path in paths {
+        let (list, watches) = asked[path].split_first().unwrap();
+        assert!(list.contains("limit=") && watches.iter().all(|query| query.contains("watch=true")));
+        for query in watches {
+            let seconds = query.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds=")).unwrap();
+            assert!((300..=600).contains(&seconds.parse::<u32>().unwrap()), "{query}");
+            assert!(query.contains("allowWatchBookmarks=true"), "{query}");
+        }
+    }
+    assert!(asked["/api/v1/nodes"][2].contains("resourceVersion=9"), "it resumes from the bookmark");
+    // Each group was discovered once; only a kind that could not be discovered was listed in vain.
+    let others: Vec<_> = asked.iter().filter(|(path, _)| !paths.contains(&path.as_str())).collect();
+    let once = [
+        "/apis/nos.nebuly.com/v1alpha1",
+        "/apis/resource.k8s.io/v1",
+        "/apis/tensor-fusion.ai/v1",
+        "/apis/tensor-fusion.ai/v1/gpupools",
+    ];
+    assert!(others.iter().map(|(path, _)| path.as_str()).eq(once), "{others:?}");
+    assert!(others.iter().all(|(_, queries)| queries.len() == 1), "{others:?}");
+    let status = watches.status();
+    let absent = [ObjectKind::ElasticQuota, ObjectKind::GpuPool, ObjectKind::ResourceSlice];
+    for kind in KINDS {
+        assert_eq!(status[&kind].is_absent, absent.contains(&kind), "{kind:?}");
+    }
+    assert!(observations.try_recv().is_ok());
+}
