@@ -117,12 +117,7 @@ pub fn check_checkpoints(
     compare(lake, &checkpoints.shards, range, findings)
 }
 
-fn compare(
-    lake: &LakeTables<'_>,
-    shards: &Shards,
-    range: HourRange,
-    findings: &mut Findings,
-) -> Unpublished {
+fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &mut Findings) -> Unpublished {
     let mut unpublished = Unpublished::new();
     let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
     for file in lake.files() {
