@@ -195,7 +195,11 @@ impl Piece<'_> {
 }
 
 /// The same rows in the columns of this release, without what a file says of columns besides their types.
-fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
+/// Columns that a file of an older release lacks are null.
+///
+/// # Errors
+/// When the rows have a column that this release does not know, or one of another type.
+pub fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
     let schema = schema(table);
     let found = rows.schema_ref();
     if found.fields().iter().any(|field| schema.field_with_name(field.name()).is_err()) {
