@@ -1,15 +1,21 @@
 //! What must hold for any bytes. The same functions run under the fuzzer, `tests/fuzz`, and over the
 //! committed corpus in an ordinary test, `tests/tests/corpus.rs`.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use futures::executor::block_on;
 use prorata_collector::prices::{Importer, PriceDocument, PriceList, read_price_list, write_price_list};
 use prorata_connectors::archive::{FileError, read_events};
 use prorata_connectors::avro::{Decoder, fingerprint};
+use prorata_inspect::columns;
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::quantity::Quantity;
+use prorata_schemas::tables::{HourFile, RowSource, SplicedFiles, Table, TableSplice};
+use prorata_schemas::time::{Hour, WallTime};
+use prorata_tables::{DayPart, EncodeError, day_parts, join, splice, split, stats_columns};
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::checkpoint::{Checkpoint, checksum, log, snapshot};
 use prorata_worker::names;
@@ -141,4 +147,90 @@ pub fn prices(input: &[u8]) -> bool {
         is_any_read = true;
     }
     is_any_read
+}
+
+/// A table file. Every reader of tables reads it or returns an error, whatever the Parquet library does. What
+/// is read keeps its rows: the hours of a day's file become the same file again, the rows of an hour's file
+/// are those of the day's file made of it, and a file of which no row is replaced is written once more as it
+/// is. Returns whether it is read as one of this release.
+pub fn table(input: &[u8]) -> bool {
+    let bytes = Bytes::copy_from_slice(input);
+    let mut is_any_read = false;
+    for table in Table::ALL {
+        let seen = look(table, &bytes);
+        let hours = told_apart(table, &bytes);
+        let joined = seen.hour.and_then(|hour| join(table, &[of_hour(hour, "", bytes.clone())]).ok());
+        if let Some(joined) = &joined {
+            assert_eq!(told_apart(table, &joined.bytes.clone().into()), Some(joined.rows));
+        }
+        if let Ok(spliced) = without_change(table, input) {
+            for file in &spliced.files {
+                let again = without_change(table, &file.file.bytes).map(|again| again.files);
+                assert_eq!(again.ok().as_ref(), Some(&spliced.files));
+            }
+        }
+        is_any_read |= seen.is_of_this_release && (hours.is_some() || joined.is_some());
+    }
+    is_any_read
+}
+
+/// What a command that looks at tables sees in a file.
+struct Seen {
+    is_of_this_release: bool,
+    /// The first hour that a row names.
+    hour: Option<Hour>,
+}
+
+fn look(table: Table, bytes: &Bytes) -> Seen {
+    let (names, mut hour) = (stats_columns(table), None);
+    let read = columns::read(bytes.clone(), names, |rows| {
+        for name in names {
+            // A column has one of these types.
+            let is_text = rows.texts(name).map(|texts| assert_eq!(texts.len(), rows.len()));
+            let is_amount = rows.amounts(name).map(|amounts| assert_eq!(amounts.len(), rows.len()));
+            let is_integer = rows.integers(name).map(|integers| assert_eq!(integers.len(), rows.len()));
+            let hours = rows.hours(name);
+            if let Ok(hours) = &hours {
+                hour = hour.or(hours.iter().flatten().next().copied());
+            }
+            is_text.or(is_amount).or(is_integer).or(hours.map(drop))?;
+        }
+        Ok(())
+    });
+    let is_of_this_release = matches!(columns::drift(table, bytes.clone()), Ok(None)) && read.is_ok();
+    Seen { is_of_this_release, hour }
+}
+
+/// The number of rows of a day's file, which is told apart and joined again. `None` if it is refused.
+fn told_apart(table: Table, bytes: &Bytes) -> Option<u64> {
+    let files = split(table, bytes).ok()?;
+    let listed = day_parts(table, bytes).ok()?;
+    let part = |HourFile { hour, file }: &HourFile| DayPart {
+        hour: *hour,
+        digest: file.digest.clone(),
+        rows: file.rows,
+    };
+    assert_eq!(listed, files.iter().map(part).collect::<Vec<_>>());
+    let sources =
+        files.iter().map(|HourFile { hour, file }| of_hour(*hour, &file.digest, file.bytes.clone()));
+    let joined = join(table, &sources.collect::<Vec<_>>()).ok()?;
+    let again = split(table, &joined.bytes.into()).ok()?;
+    assert_eq!(again.len(), files.len());
+    assert!(files.iter().all(|file| again.contains(file)), "{table:?}");
+    Some(joined.rows)
+}
+
+fn of_hour(hour: Hour, digest: &str, bytes: impl Into<Bytes>) -> RowSource<Bytes> {
+    RowSource::Hour { hour, digest: digest.to_owned(), bytes: bytes.into() }
+}
+
+/// Writes the rows of a file once more.
+fn without_change(table: Table, bytes: &[u8]) -> Result<SplicedFiles, EncodeError> {
+    let last_updated = WallTime(0);
+    let organizations = &BTreeSet::new();
+    let (old, hours, clocks) = (&[bytes], &[], &[]);
+    splice(
+        table,
+        &TableSplice { old, organizations, hours, clocks, revision: 1, last_updated, file_rows: u64::MAX },
+    )
 }

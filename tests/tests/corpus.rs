@@ -83,3 +83,8 @@ fn price_documents_hold_over_their_corpus() {
     replay_stored("corpus/prices", fuzz::prices);
     replay_stored("prices", fuzz::prices);
 }
+
+#[test]
+fn table_files_hold_over_their_corpus() {
+    replay_stored("corpus/table", fuzz::table);
+}

@@ -16,6 +16,9 @@ use super::{RegistryFault, Settings};
 use crate::Secret;
 use crate::store::causes;
 
+/// How long connecting may take: a registry behind a network that drops everything holds up its caller no
+/// longer, whatever an answer may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 5;
 /// Confluent's code for an id that does not exist; other answers of 404 are about the URL.
@@ -43,6 +46,7 @@ pub struct Registry {
     username: String,
     password: Secret,
     timeout: Duration,
+    connect_timeout: Duration,
 }
 
 impl Registry {
@@ -57,9 +61,10 @@ impl Registry {
                 "a password is set, but registry.username is not: set both or neither",
             ));
         }
+        let connect_timeout = CONNECT_TIMEOUT.min(settings.timeout);
         let builder = Client::builder()
             .timeout(settings.timeout)
-            .connect_timeout(settings.timeout)
+            .connect_timeout(connect_timeout)
             .redirect(redirect::Policy::limited(REDIRECTS_MAX))
             .user_agent(concat!("prorata/", env!("CARGO_PKG_VERSION")));
         let builder = match &settings.ca_file {
@@ -78,6 +83,7 @@ impl Registry {
             username: settings.username.clone(),
             password: settings.password.clone(),
             timeout: settings.timeout,
+            connect_timeout,
         })
     }
 
@@ -191,6 +197,10 @@ impl Registry {
         let url = shown(error.url().unwrap_or(&self.base));
         if error.is_redirect() {
             return configuration(format!("{url} redirects endlessly; set registry.url to the final URL"));
+        }
+        if error.is_timeout() && error.is_connect() {
+            let within = self.connect_timeout;
+            return RegistryFault::Unavailable(format!("{url} cannot be connected to within {within:?}"));
         }
         if error.is_timeout() {
             return RegistryFault::Unavailable(format!("{url} does not answer within {:?}", self.timeout));

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use url::Url;
 
+use super::durable::DurableFileSystem;
 use super::{LocationError, Store};
 
 /// The URL of a folder given as a path, which need not exist.
@@ -43,5 +43,5 @@ pub(super) fn open(url: Url) -> Result<Store, LocationError> {
     let prefix = Path::from_absolute_path(&folder).map_err(|error| {
         LocationError(format!("'{}' is not a valid folder name: {error}", folder.display()))
     })?;
-    Ok(Store { root: Arc::new(LocalFileSystem::new()), prefix, url })
+    Ok(Store { root: Arc::new(DurableFileSystem::default()), prefix, url })
 }

@@ -3,6 +3,7 @@
 //! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the
 //! names that the clouds' own tools read.
 
+mod durable;
 mod failure;
 mod input;
 mod local;

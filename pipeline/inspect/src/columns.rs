@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
-use prorata_tables::guarded;
+use prorata_tables::{EncodeError, guarded};
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,9 @@ pub enum ReadError {
     /// Its rows cannot be decoded.
     #[error("{0}")]
     Rows(#[from] ArrowError),
+    /// Its columns are not those of this release.
+    #[error(transparent)]
+    Layout(#[from] EncodeError),
     /// A column that must be there is not, or has another type.
     #[error("column {0} is missing or has another type")]
     Column(&'static str),

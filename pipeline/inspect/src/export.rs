@@ -1,10 +1,8 @@
 //! The current rows of one organization as plain Parquet, one file for each table and date, for a reader who
 //! must see no other organization.
 
-use std::sync::Arc;
-
-use arrow_array::{BooleanArray, RecordBatch, new_null_array};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
@@ -102,15 +100,14 @@ const fn key_columns(table: Table) -> [&'static str; 2] {
 /// Writes the rows of one table.
 struct Writer {
     table: Table,
-    schema: SchemaRef,
     /// `None` until there is a row.
     writer: Option<ArrowWriter<Vec<u8>>>,
     rows: u64,
 }
 
 impl Writer {
-    fn new(table: Table) -> Self {
-        Self { table, schema: prorata_tables::schema(table), writer: None, rows: 0 }
+    const fn new(table: Table) -> Self {
+        Self { table, writer: None, rows: 0 }
     }
 
     fn add(&mut self, bytes: Bytes, options: &ExportOptions) -> Result<(), ReadError> {
@@ -133,24 +130,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes rows in the columns of this release. A file of an older one lacks newer columns: they are null.
+    /// Writes rows in the columns of this release.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ReadError> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let columns = self.schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
-            Some(column) => Arc::clone(column),
-            None => new_null_array(field.data_type(), batch.num_rows()),
-        });
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())?;
+        let batch = prorata_tables::in_our_columns(self.table, batch)?;
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => {
                 let properties = WriterProperties::builder()
                     .set_created_by("prorata export".to_owned())
                     .set_compression(Compression::ZSTD(ZstdLevel::default()));
-                let schema = Arc::clone(&self.schema);
-                none.insert(ArrowWriter::try_new(Vec::new(), schema, Some(properties.build()))?)
+                none.insert(ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build()))?)
             }
         };
         writer.write(&batch)?;

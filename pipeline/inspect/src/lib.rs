@@ -2,7 +2,7 @@
 //!
 //! Reading order:
 //! 1. [`lake`]: what is looked at: the live files of the six tables, day by day.
-//! 2. `columns` and `sum`: how a file becomes values, and how values add up, exactly.
+//! 2. [`columns`] and `sum`: how a file becomes values, and how values add up, exactly.
 //! 3. [`check`]: whether a lake is whole, and whether its money adds up.
 //! 4. [`diff`]: what differs between two lakes, or between a lake now and then.
 //! 5. [`page`]: a lake as one HTML page.
@@ -11,7 +11,7 @@
 //! 8. [`text`]: lines for people, without characters that a terminal obeys.
 
 pub mod check;
-mod columns;
+pub mod columns;
 pub mod diff;
 pub mod explain;
 pub mod export;

@@ -27,6 +27,9 @@ use crate::{EncodeError, digest, file, schema};
 /// Name of the entry of the footer that lists the parts: hour, digest and number of rows of each.
 const PARTS: &str = "prorata.hours";
 
+/// Why a file is refused that lists other rows than it has.
+const OTHER_ROWS: &str = "its number of rows differs from its footer";
+
 /// Rows read at a time.
 const BATCH_ROWS: usize = 8_192;
 
@@ -72,9 +75,7 @@ fn join_whole(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile,
     let listed = serde_json::json!(listed.collect::<Vec<_>>()).to_string();
     let mut writer = DayWriter { table, rows: Vec::new(), writer: None, stats: Statistics::of(table) };
     for piece in &pieces {
-        for batch in piece.batches(table)? {
-            writer.add(batch?, rows <= file::BATCH_ROWS as u64)?;
-        }
+        piece.read(table, |batch| writer.add(batch, rows <= file::BATCH_ROWS as u64))?;
     }
     let digest = digest::short(Sha256::new_with_prefix(&listed));
     let (bytes, stats) = writer.finish(listed)?;
@@ -94,7 +95,11 @@ fn split_whole(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeErro
     let (source, mut pieces) = (RowSource::Day(joined.clone()), Vec::new());
     add_pieces(table, &source, &mut pieces)?;
     let files = pieces.into_iter().map(|piece| {
-        let batches: Vec<RecordBatch> = piece.batches(table)?.collect::<Result<_, _>>()?;
+        let mut batches = Vec::new();
+        piece.read(table, |batch| {
+            batches.push(batch);
+            Ok(())
+        })?;
         let rows = concat_batches(&schema(table), &batches);
         let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
         let DayPart { hour, digest, .. } = piece.part;
@@ -128,7 +133,7 @@ fn listed_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeErro
     let parts = parts.ok_or_else(|| foreign("its footer does not list hours"))?;
     let rows = parts.iter().try_fold(0_u64, |rows, part| rows.checked_add(part.rows));
     if rows.and_then(|rows| i64::try_from(rows).ok()) != Some(metadata.num_rows()) {
-        return Err(foreign("its number of rows differs from its footer"));
+        return Err(foreign(OTHER_ROWS));
     }
     Ok(parts)
 }
@@ -176,26 +181,37 @@ fn first_organization(table: Table, bytes: &Bytes, row: usize) -> Result<String,
 }
 
 impl Piece<'_> {
-    /// Its rows in the columns of this release.
-    fn batches(
+    /// Reads its rows in the columns of this release, batch by batch.
+    ///
+    /// # Errors
+    /// When they are of another hour, or not as many as the footer says.
+    fn read(
         &self,
         table: Table,
-    ) -> Result<impl Iterator<Item = Result<RecordBatch, EncodeError>> + use<>, EncodeError> {
-        let (hour, rows) = (self.part.hour, usize::try_from(self.part.rows).unwrap_or(usize::MAX));
+        mut each: impl FnMut(RecordBatch) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let rows = usize::try_from(self.part.rows).unwrap_or(usize::MAX);
         let file = open(table, self.bytes)?.with_batch_size(BATCH_ROWS).with_offset(self.first);
         let reader = file.with_limit(rows).build();
         let reader = reader.map_err(|source| EncodeError::Read { table, source })?;
-        Ok(reader.map(move |batch| {
+        let mut read = 0;
+        for batch in reader {
             let batch = batch.map_err(|source| EncodeError::Columns { table, source })?;
             let batch = in_our_columns(table, &batch)?;
-            check_hour(table, &batch, hour)?;
-            Ok(batch)
-        }))
+            check_hour(table, &batch, self.part.hour)?;
+            read += batch.num_rows();
+            each(batch)?;
+        }
+        if read == rows { Ok(()) } else { Err(EncodeError::Foreign { table, cause: OTHER_ROWS }) }
     }
 }
 
 /// The same rows in the columns of this release, without what a file says of columns besides their types.
-fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
+/// Columns that a file of an older release lacks are null.
+///
+/// # Errors
+/// When the rows have a column that this release does not know, or one of another type.
+pub fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
     let schema = schema(table);
     let found = rows.schema_ref();
     if found.fields().iter().any(|field| schema.field_with_name(field.name()).is_err()) {

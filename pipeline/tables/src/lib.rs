@@ -40,7 +40,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 
 pub use cut::encode_files;
-pub use day::{DayPart, day_parts, guarded, join, split};
+pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::splice;
 
 /// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of

@@ -1,5 +1,6 @@
 //! What the client asks, and what it makes of every kind of answer.
 
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use prorata_connectors::Secret;
@@ -125,6 +126,19 @@ async fn a_registry_that_is_down_is_unavailable() {
     let message = unavailable(client(&url).schema(1).await);
     assert!(message.starts_with(&format!("{url}/schemas/ids/1: ")), "{message}");
     assert!(message.contains("refused"), "{message}");
+}
+
+/// A listener takes no connection beyond those that wait for it to accept: the kernel drops their packets.
+#[tokio::test]
+async fn connecting_into_nothing_ends_long_before_an_answer_must_be_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok());
+    let waiting: Vec<TcpStream> = waiting.take(10_000).collect();
+    let patient = Settings { timeout: PATIENCE * 2, ..settings(&format!("http://{address}")) };
+    let message = unavailable(Registry::new(&patient).unwrap().schema(1).await);
+    assert!(message.contains("cannot be connected to within 2s"), "{message}");
+    drop(waiting);
 }
 
 #[tokio::test]
