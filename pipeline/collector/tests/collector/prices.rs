@@ -121,6 +121,17 @@ fn parts_of_google_may_be_on_several_pages() {
 }
 
 #[test]
+fn a_mark_of_utf_8_is_no_part_of_a_document() {
+    use PriceDocument::{Aws, Azure, Csv, Gcp};
+    for (kind, name) in
+        [(Aws, "aws.json"), (Azure, "azure.json"), (Gcp, "gcp.json"), (Csv, "on-premises.csv")]
+    {
+        let marked = [b"\xEF\xBB\xBF", document(name).as_slice()].concat();
+        assert_eq!(imported(kind, &marked).unwrap().0, imported(kind, &document(name)).unwrap().0, "{name}");
+    }
+}
+
+#[test]
 fn lists_are_joined() {
     let mut importer = Importer::new("USD");
     importer.read(PriceDocument::Csv, document("on-premises.csv").as_slice()).unwrap();
