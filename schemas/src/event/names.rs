@@ -12,9 +12,9 @@ pub type Canonical = for<'n> fn(&'n str) -> Cow<'n, str>;
 
 /// Spellings of providers, without blanks, dashes and underscores, with their canonical name.
 const PROVIDERS: &[(&str, &[&str])] = &[
-    ("aws", &["aws", "amazon", "amazonwebservices", "ec2", "eks"]),
-    ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform"]),
-    ("azure", &["azure", "microsoft", "microsoftazure", "aks"]),
+    ("aws", &["aws", "amazon", "amazonec2", "amazonwebservices", "awscn", "awsusgov", "ec2", "eks"]),
+    ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform", "googlecomputeengine"]),
+    ("azure", &["azure", "aks", "azurechinacloud", "azureusgovernment", "microsoft", "microsoftazure"]),
 ];
 
 /// Words of GPU names that do not distinguish models: makers, and how the chip is mounted.
@@ -176,9 +176,9 @@ mod tests {
         check(
             provider,
             &[
-                &["aws", "AWS", " aws ", "Amazon", "Amazon Web Services", "eks"],
-                &["gcp", "gce", "GCE", "gke", "Google", "google-cloud", "Google Cloud Platform"],
-                &["azure", "Azure", "Microsoft", "microsoft_azure", "aks"],
+                &["aws", "AWS", " aws ", "Amazon Web Services", "Amazon EC2", "eks", "aws-cn", "AWS-US-Gov"],
+                &["gcp", "gce", "GCE", "gke", "Google", "google-cloud", "Google Compute Engine"],
+                &["azure", "Azure", "Microsoft", "microsoft_azure", "aks", "AzureChinaCloud"],
                 &["on-premises", " On-Premises"],
                 &["googol", "Googol"],
                 &["kind"],

@@ -4,10 +4,13 @@ use prorata_schemas::Text;
 use prorata_schemas::rows::CostRow;
 
 /// Spellings and what they mean, in lower case and without separators.
-const PROVIDERS: [(&str, &str); 15] = [
+const PROVIDERS: [(&str, &str); 21] = [
     ("aws", "aws"),
     ("amazon", "aws"),
+    ("amazonec2", "aws"),
     ("amazonwebservices", "aws"),
+    ("awscn", "aws"),
+    ("awsusgov", "aws"),
     ("ec2", "aws"),
     ("eks", "aws"),
     ("gcp", "gcp"),
@@ -16,7 +19,10 @@ const PROVIDERS: [(&str, &str); 15] = [
     ("google", "gcp"),
     ("googlecloud", "gcp"),
     ("googlecloudplatform", "gcp"),
+    ("googlecomputeengine", "gcp"),
     ("azure", "azure"),
+    ("azurechinacloud", "azure"),
+    ("azureusgovernment", "azure"),
     ("microsoft", "azure"),
     ("microsoftazure", "azure"),
     ("aks", "azure"),
