@@ -252,6 +252,26 @@ fn an_entry_that_is_wrong_costs_itself_alone() {
 }
 
 #[test]
+fn an_entry_of_another_form_costs_itself_alone() {
+    use PriceDocument::{Aws, Azure, Gcp};
+    let cases: [(Changed, &[&str]); 4] = [
+        ((Aws, "aws", ["\"instanceType\": \"m5.metal\"", "\"instanceType\": null"]), &["m5.metal"]),
+        ((Aws, "aws", ["\"5.4240000000\"", "[5.424]"]), &["m5.metal"]),
+        ((Azure, "azure", ["\"retailPrice\": 4.775", "\"retailPrice\": null"]), &["Standard_NC24ads"]),
+        ((Gcp, "gcp", ["34806000", "null"]), &[",a2-"]),
+    ];
+    for ((kind, name, [from, to]), gone) in cases {
+        let text = String::from_utf8(document(&format!("{name}.json"))).unwrap();
+        assert!(text.contains(from), "{name} has no {from}");
+        let (list, imported) = imported(kind, text.replace(from, to).as_bytes()).unwrap();
+        let golden = String::from_utf8(document(&format!("{name}.csv"))).unwrap();
+        assert_eq!(csv(&list), without(&golden, gone), "{name} with {to}");
+        let left = &imported.skipped["a price or time that cannot be read"];
+        assert!(left.example.contains("invalid type"), "{}", left.example);
+    }
+}
+
+#[test]
 fn a_third_price_does_not_bring_back_two_that_contradict_each_other() {
     let text = String::from_utf8(document("aws.json")).unwrap();
     let mut importer = Importer::new("USD");
