@@ -12,9 +12,9 @@ pub type Canonical = for<'n> fn(&'n str) -> Cow<'n, str>;
 
 /// Spellings of providers, without blanks, dashes and underscores, with their canonical name.
 const PROVIDERS: &[(&str, &[&str])] = &[
-    ("aws", &["aws", "amazon", "amazonwebservices", "ec2", "eks"]),
-    ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform"]),
-    ("azure", &["azure", "microsoft", "microsoftazure", "aks"]),
+    ("aws", &["aws", "amazon", "amazonec2", "amazonwebservices", "awscn", "awsusgov", "ec2", "eks"]),
+    ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform", "googlecomputeengine"]),
+    ("azure", &["azure", "aks", "azurechinacloud", "azureusgovernment", "microsoft", "microsoftazure"]),
 ];
 
 /// Words of GPU names that do not distinguish models: makers, and how the chip is mounted.
@@ -47,6 +47,8 @@ const MODELS: &[(&str, Option<&str>)] = &[
     ("h200", Some("141gb")),
     ("h800", None),
     ("k80", None),
+    ("l2", Some("24gb")),
+    ("l20", Some("48gb")),
     ("l4", Some("24gb")),
     ("l40", Some("48gb")),
     ("l40s", Some("48gb")),
@@ -176,9 +178,9 @@ mod tests {
         check(
             provider,
             &[
-                &["aws", "AWS", " aws ", "Amazon", "Amazon Web Services", "eks"],
-                &["gcp", "gce", "GCE", "gke", "Google", "google-cloud", "Google Cloud Platform"],
-                &["azure", "Azure", "Microsoft", "microsoft_azure", "aks"],
+                &["aws", "AWS", " aws ", "Amazon Web Services", "Amazon EC2", "eks", "aws-cn", "AWS-US-Gov"],
+                &["gcp", "gce", "GCE", "gke", "Google", "google-cloud", "Google Compute Engine"],
+                &["azure", "Azure", "Microsoft", "microsoft_azure", "aks", "AzureChinaCloud"],
                 &["on-premises", " On-Premises"],
                 &["googol", "Googol"],
                 &["kind"],
@@ -218,6 +220,7 @@ mod tests {
                 &["h100-96gb"],
                 &["h200", "NVIDIA-H200", "nvidia-h200-141gb"],
                 &["l4", "NVIDIA-L4", "nvidia-l4", "L4 24GB"],
+                &["l20", "NVIDIA-L20", "NVIDIA L20 48GB"],
                 &["l40s", "NVIDIA L40S"],
                 &["v100-16gb", "Tesla-V100-SXM2-16GB"],
                 &["mi300x", "AMD_Instinct_MI300X_OAM"],

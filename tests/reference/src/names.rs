@@ -4,10 +4,13 @@ use prorata_schemas::Text;
 use prorata_schemas::rows::CostRow;
 
 /// Spellings and what they mean, in lower case and without separators.
-const PROVIDERS: [(&str, &str); 15] = [
+const PROVIDERS: [(&str, &str); 21] = [
     ("aws", "aws"),
     ("amazon", "aws"),
+    ("amazonec2", "aws"),
     ("amazonwebservices", "aws"),
+    ("awscn", "aws"),
+    ("awsusgov", "aws"),
     ("ec2", "aws"),
     ("eks", "aws"),
     ("gcp", "gcp"),
@@ -16,7 +19,10 @@ const PROVIDERS: [(&str, &str); 15] = [
     ("google", "gcp"),
     ("googlecloud", "gcp"),
     ("googlecloudplatform", "gcp"),
+    ("googlecomputeengine", "gcp"),
     ("azure", "azure"),
+    ("azurechinacloud", "azure"),
+    ("azureusgovernment", "azure"),
     ("microsoft", "azure"),
     ("microsoftazure", "azure"),
     ("aks", "azure"),
@@ -27,8 +33,8 @@ const SILENT: &str = " nvidia tesla amd instinct gpu pcie sxm sxm2 sxm3 sxm4 sxm
 
 /// Models of GPUs, each with the memory that does not count after a colon: the model has no other.
 const MODELS: &str = " a10:24gb a100 a10g:24gb a16 a2 a30:24gb a40:48gb a800 b100 b200 b300 gb200 gb300 \
-                      gh200 h100:80gb h20 h200:141gb h800 k80 l4:24gb l40:48gb l40s:48gb m60 mi100 mi210 \
-                      mi250x mi300x mi325x mi355x p100 p4 p40 t4:16gb t4g v100 ";
+                      gh200 h100:80gb h20 h200:141gb h800 k80 l2:24gb l20:48gb l4:24gb l40:48gb l40s:48gb \
+                      m60 mi100 mi210 mi250x mi300x mi325x mi355x p100 p4 p40 t4:16gb t4g v100 ";
 
 /// A provider.
 pub fn provider(name: &str) -> String {

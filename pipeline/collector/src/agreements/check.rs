@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::body;
+use prorata_schemas::event::bounds::check_bounds;
 use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::rules::Rules;
 
 use super::{AgreementsError, Version};
 
@@ -37,5 +39,7 @@ pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
 
 /// What a reader would reject.
 pub(super) fn event(event: &Event) -> Result<(), String> {
-    body::decode(event.payload.kind(), &body::encode(event)).map(drop).map_err(|reject| reject.to_string())
+    let decoded = body::decode(event.payload.kind(), &body::encode(event)).map(drop);
+    let judged = decoded.and_then(|()| check_bounds(event, &Rules::default()));
+    judged.map_err(|reject| reject.to_string())
 }

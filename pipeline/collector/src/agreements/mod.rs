@@ -12,7 +12,7 @@ use std::fmt;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CommitmentSet, Event, Payload, PoolDeleted, RateSet, Recording, ReservationSet,
+    CommitmentSet, Event, Payload, PoolDeleted, RateSet, Recording, ReservationSet, names,
 };
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
@@ -270,7 +270,11 @@ impl Agreements {
             per_gpu_hour: entry.per_gpu_hour,
             currency: self.currency.clone(),
         }));
-        version(EntryPlace { section: "rates", number: index + 1, id }, entry.from, None, set, None)
+        let of_rate =
+            version(EntryPlace { section: "rates", number: index + 1, id }, entry.from, None, set, None);
+        // Spellings of one name are one rate.
+        let (region, model) = (names::place(&entry.region), entry.gpu_model.as_deref().map(names::gpu_model));
+        Version { key: format!("rates/{region:?}/{model:?}/{}", entry.qos), ..of_rate }
     }
 }
 

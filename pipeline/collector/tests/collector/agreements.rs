@@ -132,6 +132,10 @@ fn overlaps_and_reversed_times_are_refused_with_their_place() {
     assert!(fault(empty).contains("not after its start"));
     let twice = json!({"rates": [rate("2026-01-01", "1"), rate("2026-01-01", "2")]});
     assert!(fault(twice).contains("entry 2 of rates (r, no GPU, default) begins at"));
+    let mut spelled = rate("2026-01-01", "2");
+    spelled["region"] = json!(" R");
+    let spelled = json!({"rates": [rate("2026-01-01", "1"), spelled]});
+    assert!(fault(spelled).contains("entry 2 of rates ( R, no GPU, default) begins at"));
     let apart =
         json!({"commitments": [commitment("a", "2026-01-01", None), commitment("b", "2026-06-01", None)]});
     assert!(file(apart).events(instant("2027-01-01"), &[]).is_ok());
@@ -142,6 +146,10 @@ fn values_out_of_range_are_refused_with_their_place() {
     let mut negative = reservation("a", "2026-01-01", None);
     negative["unit_hourly_price"] = json!("-1");
     assert!(fault(json!({"reservations": [negative]})).contains("entry 1 of reservations (a): "));
+    let mut beyond = commitment("a", "2026-01-01", None);
+    beyond["hourly_cost"] = json!("1000000000.1");
+    let said = fault(json!({"commitments": [beyond]}));
+    assert!(said.contains("entry 1 of commitments (a): invalid_field: "), "{said}");
     let mut quantity = reservation("a", "2026-01-01", None);
     quantity["capacity"] = json!({"cpu": "many"});
     let said = fault(json!({"reservations": [quantity]}));

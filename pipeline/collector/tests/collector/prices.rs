@@ -121,6 +121,17 @@ fn parts_of_google_may_be_on_several_pages() {
 }
 
 #[test]
+fn a_mark_of_utf_8_is_no_part_of_a_document() {
+    use PriceDocument::{Aws, Azure, Csv, Gcp};
+    for (kind, name) in
+        [(Aws, "aws.json"), (Azure, "azure.json"), (Gcp, "gcp.json"), (Csv, "on-premises.csv")]
+    {
+        let marked = [b"\xEF\xBB\xBF", document(name).as_slice()].concat();
+        assert_eq!(imported(kind, &marked).unwrap().0, imported(kind, &document(name)).unwrap().0, "{name}");
+    }
+}
+
+#[test]
 fn lists_are_joined() {
     let mut importer = Importer::new("USD");
     importer.read(PriceDocument::Csv, document("on-premises.csv").as_slice()).unwrap();
@@ -237,6 +248,26 @@ fn an_entry_that_is_wrong_costs_itself_alone() {
         assert_eq!(csv(&list), without(&golden, gone), "{name} with {to}");
         let left = &imported.skipped[reason];
         assert!(left.example.starts_with(example), "{}", left.example);
+    }
+}
+
+#[test]
+fn an_entry_of_another_form_costs_itself_alone() {
+    use PriceDocument::{Aws, Azure, Gcp};
+    let cases: [(Changed, &[&str]); 4] = [
+        ((Aws, "aws", ["\"instanceType\": \"m5.metal\"", "\"instanceType\": null"]), &["m5.metal"]),
+        ((Aws, "aws", ["\"5.4240000000\"", "[5.424]"]), &["m5.metal"]),
+        ((Azure, "azure", ["\"retailPrice\": 4.775", "\"retailPrice\": null"]), &["Standard_NC24ads"]),
+        ((Gcp, "gcp", ["34806000", "null"]), &[",a2-"]),
+    ];
+    for ((kind, name, [from, to]), gone) in cases {
+        let text = String::from_utf8(document(&format!("{name}.json"))).unwrap();
+        assert!(text.contains(from), "{name} has no {from}");
+        let (list, imported) = imported(kind, text.replace(from, to).as_bytes()).unwrap();
+        let golden = String::from_utf8(document(&format!("{name}.csv"))).unwrap();
+        assert_eq!(csv(&list), without(&golden, gone), "{name} with {to}");
+        let left = &imported.skipped["a price or time that cannot be read"];
+        assert!(left.example.contains("invalid type"), "{}", left.example);
     }
 }
 

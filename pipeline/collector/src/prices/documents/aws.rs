@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::json::{NumbersAsText, entries};
-use super::{Found, ImportError, Importer};
+use super::{Found, ImportError, Importer, UNREADABLE};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -92,9 +92,9 @@ impl<'de> Visitor<'de> for Document<'_> {
             match key.as_str() {
                 "products" => {
                     has_products = true;
-                    map.next_value_seed(entries(|sku, product| {
-                        self.product(sku, product);
-                        Ok(())
+                    map.next_value_seed(entries(|sku, product| match product {
+                        Ok(product) => self.product(sku, product),
+                        Err(error) => self.import.skip(UNREADABLE, || format!("{sku}: {error}")),
                     }))?;
                 }
                 "terms" if !has_products => {
@@ -189,16 +189,15 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(kind) = map.next_key::<String>()? {
             match kind.as_str() {
-                "OnDemand" => {
-                    map.next_value_seed(entries(|sku: String, terms: BTreeMap<String, Term>| {
-                        self.0.terms(&sku, &terms);
-                        Ok(())
-                    }))?
-                }
-                _ => map.next_value_seed(entries(|sku: String, _: IgnoredAny| {
-                    self.0.import.skip("a commitment's price, which belongs in agreements", || sku);
-                    Ok(())
+                "OnDemand" => map.next_value_seed(entries(|sku, terms| match terms {
+                    Ok(terms) => self.0.terms(&sku, &terms),
+                    Err(error) => self.0.import.skip(UNREADABLE, || format!("{sku}: {error}")),
                 }))?,
+                _ => {
+                    for sku in map.next_value::<BTreeMap<String, IgnoredAny>>()?.into_keys() {
+                        self.0.import.skip("a commitment's price, which belongs in agreements", || sku);
+                    }
+                }
             }
         }
         Ok(())

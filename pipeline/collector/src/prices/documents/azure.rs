@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::json::{NumbersAsText, elements};
-use super::{Found, ImportError, Importer};
+use super::{Found, ImportError, Importer, UNREADABLE};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -56,9 +56,9 @@ impl<'de> Visitor<'de> for AzurePage<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "Items" => map.next_value_seed(elements(|item| {
-                    take(self.0, &item);
-                    Ok(())
+                "Items" => map.next_value_seed(elements(|item| match item {
+                    Ok(item) => take(self.0, &item),
+                    Err(error) => self.0.skip(UNREADABLE, || error),
                 }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }

@@ -121,9 +121,9 @@ impl<'de> Visitor<'de> for CataloguePage<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "skus" => map.next_value_seed(elements(|sku| {
-                    take(self.0, &sku);
-                    Ok(())
+                "skus" => map.next_value_seed(elements(|sku| match sku {
+                    Ok(sku) => take(self.0, &sku),
+                    Err(error) => self.0.skip(UNREADABLE, || error),
                 }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// Puts numbers of a JSON text into quotes, so that a price never is a float. Other bytes stay as they are.
 pub struct NumbersAsText<R> {
@@ -73,14 +74,12 @@ impl<R: BufRead> Read for NumbersAsText<R> {
 /// Takes a map entry by entry: none is kept.
 pub struct Entries<V, F>(F, PhantomData<V>);
 
-/// Takes a map entry by entry.
-pub const fn entries<V, F: FnMut(String, V) -> Result<(), String>>(each: F) -> Entries<V, F> {
+/// Takes a map entry by entry. An entry of another form is an error of its own: the others are read.
+pub const fn entries<V, F: FnMut(String, Result<V, String>)>(each: F) -> Entries<V, F> {
     Entries(each, PhantomData)
 }
 
-impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> DeserializeSeed<'de>
-    for Entries<V, F>
-{
+impl<'de, V: DeserializeOwned, F: FnMut(String, Result<V, String>)> DeserializeSeed<'de> for Entries<V, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -88,7 +87,7 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> Deseri
     }
 }
 
-impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> Visitor<'de> for Entries<V, F> {
+impl<'de, V: DeserializeOwned, F: FnMut(String, Result<V, String>)> Visitor<'de> for Entries<V, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +96,7 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> Visito
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some((key, value)) = map.next_entry()? {
-            (self.0)(key, value).map_err(A::Error::custom)?;
+            (self.0)(key, parsed(value));
         }
         Ok(())
     }
@@ -106,12 +105,12 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> Visito
 /// Takes a list element by element: none is kept.
 pub struct Elements<V, F>(F, PhantomData<V>);
 
-/// Takes a list element by element.
-pub const fn elements<V, F: FnMut(V) -> Result<(), String>>(each: F) -> Elements<V, F> {
+/// Takes a list element by element. An element of another form is an error of its own: the others are read.
+pub const fn elements<V, F: FnMut(Result<V, String>)>(each: F) -> Elements<V, F> {
     Elements(each, PhantomData)
 }
 
-impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> DeserializeSeed<'de> for Elements<V, F> {
+impl<'de, V: DeserializeOwned, F: FnMut(Result<V, String>)> DeserializeSeed<'de> for Elements<V, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -119,7 +118,7 @@ impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> DeserializeSee
     }
 }
 
-impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> Visitor<'de> for Elements<V, F> {
+impl<'de, V: DeserializeOwned, F: FnMut(Result<V, String>)> Visitor<'de> for Elements<V, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,10 +127,14 @@ impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> Visitor<'de> f
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         while let Some(value) = list.next_element()? {
-            (self.0)(value).map_err(A::Error::custom)?;
+            (self.0)(parsed(value));
         }
         Ok(())
     }
+}
+
+fn parsed<V: DeserializeOwned>(value: Value) -> Result<V, String> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

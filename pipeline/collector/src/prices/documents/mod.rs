@@ -6,7 +6,7 @@ mod gcp;
 mod json;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 
 use prorata_schemas::Text;
 use prorata_schemas::event::CapacityType;
@@ -110,7 +110,11 @@ impl Importer {
     /// # Errors
     /// When it cannot be read, or is a price list of our own with a wrong line.
     pub fn read(&mut self, document: PriceDocument, from: impl Read) -> Result<(), ImportError> {
-        let from = BufReader::new(from);
+        let mut from = BufReader::new(from);
+        // As Windows marks UTF-8. An error comes again when the document is read.
+        if from.fill_buf().is_ok_and(|start| start.starts_with(b"\xEF\xBB\xBF")) {
+            from.consume(3);
+        }
         match document {
             PriceDocument::Aws => aws::read(from, self),
             PriceDocument::Azure => azure::read(from, self),
