@@ -28,7 +28,7 @@ pub struct AgreementsArgs {
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
     /// Folder or URL to write a file of events to, or kafka [default: only check the file]
-    #[arg(long, value_name = "FOLDER|URL|kafka")]
+    #[arg(long, alias = "to", value_name = "FOLDER|URL|kafka")]
     pub output: Option<String>,
     /// Folder or URL with the events of earlier versions of the file [default: --output]
     ///

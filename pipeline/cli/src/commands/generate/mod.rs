@@ -48,7 +48,7 @@ pub struct GenerateArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Empty or new folder to write files to, or kafka
-    #[arg(long, value_name = "FOLDER|kafka")]
+    #[arg(long, alias = "to", value_name = "FOLDER|kafka")]
     pub output: PathBuf,
     /// First hour, in UTC
     #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00")]

@@ -48,7 +48,7 @@ const SEND_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Args)]
 pub struct CollectArgs {
     /// Folder or URL to write files of events to [default: send them to Kafka]
-    #[arg(long, value_name = "FOLDER|URL")]
+    #[arg(long, alias = "to", value_name = "FOLDER|URL")]
     pub output: Option<String>,
     /// Configuration file, with section collect, and for Kafka sections kafka and registry
     ///
