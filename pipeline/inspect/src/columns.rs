@@ -101,6 +101,11 @@ impl Rows {
         self.0.num_rows()
     }
 
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn column<'a, A: 'a>(
         &'a self,
         name: &'static str,
