@@ -56,7 +56,7 @@ def read(session, duckdb, lake: Path, through: str = "9999-12-31") -> dict[tuple
 
 def old_lake(folder: Path) -> tuple[Path, str]:
     """A lake whose first two days lie beyond the horizon, and a date two days after them: engines read the
-    files up to it alone, `prorata diff` the many hours from there on, which compaction leaves.
+    files up to it alone, and the program compares the many hours after it, which compaction leaves.
     """
     events, lake = folder / "old-events", folder / "old"
     load = ["--organizations", "1", "--pods", "3", "--seed", "7", "--hours", "48"]
