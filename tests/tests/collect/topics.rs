@@ -81,7 +81,8 @@ fn announced(cluster: &Cluster, topic: &str, namespace: &str, pods: usize) {
 
 #[test]
 fn on_kafka_a_killed_collector_goes_on() {
-    let scene = Scene::open(shared(), "kafka", 1, room("collected"));
+    // Alone, as all that are killed: a pod of another test may wait for its node.
+    let scene = Scene::open(alone(), "kafka", 1, room("collected"));
     let Scene { cluster, room, .. } = &scene;
     let mut program = started(room);
     for round in 0..4 {
