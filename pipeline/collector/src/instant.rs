@@ -1,9 +1,9 @@
-//! Kubernetes' times: RFC 3339 text, in whole seconds or microseconds.
+//! Times of Kubernetes: RFC 3339 text, in whole seconds or microseconds.
 
 use prorata_schemas::time::{Date, HOUR_MICROS, Timestamp};
 use serde::{Deserialize, Deserializer};
 
-/// A time of a Kubernetes object.
+/// A time in a Kubernetes object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub Timestamp);
 
@@ -16,8 +16,9 @@ impl<'de> Deserialize<'de> for Instant {
     }
 }
 
-/// An instant of the years 1970 to 9999 in RFC 3339: `2026-11-20T13:05:00Z`, with up to nine digits of a
-/// second (below a microsecond they are cut off) and `Z` or an offset such as `+01:00`.
+/// Parses an RFC 3339 instant of the years 1970 to 9999: `2026-11-20T13:05:00Z`, with up to nine decimals of
+/// a second and `Z` or an offset such as `+01:00`. Decimals below a microsecond are cut off. Returns `None`
+/// if the text is anything else.
 pub fn parse_instant(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once(['T', 't'])?;
     let date = calendar_date(date)?;
@@ -25,7 +26,7 @@ pub fn parse_instant(text: &str) -> Option<Timestamp> {
     let (clock, zone) = rest.split_at(zone);
     let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, part)| (clock, Some(part)));
     let [hour, minute, second] = numbers(clock, ':')?;
-    // A leap second counts as the last second before it.
+    // A leap second counts as the second before it.
     let in_range = hour < 24 && minute < 60 && second <= 60;
     if !in_range {
         return None;
@@ -39,12 +40,12 @@ pub fn parse_instant(text: &str) -> Option<Timestamp> {
 /// The last microsecond of the year 9999.
 const LAST_MICRO: i64 = Date { year: 10_000, month: 1, day: 1 }.days() * 24 * HOUR_MICROS - 1;
 
-/// A date such as `2026-11-20` of the years 1970 to 9999.
+/// Parses a date such as `2026-11-20` of the years 1970 to 9999.
 pub(crate) fn parse_date(text: &str) -> Option<Date> {
     calendar_date(text).filter(|date| date.days() >= 0)
 }
 
-/// A date that is in the calendar, of the years 0 to 9999.
+/// Parses a date of the years 0 to 9999 and checks that it is in the calendar.
 fn calendar_date(text: &str) -> Option<Date> {
     let [year, month, day] = numbers(text, '-')?;
     let exact = text.len() == 10 && (1..=12).contains(&month) && (1..=31).contains(&day);
@@ -52,7 +53,7 @@ fn calendar_date(text: &str) -> Option<Date> {
     (exact && Date::from_days(date.days()) == date).then_some(date)
 }
 
-/// Three numbers, the second and third of two digits.
+/// Parses three numbers with a separator `between` them. The second and third have two digits.
 fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut next = |digits: usize| -> Option<i64> {
@@ -64,7 +65,7 @@ fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-/// Digits behind the point of a second, in microseconds.
+/// Converts the decimals of a second to microseconds.
 fn micros_of(fraction: Option<&str>) -> Option<i64> {
     let Some(digits) = fraction else { return Some(0) };
     let plain = (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());

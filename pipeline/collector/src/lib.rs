@@ -1,17 +1,18 @@
-//! What a Kubernetes cluster's changes mean as events.
+//! Turns the changes of a Kubernetes cluster into events.
 //!
 //! Read in this order:
-//! 1. `object`: Kubernetes objects, with the fields that decide and no others;
-//! 2. `describe`: what one object says: a pod's effective requests, its times, a node's price and family;
-//! 3. [`Collector`] in `core`: changes of objects in, events and the state to store out;
-//! 4. [`CollectorState`]: what must survive a restart, and in which order it is stored;
-//! 5. [`prices`]: the price list, the documents that it is made of, and configured rates;
-//! 6. [`agreements`]: reservations, commitments, rates and pools of a file that people keep;
-//! 7. [`usage`]: measured use of pods, as intervals that tile time.
+//! 1. `object`: Kubernetes objects, with the fields that affect events and no others;
+//! 2. `describe`: the description of one object: a pod's effective requests and times, a node's price and
+//!    family;
+//! 3. [`Collector`] in `core`: takes changes of objects, returns events and the state to store;
+//! 4. [`CollectorState`]: the state that must survive a restart, and the order in which to store it;
+//! 5. [`prices`]: the price list, the price documents that it is made from, and configured rates;
+//! 6. [`agreements`]: reservations, commitments, rates and pools from a file that people maintain;
+//! 7. [`usage`]: measured usage of pods, as intervals that cover time without gaps or overlaps.
 //!
 //! Nothing here does I/O or reads a clock: the caller passes the API server's time with every input. So the
-//! same inputs and state give the same events, byte for byte. `COLLECTOR.md` says which change becomes which
-//! event, and what a gap in the watch can lose.
+//! same inputs and state give the same events, byte for byte. `COLLECTOR.md` lists which change becomes which
+//! event, and which changes a gap in the watch can lose.
 
 pub mod agreements;
 mod core;

@@ -1,4 +1,4 @@
-//! What is configured for one cluster.
+//! Configuration of one cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,81 +10,81 @@ use prorata_schemas::time::Timestamp;
 
 use crate::object::ObjectKind;
 
-/// From when on a pod counts.
+/// The instant from which a pod counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartAt {
-    /// It is bound to its node: from then on the scheduler keeps its requests free.
+    /// It is bound to its node: from then on, the scheduler reserves its requests.
     #[default]
     Scheduled,
     /// The kubelet has accepted it.
     Started,
-    /// A container of it runs.
+    /// One of its containers runs.
     Running,
 }
 
-/// Which end of the span in which an unseen stop lies is sent.
+/// Which end of the span of a missed stop is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedStop {
-    /// The earlier one: nothing is charged that cannot be shown.
+    /// The earlier one: nothing is charged that cannot be proved.
     #[default]
     Earliest,
     /// The later one.
     Latest,
 }
 
-/// What is configured for one cluster.
+/// Configuration of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorOptions {
-    /// Whose cluster it is.
+    /// Organization that owns the cluster.
     pub organization_id: OrganizationId,
-    /// Its id in events.
+    /// Id of the cluster in events.
     pub cluster_id: ClusterId,
-    /// The organization's currency, in which every price is.
+    /// The organization's currency; all prices are in it.
     pub currency: Text,
-    /// Provider of nodes that name none.
+    /// Provider of nodes that do not name one.
     pub provider: Text,
-    /// Region of nodes that name none.
+    /// Region of nodes that do not name one.
     pub region: Text,
-    /// Instance type of nodes that name none.
+    /// Instance type of nodes that do not name one.
     pub instance_type: Text,
-    /// Nothing is sent of what was before this instant: objects that are older begin here. None: the instant
-    /// of the first input, which the state then keeps.
+    /// The instant before which nothing is sent: older objects start here. If `None`, the instant of the
+    /// first input counts, and the state keeps it.
     pub since: Option<Timestamp>,
-    /// From when on a pod counts.
+    /// The instant from which a pod counts.
     pub start: StartAt,
-    /// When an unseen stop is said to have been.
+    /// Event time of a missed stop.
     pub missed_stop: MissedStop,
-    /// Labels of pods that are sent, by name; a name that ends in `*` stands for all that begin so.
+    /// Names of the pod labels that are sent; a name that ends in `*` matches every name with that prefix.
     pub labels: Vec<Text>,
-    /// Label, and its value, of virtual nodes: their pods are serverless.
+    /// Name and value of the label that marks virtual nodes: their pods are serverless.
     pub virtual_node_label: (Text, Text),
     /// Label of pods that names their quality of service.
     pub qos_label: Option<Text>,
-    /// Label of pods that names the GPU model they ask for.
+    /// Label of pods that names the GPU model they request.
     pub gpu_model_label: Option<Text>,
     /// Label of pods and nodes that names their GPU pool.
     pub pool_label: Option<Text>,
-    /// Annotation of nodes with their price for an hour.
+    /// Annotation of nodes that gives their price per hour.
     pub price_annotation: Text,
-    /// Domain of TensorFusion's labels and annotations.
+    /// Domain of the labels and annotations of TensorFusion.
     pub tensor_fusion_domain: Text,
-    /// Names of GPU models as objects have them, and as events have them.
+    /// Names of GPU models: as objects have them, mapped to the names in events.
     pub gpu_models: BTreeMap<Text, Text>,
-    /// Resource names of which each unit is a GPU.
+    /// Resource names whose units are GPUs.
     pub gpu_resources: Vec<Text>,
-    /// Resource names of device classes that name none themselves.
+    /// Resource names for device classes that do not name one.
     pub device_classes: BTreeMap<Text, Text>,
-    /// Kinds that are watched: a pod waits for its claims only if claims are.
+    /// Kinds that are watched: a pod waits for its claims only if claims are watched.
     pub watched: BTreeSet<ObjectKind>,
-    /// Share of what runs that one list may end, in percent. A list that would end more is not believed until
-    /// as many lists agree as `mass_stop_confirmations` says.
+    /// Share of the running objects that one list may end, in percent. A list that would end more is not
+    /// believed until `mass_stop_confirmations` lists agree.
     pub mass_stop_percent: u32,
-    /// How many lists must agree before very many stops, or a list without any node, are believed.
+    /// Number of lists that must agree before a mass stop, or a list without any node, is believed.
     pub mass_stop_confirmations: u32,
 }
 
 impl CollectorOptions {
-    /// Defaults for a cluster.
+    /// Returns the defaults for a cluster.
     pub fn new(organization_id: OrganizationId, cluster_id: ClusterId, currency: Text) -> Self {
         Self {
             organization_id,
@@ -114,7 +114,7 @@ impl CollectorOptions {
         }
     }
 
-    /// Whether the label of this name is sent.
+    /// Returns whether the label of this name is sent.
     pub fn sends_label(&self, name: &str) -> bool {
         self.labels.iter().any(|wanted| match wanted.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
@@ -122,7 +122,7 @@ impl CollectorOptions {
         })
     }
 
-    /// The name that events have for this GPU model: the configured one, else its canonical name.
+    /// Returns the name of this GPU model in events: the configured name, or else its canonical name.
     pub fn gpu_model(&self, text: &str) -> Text {
         self.gpu_models.get(text).cloned().unwrap_or_else(|| names::gpu_model(text).into())
     }

@@ -1,10 +1,11 @@
-//! What must survive a restart: what was announced and has not ended, and up to where everything is sent.
+//! The state that must survive a restart: the announced objects that have not ended, and the time up to which
+//! everything is sent.
 //!
-//! A shell stores it in three steps for each [`Batch`](crate::Batch): first the intents, then it sends the
-//! events, then it stores the changes and the progress. An intent says up to which time events of an object
-//! may have been sent. If the shell dies between the steps, the next one sends the same events again if the
-//! object is still there, and otherwise a stop that is later than all of them: no start is left without its
-//! stop.
+//! A shell stores it in three steps for each [`Batch`](crate::Batch): it stores the intents, sends the
+//! events, then stores the changes and the progress. An intent is the latest time of the events of an object
+//! that may have been sent. If the shell dies between the steps, the next shell checks whether the object
+//! still exists. If it does, the next shell sends the same events again. If not, it sends a stop that is
+//! later than all of them. So no start is left without its stop.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +15,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::ObjectKind;
 
-/// Names an announced object: a node by its node id, a pool by its pool id, all others by uid.
+/// The key of an announced object: a node id for a node, a pool id for a pool, a uid for all others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: ObjectKind,
-    /// Its id within the kind.
+    /// Its id, unique within the kind.
     pub id: Text,
 }
 
-/// How far an announced object is.
+/// The phase of an announced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Its start may have been sent.
+    /// The start may have been sent.
     Announcing,
-    /// Its start was sent, and nothing since.
+    /// The start was sent, and nothing since.
     Started,
-    /// Its start was sent, and another description later.
+    /// The start was sent, and another description later.
     Changed,
-    /// A pod: the stop of its node has ended it.
+    /// The object is a pod, and the stop of its node has ended it.
     EndedByNode,
-    /// Its stop was sent, or it ended before anything was collected. It is kept while the object is there:
-    /// no later sight of it may start it again.
+    /// The stop was sent, or the object ended before collection began. The entry is kept while the object
+    /// exists, so that a later sighting cannot start it again.
     Stopped,
 }
 
 impl Phase {
-    /// Whether events say that it runs, or may say so.
+    /// Returns whether events say that the object runs, or may say so.
     pub const fn is_running(self) -> bool {
         matches!(self, Self::Announcing | Self::Started | Self::Changed)
     }
@@ -49,41 +50,42 @@ impl Phase {
 /// An announced object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
-    /// How far it is.
+    /// The phase of the object.
     pub phase: Phase,
     /// Event time of the last event about it.
     pub last: Timestamp,
     /// First 64 bits of the SHA-256 of the last description.
     pub hash: u64,
-    /// A pod's node id, a node's uid; else empty.
+    /// A pod's node id or a node's uid; otherwise empty.
     pub subject: Text,
-    /// A pod's namespace; else empty.
+    /// A pod's namespace; otherwise empty.
     pub namespace: Text,
-    /// A pod's name, by which measured use refers to the pod; else empty.
+    /// A pod's name, by which measured usage refers to the pod; otherwise empty.
     pub name: Text,
-    /// In an intent: the latest time of a start or a description that may have been sent beyond this entry.
+    /// In an intent: the latest time of a start or a description that may have been sent in addition to this
+    /// entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_start: Option<Timestamp>,
-    /// In an intent: the latest time of a stop that may have been sent beyond this entry.
+    /// In an intent: the latest time of a stop that may have been sent in addition to this entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_stop: Option<Timestamp>,
 }
 
-/// What must survive a restart.
+/// The state that must survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorState {
-    /// Nothing is sent of what was before; none: nothing was collected yet.
+    /// The instant before which nothing is sent. `None` if nothing was collected yet.
     pub since: Option<Timestamp>,
-    /// By kind, the API server's time up to which all its changes are known.
+    /// The API server's time up to which all changes of a kind are known, by kind.
     pub caught_up: BTreeMap<ObjectKind, Timestamp>,
-    /// Resource version from which a watch of pods goes on; none: list first.
+    /// Resource version from which a watch of pods continues. `None` if pods must be listed first.
     pub pods_version: Option<Text>,
-    /// What was announced.
+    /// The announced objects.
     #[serde(with = "entries")]
     pub announced: BTreeMap<Key, Announced>,
 }
 
-/// Entries as a list: keys of JSON are texts.
+/// Stores the map as a list, because keys of JSON objects are strings.
 mod entries {
     use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Sends each description once, at times that rise for each object.
+//! Sends each description once, at times that increase for each object.
 
 use prorata_schemas::event::{Event, Payload, Recording};
 use prorata_schemas::time::Timestamp;
@@ -8,28 +8,28 @@ use sha2::{Digest, Sha256};
 use super::Collector;
 use crate::state::{Announced, Key, Phase};
 
-/// When a description is true.
+/// The times from which a description is true.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Since {
     /// The instant of the first announcement.
     pub start: Timestamp,
     /// The instant of a change of what was announced.
     pub change: Timestamp,
-    /// When the object last changed, by its own account: of two descriptions the later one stands. It is not
-    /// the collector's time, because a repeat would have another.
+    /// The time at which the object says it last changed: the later of two descriptions counts. It is not the
+    /// collector's time, because a repeated event would have a different one.
     pub recorded: Option<Timestamp>,
 }
 
-/// What an announced object is called, besides its key.
+/// The names of an announced object, besides its key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
-    /// A pod's node id, a node's uid.
+    /// A pod's node id or a node's uid.
     pub subject: Text,
     pub namespace: Text,
     pub name: Text,
 }
 
-/// What is stored of an object, and what is sent of it in this batch.
+/// The stored entry of an object, and the times that this batch sends for it.
 #[derive(Debug)]
 pub(super) struct Intent {
     stored: Option<Announced>,
@@ -38,7 +38,7 @@ pub(super) struct Intent {
 }
 
 impl Intent {
-    /// The entry to store before the batch is sent; `now` is the one to store behind it.
+    /// The entry to store before the batch is sent; `now` is the entry to store after it.
     pub(super) fn entry(self, now: Option<&Announced>) -> Announced {
         let announcing = |known: &Announced| Announced { phase: Phase::Announcing, ..known.clone() };
         let known = self.stored.or_else(|| now.map(announcing)).unwrap_or_else(|| Announced {
@@ -60,8 +60,8 @@ impl Intent {
 }
 
 impl Collector {
-    /// Announces an object, or its new description; nothing if it is as announced. A stopped one starts
-    /// again, if its key can: later than it stopped.
+    /// Announces an object or its new description. Sends nothing if the description is unchanged. If a
+    /// stopped object's key may start again, it starts later than it stopped.
     pub(super) fn announce(&mut self, key: Key, named: Named, payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);
@@ -86,8 +86,8 @@ impl Collector {
         self.send(at, since.recorded, payload);
     }
 
-    /// Announces a stop of what runs, never before its last event: at the same instant it never ran, which
-    /// only a start that nothing has followed may say.
+    /// Announces the stop of a running object, never before its last event. A stop at the instant of the
+    /// start says that the object never ran. Only a start that no other event followed allows that.
     pub(super) fn announce_stop(&mut self, key: &Key, at: Timestamp, payload: Payload) {
         let Some(known) = self.state.announced.get(key).filter(|known| known.phase.is_running()) else {
             return;
@@ -107,7 +107,7 @@ impl Collector {
         self.send(at, None, payload);
     }
 
-    /// What is sent of an object in this batch, next to what is stored of it.
+    /// The intent of an object in this batch, created from the stored entry if needed.
     fn intend(&mut self, key: &Key) -> &mut Intent {
         let announced = &self.state.announced;
         self.intents.entry(key.clone()).or_insert_with(|| Intent {
@@ -117,7 +117,7 @@ impl Collector {
         })
     }
 
-    /// Keeps that an object ended, so that it never starts.
+    /// Records that an object ended, so that it never starts.
     pub(super) fn mark_stopped(&mut self, key: Key, at: Timestamp) {
         let (subject, namespace, name) = Default::default();
         let phase = Phase::Stopped;
@@ -139,14 +139,14 @@ impl Collector {
         self.events.push(event.recorded(Recording::new(recorded_at, false)));
     }
 
-    /// What a description says, whenever it is true.
+    /// Hashes a description, without the time from which it is true.
     pub(super) fn hash(&self, payload: &Payload) -> u64 {
         let event = Event::new(self.options.organization_id.clone(), Timestamp(0), payload.clone());
         let digest = Sha256::digest(body::encode(&event));
         digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
     }
 
-    /// The first instant of which anything is sent.
+    /// The first instant for which anything is sent.
     pub(super) fn since(&self) -> Timestamp {
         self.state.since.unwrap_or(Timestamp(0))
     }

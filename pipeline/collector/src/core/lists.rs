@@ -1,8 +1,9 @@
-//! What a complete list says of what it lacks.
+//! Handles the objects that a complete list lacks.
 //!
-//! An announced object that a complete list lacks has ended between the instant up to which all was known and
-//! the beginning of the list. A list is not believed at once if it lacks very much, or has no node at all: a
-//! truncated cache must not end the world. A list that does not end says nothing of what it lacks.
+//! An announced object that a complete list lacks has ended between two instants: the instant up to which
+//! everything was known, and the start of the list. A list is not believed at once if it lacks very many
+//! objects, or has no node at all: a truncated cache must not end everything. A list that does not complete
+//! says nothing about missing objects.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +20,15 @@ use crate::state::{Key, Phase};
 /// Fewer stops than this are believed at once.
 const MASS_STOPS_MIN: usize = 10;
 
-/// A list that has begun.
+/// A list that is in progress.
 #[derive(Debug)]
 pub(super) struct ListInProgress {
     began: Timestamp,
-    /// Up to where all was known before.
+    /// Instant up to which everything was known before the list.
     caught_up: Option<Timestamp>,
-    /// It is of the version up to which all was told.
+    /// Whether the list has the version up to which everything was already reported.
     is_check: bool,
-    /// Ids that it has shown.
+    /// Ids that the list has shown.
     seen: BTreeSet<Text>,
 }
 
@@ -40,24 +41,25 @@ impl ListInProgress {
 impl Collector {
     pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp, is_check: bool) {
         let known = |kind| self.state.caught_up.get(&kind).copied();
-        // Pods that were seen on a node show that it was there: it is said to end behind all of them.
+        // Pods that were seen on a node show that it existed: the node ends after all of them.
         let of_pods = known(ObjectKind::Pod).filter(|_| kind == ObjectKind::Node);
         let caught_up = known(kind).max(of_pods);
-        // After a check, the watch goes on from where it was.
+        // After a check, the watch continues where it was.
         if kind == ObjectKind::Pod && !is_check {
             self.pods_version = None;
         }
         self.lists.insert(kind, ListInProgress { began: now, caught_up, is_check, seen: BTreeSet::new() });
     }
 
-    /// Remembers that a list, if one is in progress, has shown an object.
+    /// Records that a list, if one is in progress, has shown an object.
     pub(super) fn note_seen(&mut self, kind: ObjectKind, id: &str) {
         if let Some(list) = self.lists.get_mut(&kind) {
             list.seen.insert(id.into());
         }
     }
 
-    /// When an object that no longer is there ended, seen or not.
+    /// The instant at which an object ended that no longer exists: `now`, or a missed stop if a list is in
+    /// progress.
     pub(super) fn unseen_end(&self, key: &Key, now: Timestamp) -> Timestamp {
         match self.lists.get(&key.kind) {
             None => now,
@@ -65,7 +67,7 @@ impl Collector {
         }
     }
 
-    /// When an object ended unseen: behind all that may have been sent of it.
+    /// The instant of the missed stop of an object, after all of its events that may have been sent.
     fn lost_of(&self, key: &Key, list: &ListInProgress) -> Timestamp {
         let known = self.state.announced.get(key);
         let intended = known.and_then(|known| known.intended_start.max(known.intended_stop));
@@ -80,7 +82,7 @@ impl Collector {
     }
 
     pub(super) fn list_ends(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
-        // Without its beginning, a list is not known to be complete.
+        // A list whose start is not known may be incomplete.
         let Some(list) = self.lists.remove(&kind) else { return };
         self.drop_unlisted(kind, &list, now);
         if self.is_believed(kind, &list) {
@@ -93,12 +95,12 @@ impl Collector {
                 self.look_again_at_pools(now);
             }
         } else if kind == ObjectKind::Pod {
-            // The watch goes on from here; `caught_up` stays, and so does the bound of what is held.
+            // The watch continues from here; `caught_up` stays, and so does the bound of the missed stops.
             self.pods_version = None;
         }
     }
 
-    /// Whether what the list lacks has ended.
+    /// Returns whether the objects that the list lacks count as ended.
     fn is_believed(&mut self, kind: ObjectKind, list: &ListInProgress) -> bool {
         let running = || self.state.announced.iter().filter(|(key, _)| key.kind == kind);
         let (mut all, mut stops) = (0, 0);
@@ -121,7 +123,7 @@ impl Collector {
         false
     }
 
-    /// Ends what is announced and not in the list.
+    /// Ends the announced objects that the list lacks.
     fn end_unlisted(&mut self, kind: ObjectKind, list: &ListInProgress) {
         let missing =
             self.state.announced.iter().filter(|(key, _)| key.kind == kind && !list.seen.contains(&key.id));
@@ -154,7 +156,7 @@ impl Collector {
         }
     }
 
-    /// Forgets what was only kept in memory and is not in the list. Pods that waited have lived until then.
+    /// Forgets objects that are only in memory and that the list lacks. Pods that waited lived until then.
     fn drop_unlisted(&mut self, kind: ObjectKind, list: &ListInProgress, now: Timestamp) {
         let is_seen = |id: &Text| list.seen.contains(id);
         match kind {

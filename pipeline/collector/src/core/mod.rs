@@ -1,7 +1,7 @@
-//! The collector: changes of objects in, events and the state to store out.
+//! The collector: takes changes of objects, returns events and the state to store.
 //!
-//! Reading order: [`Collector::apply`] here, `pods` and `nodes` for what one object becomes, `lists` for what
-//! a complete list says of what it lacks, `sets` for quotas and pools, `announce` for times and repeats.
+//! Reading order: [`Collector::apply`] here, `pods` and `nodes` for the events of one object, `lists` for the
+//! objects that a complete list lacks, `sets` for quotas and pools, `announce` for times and repeats.
 
 mod announce;
 mod lists;
@@ -29,128 +29,130 @@ use announce::Intent;
 use lists::ListInProgress;
 use nodes::KnownNode;
 
-/// A change that the collector is told.
+/// An input of the collector.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A list of this kind begins. What an earlier one that did not end has shown stays valid; what it lacks
-    /// says nothing.
+    /// A list of this kind begins. Objects that an earlier, unfinished list has shown stay valid; objects
+    /// that the unfinished list lacks mean nothing.
     ListBegins(ObjectKind),
-    /// The same, of the very version up to which all was told: it shows what is known already, unless
-    /// something went wrong.
+    /// Like [`Self::ListBegins`], with the version up to which everything was already reported. The list
+    /// shows only known objects, unless something went wrong.
     CheckBegins(ObjectKind),
-    /// An object as it is now, from a list or a watch.
+    /// An object in its present state, from a list or a watch.
     Seen(KubeObject),
-    /// An object's last revision: it is gone.
+    /// The last revision of an object that is gone.
     Gone(KubeObject),
     /// The list of this kind that began last is complete, as of this resource version.
     ListEnds(ObjectKind, Text),
-    /// Nothing of this kind has happened up to this resource version that was not told.
+    /// Every change of this kind up to this resource version was reported.
     Bookmark(ObjectKind, Text),
-    /// Other prices.
+    /// The prices have changed.
     Prices(Arc<PriceBook>),
-    /// Time has passed: prices may change, and what was kept for a while is dropped.
+    /// Time has passed: prices may change, and entries that are kept for a limited time are dropped.
     Tick,
 }
 
-/// What people and metrics should know.
+/// A notice for people and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Something of an object could not be read, and counts as absent.
+    /// A part of an object could not be read, and counts as absent.
     Unreadable {
-        /// Its kind.
+        /// Kind of the object.
         kind: ObjectKind,
-        /// Its namespace and name.
+        /// Namespace and name of the object.
         name: String,
-        /// What is wrong.
+        /// The error.
         fault: String,
     },
     /// A node has no price: it is held back, and its pods have no price either.
     UnpricedNode {
-        /// Its name.
+        /// Name of the node.
         name: Text,
-        /// Provider, region, instance type, operating system and capacity type, as a price list has them.
+        /// Provider, region, instance type, operating system and capacity type, as in a price list.
         wanted: String,
     },
-    /// A pod has waited for too long, and is sent without what it names.
+    /// A pod has waited too long, and is sent without the objects that it names.
     SentWithout {
         /// The pod's namespace and name.
         pod: String,
-        /// What is missing.
+        /// The missing objects.
         missing: String,
     },
-    /// Devices of a pod have no resource name.
+    /// Some devices of a pod have no resource name.
     UnmappedDevices {
         /// The pod's namespace and name.
         pod: String,
-        /// Driver and device of each.
+        /// Driver and device of each unmapped device.
         devices: Vec<String>,
     },
-    /// An object ended unseen, between these instants.
+    /// An object ended between these two instants, and its stop was not seen.
     MissedStop {
-        /// Its kind.
+        /// Kind of the object.
         kind: ObjectKind,
-        /// Its id.
+        /// Id of the object.
         id: Text,
-        /// From.
+        /// Start of the span.
         earliest: Timestamp,
-        /// To.
+        /// End of the span.
         latest: Timestamp,
     },
-    /// A check has found something that was told otherwise or not at all: it is mended.
+    /// A check has found a change that was reported wrongly or not at all, and has fixed it.
     Repaired {
-        /// Its kind.
+        /// Kind of the object.
         kind: ObjectKind,
-        /// What it is: its namespace and name, or its id if it is gone.
+        /// Namespace and name of the object, or its id if it is gone.
         name: String,
     },
-    /// A list would end very much at once. It is not believed yet: list again in a minute.
+    /// A list would end very many objects at once. It is not believed yet: list again in a minute.
     SuspectList {
-        /// Its kind.
+        /// Kind of the objects.
         kind: ObjectKind,
-        /// How many it would end.
+        /// Number of objects that the list would end.
         stops: usize,
-        /// Of how many that run.
+        /// Number of running objects.
         running: usize,
     },
-    /// What a new node brings back must be listed again.
+    /// A node started again and may bring back objects of this kind: list the kind again.
     Relist(ObjectKind),
 }
 
-/// Events to send, and what to store before and after. See [`CollectorState`] for the order.
+/// Events to send, and the entries to store before and after. See [`CollectorState`] for the order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// What to store before anything is sent: starts that may be sent from now on.
+    /// Entries to store before anything is sent: starts that may be sent from now on.
     pub intents: Vec<(Key, Announced)>,
     /// Events, in the order in which they happened.
     pub events: Vec<Event>,
-    /// What to store once the events are acknowledged; none: to be removed.
+    /// Entries to store after the events are acknowledged. `None` if the entry is to be removed.
     pub changes: Vec<(Key, Option<Announced>)>,
-    /// Since when is collected: to be stored with the intents.
+    /// The instant from which events are collected: to be stored with the intents.
     pub since: Option<Timestamp>,
-    /// How far each kind is known: to be stored with the changes.
+    /// The time up to which each kind is known: to be stored with the changes.
     pub caught_up: BTreeMap<ObjectKind, Timestamp>,
-    /// From where a watch of pods goes on: to be stored with the changes. None: list first.
+    /// The version from which a watch of pods continues: to be stored with the changes. `None` if pods must
+    /// be listed first.
     pub pods_version: Option<Text>,
-    /// What people and metrics should know.
+    /// Notices for people and metrics.
     pub notices: Vec<Notice>,
 }
 
-/// Turns changes of one cluster's objects into events.
+/// Turns changes of the objects of one cluster into events.
 #[derive(Debug)]
 pub struct Collector {
     options: CollectorOptions,
     prices: Arc<PriceBook>,
     state: CollectorState,
-    /// By name.
+    /// Nodes by name.
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
-    /// Pods that wait for their node, pool or claims or lack them, and all that name a pool or have claims.
+    /// Pods that wait for their node, pool or claims, or were sent without them, and all pods that name a
+    /// pool or have claims.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
-    /// How many lists in a row were not believed.
+    /// Number of consecutive lists that were not believed.
     doubts: BTreeMap<ObjectKind, u32>,
-    /// Where the watch of pods is.
+    /// The resource version that the watch of pods has reached.
     pods_version: Option<Text>,
     changed: BTreeSet<Key>,
     intents: BTreeMap<Key, Intent>,
@@ -159,8 +161,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A collector that goes on from a stored state. Nodes, and every kind but pods, must be listed first;
-    /// pods only if [`CollectorState::pods_version`] is none or too old.
+    /// Creates a collector that continues from a stored state. Every kind except pods must be listed first.
+    /// Pods must be listed only if [`CollectorState::pods_version`] is `None` or too old.
     pub fn new(options: CollectorOptions, prices: Arc<PriceBook>, state: CollectorState) -> Self {
         Self {
             options,
@@ -180,7 +182,7 @@ impl Collector {
         }
     }
 
-    /// Takes one change; `now` is the API server's time at which it came. Call [`Self::take_batch`] after any
+    /// Takes one change that arrived at `now`, the API server's time. Call [`Self::take_batch`] after any
     /// number of changes.
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         if self.state.since.is_none() {
@@ -189,7 +191,7 @@ impl Collector {
         match change {
             Change::ListBegins(kind) => self.list_begins(kind, now, false),
             Change::CheckBegins(kind) => {
-                // Prices that have changed meanwhile are no fault.
+                // Prices that have changed meanwhile are not an error.
                 self.look_again_at_prices(now);
                 self.list_begins(kind, now, true);
             }
@@ -212,9 +214,9 @@ impl Collector {
         }
     }
 
-    /// What has come up since the last batch.
+    /// Takes the events and entries since the last batch.
     pub fn take_batch(&mut self) -> Batch {
-        // A pod that waits was seen before the version, and would not be seen again by a watch from there.
+        // A waiting pod was seen before the version: a watch from there would not show it again.
         let waits = self.waiting_pods() > 0;
         let pods_version = self.pods_version.clone().filter(|_| !waits);
         self.state.pods_version.clone_from(&pods_version);
@@ -238,31 +240,30 @@ impl Collector {
         }
     }
 
-    /// What is announced, and how far each kind is known.
+    /// The announced objects, and the time up to which each kind is known.
     pub const fn state(&self) -> &CollectorState {
         &self.state
     }
 
-    /// Nodes that are held back because they have no price: their names, and what a price list would have to
-    /// have.
+    /// Nodes that are held back because they have no price: their names, and the key that a price list lacks.
     pub fn unpriced_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
     }
 
-    /// Announced objects of a kind that run, as far as is known.
+    /// Number of announced objects of a kind that run, as far as is known.
     pub fn running(&self, kind: ObjectKind) -> usize {
-        // Keys are in the order of their kinds.
+        // Keys are ordered by kind.
         let first = Key { kind, id: Text::default() };
         let of_kind = self.state.announced.range(first..).take_while(|(key, _)| key.kind == kind);
         of_kind.filter(|(_, known)| known.phase.is_running()).count()
     }
 
-    /// Names of the nodes that are there.
+    /// Names of the nodes that exist.
     pub fn node_names(&self) -> impl Iterator<Item = &Text> {
         self.nodes.keys()
     }
 
-    /// Uids of the pods that run, by namespace and name.
+    /// Uids of the running pods, by namespace and name.
     pub fn running_pods(&self) -> HashMap<(&str, &str), &Text> {
         let runs = |(key, known): &(&Key, &Announced)| {
             key.kind == ObjectKind::Pod && matches!(known.phase, Phase::Started | Phase::Changed)
@@ -271,14 +272,14 @@ impl Collector {
         running.map(|(key, known)| ((&*known.namespace, &*known.name), &key.id)).collect()
     }
 
-    /// Pods that wait for their node, their pool or their claims.
+    /// Number of pods that wait for their node, their pool or their claims.
     pub fn waiting_pods(&self) -> usize {
         let is_sent = |known: &Announced| known.phase != Phase::Announcing;
         let waits = |uid: &&Text| !self.state.announced.get(&pods::key(uid)).is_some_and(is_sent);
         self.kept.keys().filter(waits).count()
     }
 
-    /// Takes an object. In a check, nothing may come of it.
+    /// Takes an object. In a check, an object that causes events is reported as repaired.
     fn seen_once(&mut self, object: KubeObject, now: Timestamp) {
         let kind = object.kind();
         if !self.lists.get(&kind).is_some_and(ListInProgress::is_check) {
@@ -329,14 +330,14 @@ impl Collector {
             }
             KubeObject::GpuPool(pool) => self.pool_gone(&pool, now),
             KubeObject::GpuNode(node) => self.gpu_node_gone(&node.metadata.name, now),
-            // A pod keeps what its claim gave it: the claim goes after the pod.
+            // A pod keeps the devices of its claim: the claim is deleted after the pod.
             KubeObject::ResourceClaim(claim) => self.devices.drop_claim(&claim_name(&claim)),
             KubeObject::ResourceSlice(slice) => self.devices.drop_slice(&slice.metadata.name),
             KubeObject::DeviceClass(class) => self.devices.drop_class(&class.metadata.name),
         }
     }
 
-    /// A change from a watch says how far its kind is known; one from a list says nothing before its end.
+    /// Moves the known time of a kind after a change from a watch. During a list, it does not move.
     fn catch_up(&mut self, object: &KubeObject, now: Timestamp) {
         let kind = object.kind();
         if !self.lists.contains_key(&kind) {
@@ -346,7 +347,8 @@ impl Collector {
     }
 
     fn caught_up_to(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
-        // While a list is in doubt, what it lacks may have ended since all was last known: a restart lists.
+        // While a list is in doubt, objects that it lacks may have ended since the last known time: a restart
+        // lists again.
         if self.doubts.contains_key(&kind) {
             return;
         }
@@ -363,7 +365,7 @@ impl Collector {
         let old = |announced: &Announced| {
             announced.phase == Phase::Stopped && announced.last.0 < now.0.saturating_sub(HOUR_MICROS)
         };
-        // A stopped pod stays until its object is gone; all others are gone.
+        // A stopped pod stays until its object is gone; objects of all other kinds are gone already.
         let dropped = announced.iter().filter(|(key, entry)| key.kind != ObjectKind::Pod && old(entry));
         for key in dropped.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.forget(&key);

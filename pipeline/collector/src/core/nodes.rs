@@ -1,4 +1,4 @@
-//! What a node becomes, and what it costs.
+//! Events and prices of nodes.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
 use crate::prices::{PriceBook, priced_region};
 use crate::state::{Key, Phase};
 
-/// A node that is there.
+/// A node that exists.
 #[derive(Debug)]
 pub(super) struct KnownNode {
     pub facts: NodeFacts,
-    /// Its id in events, which stays what was announced.
+    /// The id of the node in events; it stays the announced id.
     pub node_id: Text,
-    /// It was announced.
+    /// Whether the node was announced.
     pub is_announced: bool,
-    /// People know that it is held.
+    /// Whether people were notified that the node is held back.
     pub is_told: bool,
-    /// None of its pods started before: another node of this id was there until then.
+    /// Lower bound for the starts of the node's pods: until then, another node of this id existed.
     pub least: Timestamp,
 }
 
 impl KnownNode {
-    /// Whether only a price is missing.
+    /// Returns whether only a price is missing.
     pub const fn is_held(&self) -> bool {
         !self.is_announced && self.facts.is_initialized && !self.facts.is_virtual
     }
 
-    /// What a price list would have to have: provider, region, instance type, operating system and capacity
-    /// type.
+    /// Returns the key that a price list would need: provider, region, instance type, operating system and
+    /// capacity type.
     pub fn wanted(&self) -> String {
         let description = &self.facts.description;
         let provider = &description.provider;
@@ -45,7 +45,7 @@ impl KnownNode {
     }
 }
 
-/// As price lists write it.
+/// Returns the spelling of a price list.
 const fn shown(capacity_type: CapacityType) -> &'static str {
     match capacity_type {
         CapacityType::OnDemand => "ON_DEMAND",
@@ -65,7 +65,7 @@ impl Collector {
         let node_id = self.node_id(&facts);
         self.note_seen(ObjectKind::Node, &node_id);
         self.end_predecessors(&facts, &node_id, now);
-        // Prices that changed meanwhile are of the node as it was.
+        // Prices that changed meanwhile apply to the node as it was.
         self.price_steps(&name, now);
         let least = match self.state.announced.get(&key(&node_id)) {
             Some(known) if known.phase == Phase::Stopped => after(known.last),
@@ -80,7 +80,7 @@ impl Collector {
         self.look_again_on_node(&name, now);
     }
 
-    /// A node keeps the id that it was announced by.
+    /// Returns the id by which the node was announced, or else the id that its facts give.
     fn node_id(&self, facts: &NodeFacts) -> Text {
         let of_uid = |(key, known): &(&Key, &crate::state::Announced)| {
             key.kind == ObjectKind::Node && known.subject == facts.uid && known.phase.is_running()
@@ -118,8 +118,8 @@ impl Collector {
         }
     }
 
-    /// Stops a node; the engine ends its pods with it. It was there when anything was said of its pods, so
-    /// that it stops later.
+    /// Stops a node; the engine ends its pods with it. The node existed at every event of its pods, so it
+    /// stops after them.
     pub(super) fn stop_node(&mut self, key: &Key, at: Timestamp) {
         if !self.state.announced.get(key).is_some_and(|known| known.phase.is_running()) {
             return;
@@ -133,7 +133,8 @@ impl Collector {
         self.end_pods_of_node(&key.id);
     }
 
-    /// Announces a node as it is, at `change` if it was announced otherwise. Without a price it is held.
+    /// Announces a node in its present state, at `change` if an announced node changed. A node without a
+    /// price is held back.
     fn announce_node(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
         let Some(node) = self.nodes.get(name) else { return };
         if node.facts.is_virtual || !node.facts.is_initialized {
@@ -168,7 +169,7 @@ impl Collector {
         }
     }
 
-    /// The first instant from `from` on at which a node has a price.
+    /// Returns the first instant at or after `from` at which a node has a price.
     fn first_priced(&self, node: &KnownNode, from: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let priced = node.facts.priced(&self.options);
         let later = self.prices.changes(&priced, from, now);
@@ -191,7 +192,7 @@ impl Collector {
         Some(description)
     }
 
-    /// Announces the prices that came into force since a node's last event, each from its own instant.
+    /// Announces the prices that took effect since a node's last event, each at its own instant.
     fn price_steps(&mut self, name: &Text, now: Timestamp) {
         let Some(node) = self.nodes.get(name).filter(|node| node.is_announced) else { return };
         let key = key(&node.node_id);
@@ -206,8 +207,8 @@ impl Collector {
         }
     }
 
-    /// Other prices: what was announced at another price is corrected from its last event on, since an
-    /// earlier one cannot be taken back.
+    /// Replaces the prices. A node that was announced at another price is corrected from its last event on,
+    /// because an earlier price cannot be taken back.
     pub(super) fn set_prices(&mut self, prices: Arc<PriceBook>, now: Timestamp) {
         self.prices = prices;
         for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
@@ -250,7 +251,7 @@ impl Collector {
         }
     }
 
-    /// GPU nodes that a list lacks are gone.
+    /// Drops the GPU nodes that a list lacks.
     pub(super) fn retain_gpu_nodes(&mut self, is_seen: impl Fn(&Text) -> bool, now: Timestamp) {
         let gone = self.gpu_nodes.keys().filter(|name| !is_seen(name)).cloned();
         for name in gone.collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! What a pod becomes.
+//! Events of pods.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
@@ -11,10 +11,11 @@ use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
 use crate::state::{Announced, Key, Phase};
 
-/// How long a pod waits for what it names: somebody may bind pods to a node that never comes.
+/// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
+/// appears.
 const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
 
-/// The key of a pod.
+/// Returns the key of a pod.
 pub(super) fn key(uid: &str) -> Key {
     Key { kind: ObjectKind::Pod, id: uid.into() }
 }
@@ -40,7 +41,7 @@ impl Collector {
         self.forget(&key);
     }
 
-    /// Takes what a pod says: announces it, waits for what it needs, or stops it.
+    /// Takes the facts of a pod: announces it, lets it wait for the objects that it needs, or stops it.
     pub(super) fn pod(&mut self, mut facts: PodFacts, now: Timestamp) {
         let key = key(&facts.uid);
         let phase = self.state.announced.get(&key).map(|known| known.phase);
@@ -82,8 +83,8 @@ impl Collector {
         }
     }
 
-    /// Ends a pod. One that was not announced, because it lived and died between two looks or waited, is
-    /// announced first; one that ended before anything was collected never is.
+    /// Ends a pod. A pod that was not announced, because its life fell between two looks or because it
+    /// waited, is announced first. A pod that ended before collection began is never announced.
     fn pod_ended(&mut self, key: Key, facts: &PodFacts, end: &PodEnd, now: Timestamp) {
         let at = end.at.unwrap_or(now).min(now);
         let phase = self.state.announced.get(&key).map(|known| known.phase);
@@ -111,7 +112,7 @@ impl Collector {
         self.announce(key, named, Payload::PodStarted(Box::new(description)), since);
     }
 
-    /// Stops a pod that runs.
+    /// Stops a running pod.
     pub(super) fn stop_pod(&mut self, key: &Key, at: Timestamp, reason: Option<Text>) {
         let Some(known) = self.state.announced.get_mut(key) else { return };
         if known.phase == Phase::EndedByNode {
@@ -128,8 +129,8 @@ impl Collector {
         self.announce_stop(key, at, Payload::PodStopped(stopped));
     }
 
-    /// A pod's whole description, by its node, its pool and its claims; `None` if one of them is not known
-    /// and the pod `may_wait`.
+    /// Builds a pod's whole description from its node, its pool and its claims. Returns `None` if one of them
+    /// is not known and the pod `may_wait`.
     fn placed(&mut self, facts: &PodFacts, may_wait: bool) -> Option<Placed> {
         let mut description = facts.description.clone();
         let mut least = Timestamp(0);
@@ -183,7 +184,7 @@ impl Collector {
         Some(Placed { description, changed, least, missing })
     }
 
-    /// Takes again the pods that waited for this node.
+    /// Processes the pods that waited for this node again.
     pub(super) fn look_again_on_node(&mut self, name: &str, now: Timestamp) {
         let waiting = self.kept.values().filter(|facts| *facts.node_name == *name);
         for facts in waiting.cloned().collect::<Vec<_>>() {
@@ -191,7 +192,7 @@ impl Collector {
         }
     }
 
-    /// Takes again the pods that have claims.
+    /// Processes the pods that have claims again.
     pub(super) fn look_again_at_claims(&mut self, now: Timestamp) {
         let claiming = self.kept.values().filter(|facts| !facts.claims.is_empty());
         for facts in claiming.cloned().collect::<Vec<_>>() {
@@ -199,7 +200,7 @@ impl Collector {
         }
     }
 
-    /// Takes again the pods that name a pool.
+    /// Processes the pods that name a pool again.
     pub(super) fn look_again_at_pools(&mut self, now: Timestamp) {
         let naming = self.kept.values().filter(|facts| facts.pool.is_some());
         for facts in naming.cloned().collect::<Vec<_>>() {
@@ -207,7 +208,7 @@ impl Collector {
         }
     }
 
-    /// Takes again the pods that have waited for too long: they continue without what is missing.
+    /// Processes the pods that have waited too long again: they continue without the missing objects.
     pub(super) fn end_waits(&mut self, now: Timestamp) {
         let is_sent = |uid: &Text| {
             let known = self.state.announced.get(&key(uid));
@@ -222,7 +223,8 @@ impl Collector {
         }
     }
 
-    /// The stop of a node has ended its pods. One that is only intended may not have been sent: it stays so.
+    /// Marks the pods that the stop of a node has ended. A pod whose start is only intended keeps its phase:
+    /// the start may not have been sent.
     pub(super) fn end_pods_of_node(&mut self, node_id: &str) {
         let of_node = |(key, known): &(&Key, &mut Announced)| {
             let was_sent = matches!(known.phase, Phase::Started | Phase::Changed);
@@ -234,7 +236,7 @@ impl Collector {
         }
     }
 
-    /// The first instant after all that may have been sent of a node's pods.
+    /// Returns the first instant after all events of a node's pods that may have been sent.
     pub(super) fn last_of_pods(&self, node_id: &str) -> Timestamp {
         let of_node = self.state.announced.iter().filter(|(key, known)| {
             key.kind == ObjectKind::Pod && known.phase.is_running() && *known.subject == *node_id
@@ -245,7 +247,7 @@ impl Collector {
         last.map_or(Timestamp(0), after)
     }
 
-    /// Whether pods that a node's stop has ended may still be there.
+    /// Returns whether pods that the stop of a node has ended may still exist.
     pub(super) fn has_ended_pods(&self, node_id: &str) -> bool {
         self.state
             .announced
@@ -253,19 +255,19 @@ impl Collector {
             .any(|known| known.phase == Phase::EndedByNode && *known.subject == *node_id)
     }
 
-    /// The first instant after an announced object's last event.
+    /// Returns the first instant after an announced object's last event.
     pub(super) fn after_last(&self, key: &Key) -> Timestamp {
         self.state.announced.get(key).map_or(Timestamp(0), |known| after(known.last))
     }
 }
 
-/// A pod's whole description.
+/// A pod's description with its node, pool and claims.
 struct Placed {
     description: PodStarted,
-    /// When what it depends on last changed.
+    /// The last change of an object that the description depends on.
     changed: Option<Timestamp>,
-    /// Its node runs since then.
+    /// The instant from which the pod's node runs.
     least: Timestamp,
-    /// Names that the pod refers to and that are not known, for people.
+    /// Names that the pod refers to and that are not known, for messages.
     missing: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What quotas and pools become.
+//! Events of quotas and pools.
 
 use prorata_schemas::event::{Payload, PoolDeleted, QuotaDeleted, QuotaKind};
 use prorata_schemas::time::Timestamp;
@@ -65,7 +65,7 @@ impl Collector {
         self.announce(key, Named::default(), payload, Since { start, change, recorded });
     }
 
-    /// Deletes a quota or a pool that is announced.
+    /// Deletes an announced quota or pool.
     pub(super) fn stop_set(&mut self, key: &Key, at: Timestamp) {
         let cluster_id = self.options.cluster_id.clone();
         let payload = match key.kind {

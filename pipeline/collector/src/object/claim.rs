@@ -7,27 +7,27 @@ use serde::Deserialize;
 
 use super::{ObjectMeta, or_default};
 
-/// A claim of devices.
+/// A claim for devices.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaimObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The requested devices.
     pub spec: ClaimSpec,
-    /// What it got.
+    /// The allocated devices.
     pub status: ClaimStatus,
 }
 
-/// What a claim asks for.
+/// The specification of a claim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ClaimSpec {
-    /// Devices.
+    /// The requested devices.
     pub devices: ClaimDevices,
 }
 
-/// Devices that a claim asks for.
+/// Devices that a claim requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ClaimDevices {
@@ -40,11 +40,12 @@ pub struct ClaimDevices {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimRequest {
-    /// Its name.
+    /// Name of the request.
     pub name: String,
-    /// Exactly this.
+    /// The request, if it has no alternatives.
     pub exactly: Option<SubRequest>,
-    /// The first of these that can be had; a result names it as `request/alternative`.
+    /// Alternatives, of which the first available one is allocated. A result names it as
+    /// `request/alternative`.
     #[serde(deserialize_with = "or_default")]
     pub first_available: Vec<SubRequest>,
 }
@@ -53,19 +54,19 @@ pub struct ClaimRequest {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubRequest {
-    /// Its name, as an alternative.
+    /// Name of the alternative.
     pub name: String,
-    /// Its device class.
+    /// The requested device class.
     pub device_class_name: Text,
 }
 
-/// What a claim got.
+/// The status of a claim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
-    /// Its devices; none: not allocated yet.
+    /// The allocated devices. `None` if the claim is not allocated yet.
     pub allocation: Option<ClaimAllocation>,
-    /// The pods that use it; only their number counts.
+    /// The pods that use the claim; only their number is kept.
     #[serde(deserialize_with = "or_default")]
     pub reserved_for: Vec<serde::de::IgnoredAny>,
 }
@@ -74,7 +75,7 @@ pub struct ClaimStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ClaimAllocation {
-    /// Devices.
+    /// The allocated devices.
     pub devices: ClaimResults,
 }
 
@@ -91,15 +92,15 @@ pub struct ClaimResults {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocatedDevice {
-    /// The request that it satisfies.
+    /// The request that the device satisfies.
     pub request: String,
-    /// Its driver.
+    /// Driver of the device.
     pub driver: Text,
-    /// Its pool.
+    /// Pool of the device.
     pub pool: Text,
-    /// Its name within the pool.
+    /// Name of the device within the pool.
     pub device: Text,
-    /// Whether it is only looked at, and so occupies nothing.
+    /// Whether the device is claimed only for administration, and so occupies nothing.
     pub admin_access: Option<bool>,
 }
 
@@ -109,19 +110,19 @@ pub struct AllocatedDevice {
 pub struct ResourceSliceObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it offers.
+    /// The offered devices.
     pub spec: SliceSpec,
 }
 
-/// What a slice offers.
+/// The specification of a slice.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SliceSpec {
-    /// Its driver.
+    /// Driver of the devices.
     pub driver: Text,
-    /// Its pool.
+    /// Pool of the devices.
     pub pool: SlicePool,
-    /// Devices.
+    /// The devices.
     #[serde(deserialize_with = "or_default")]
     pub devices: Vec<SliceDevice>,
 }
@@ -130,7 +131,7 @@ pub struct SliceSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SlicePool {
-    /// Its name.
+    /// Name of the pool.
     pub name: Text,
 }
 
@@ -138,18 +139,18 @@ pub struct SlicePool {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SliceDevice {
-    /// Its name within the pool.
+    /// Name of the device within the pool.
     pub name: Text,
-    /// Its attributes.
+    /// Attributes of the device.
     #[serde(deserialize_with = "or_default")]
     pub attributes: BTreeMap<Text, DeviceAttribute>,
 }
 
-/// An attribute of a device, of which only text is kept.
+/// An attribute of a device; only text values are kept.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct DeviceAttribute {
-    /// Its value, if that is text.
+    /// The value, if it is text.
     pub string: Option<Text>,
 }
 
@@ -159,14 +160,14 @@ pub struct DeviceAttribute {
 pub struct DeviceClassObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it is.
+    /// The specification of the class.
     pub spec: DeviceClassSpec,
 }
 
-/// What a class is.
+/// The specification of a device class.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassSpec {
-    /// The extended resource by which pods may ask for it.
+    /// The extended resource by which pods may request the class.
     pub extended_resource_name: Option<Text>,
 }

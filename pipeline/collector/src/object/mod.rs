@@ -1,8 +1,8 @@
-//! Kubernetes objects with the fields that decide, and no others.
+//! Kubernetes objects with the fields that affect events, and no others.
 //!
 //! A pod of 13 kB of JSON becomes a few hundred bytes: the types of a full client cost thirty times the
-//! memory and four times the processor time. Field names are those of the Kubernetes API. A field that is
-//! missing or null takes its default, and fields that are not named here are skipped without being kept.
+//! memory and four times the processor time. Field names match the Kubernetes API. A field that is missing or
+//! null takes its default, and fields without a name here are skipped and not kept.
 
 mod claim;
 mod node;
@@ -33,7 +33,7 @@ pub use sets::{
     PricedRequests, QosConfig, QosPricing,
 };
 
-/// Quantities as the API has them, by resource name.
+/// Quantities by resource name, as the API writes them.
 pub type ResourceList = BTreeMap<Text, QuantityText>;
 
 /// Kinds of objects that a collector watches.
@@ -49,7 +49,7 @@ pub enum ObjectKind {
     CompositeElasticQuota,
     /// TensorFusion's GPU pools.
     GpuPool,
-    /// TensorFusion's GPU nodes, named as their nodes.
+    /// TensorFusion's GPU nodes, which have the names of their nodes.
     GpuNode,
     /// `resource.k8s.io` claims.
     ResourceClaim,
@@ -75,7 +75,7 @@ pub enum KubeObject {
 }
 
 impl KubeObject {
-    /// Its kind.
+    /// Returns the kind of the object.
     pub const fn kind(&self) -> ObjectKind {
         match self {
             Self::Node(_) => ObjectKind::Node,
@@ -90,7 +90,7 @@ impl KubeObject {
         }
     }
 
-    /// Its metadata.
+    /// Returns the metadata of the object.
     pub const fn metadata(&self) -> &ObjectMeta {
         match self {
             Self::Node(node) => &node.metadata,
@@ -109,23 +109,23 @@ impl KubeObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Identity: never given to another object.
+    /// Identity of the object: never given to another object.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
-    /// Its name, which another object may have later.
+    /// Name of the object, which another object may have later.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
-    /// Its namespace; empty for kinds without.
+    /// Namespace of the object; empty for kinds without namespaces.
     #[serde(deserialize_with = "or_default")]
     pub namespace: String,
-    /// The revision of the whole store at its last change.
+    /// The revision of the whole store at the last change of the object.
     #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
-    /// When it was created.
+    /// Time of creation.
     pub creation_timestamp: Option<Instant>,
-    /// When it is to be gone: the instant of its removal if the grace period is 0, else in the future.
+    /// Time of removal, if the grace period is 0; otherwise a planned time in the future.
     pub deletion_timestamp: Option<Instant>,
-    /// Grace of a deletion, in seconds.
+    /// Grace period of a deletion, in seconds.
     pub deletion_grace_period_seconds: Option<i64>,
     /// Labels.
     #[serde(deserialize_with = "or_default")]
@@ -136,19 +136,19 @@ pub struct ObjectMeta {
     /// Owners.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<OwnerReference>,
-    /// Who changed which fields; only when is kept.
+    /// Managers of the object's fields; only their times are kept.
     #[serde(deserialize_with = "or_default")]
     pub managed_fields: Vec<ManagedFields>,
 }
 
 impl ObjectMeta {
-    /// When any of its values last changed, in whole seconds.
+    /// Returns the time at which any value last changed, in whole seconds.
     pub fn changed(&self) -> Option<prorata_schemas::time::Timestamp> {
         self.managed_fields.iter().filter_map(|fields| fields.time).map(|time| time.0).max()
     }
 
-    /// When it was removed, if its last revision says so: the final delete sets the grace period to 0 and the
-    /// time to its own instant. Before that, the time lies in the future.
+    /// Returns the time of removal if this is the last revision: the final delete sets the grace period to 0
+    /// and the time to its own instant. Before that, the time lies in the future.
     pub fn removed(&self) -> Option<prorata_schemas::time::Timestamp> {
         let removed = self.deletion_grace_period_seconds == Some(0);
         self.deletion_timestamp.filter(|_| removed).map(|time| time.0)
@@ -163,15 +163,15 @@ pub struct OwnerReference {
     pub kind: String,
     /// Name of the owner.
     pub name: String,
-    /// Whether it is the one that manages the object.
+    /// Whether this owner manages the object.
     pub controller: Option<bool>,
 }
 
-/// One manager's entry, of which only the time is kept.
+/// The entry of one manager; only the time is kept.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ManagedFields {
-    /// When this manager last changed a value.
+    /// Time at which this manager last changed a value.
     pub time: Option<Instant>,
 }
 
@@ -209,7 +209,7 @@ impl<'de> Deserialize<'de> for QuantityText {
     }
 }
 
-/// Null counts as missing: Go writes it for empty lists and maps.
+/// Reads null as missing, because Go writes null for empty lists and maps.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }

@@ -10,17 +10,17 @@ use super::{ObjectMeta, ResourceList, or_default};
 pub struct NodeObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it is.
+    /// The specification of the node.
     pub spec: NodeSpec,
-    /// What it has.
+    /// The status of the node.
     pub status: NodeStatus,
 }
 
-/// What a node is.
+/// The specification of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Its instance at the provider, such as `aws:///us-east-1a/i-0abc`.
+    /// The node's instance at the provider, such as `aws:///us-east-1a/i-0abc`.
     #[serde(rename = "providerID", deserialize_with = "or_default")]
     pub provider_id: String,
     /// Taints.
@@ -32,15 +32,15 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub key: String,
 }
 
-/// What a node has.
+/// The status of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// Its whole capacity, of which some is not allocatable.
+    /// The whole capacity of the node, of which a part is not allocatable.
     #[serde(deserialize_with = "or_default")]
     pub capacity: ResourceList,
 }

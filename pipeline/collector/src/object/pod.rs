@@ -12,33 +12,33 @@ use crate::instant::Instant;
 pub struct PodObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What was asked for.
+    /// The specification of the pod.
     pub spec: PodSpec,
-    /// What is.
+    /// The status of the pod.
     pub status: PodStatus,
 }
 
-/// What a pod asks for.
+/// The specification of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Name of its node; empty: not bound.
+    /// Name of the pod's node; empty if the pod is not bound.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,
-    /// Its priority.
+    /// Priority of the pod.
     pub priority: Option<i32>,
     /// Containers.
     #[serde(deserialize_with = "or_default")]
     pub containers: Vec<Container>,
-    /// Init containers, in their order.
+    /// Init containers, in order.
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Vec<Container>,
-    /// What its runtime class adds.
+    /// Resources that the runtime class adds.
     #[serde(deserialize_with = "or_default")]
     pub overhead: ResourceList,
     /// Resources of the pod as a whole.
     pub resources: Option<Resources>,
-    /// Claims of devices.
+    /// Claims for devices.
     #[serde(deserialize_with = "or_default")]
     pub resource_claims: Vec<PodClaim>,
 }
@@ -47,7 +47,7 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Its name, by which its status is found.
+    /// Name of the container, which its status refers to.
     pub name: String,
     /// `Always` makes an init container a sidecar.
     pub restart_policy: Option<String>,
@@ -68,34 +68,34 @@ pub struct Resources {
     pub limits: ResourceList,
 }
 
-/// A claim that a pod names, directly or by a template.
+/// A claim that a pod names directly or by a template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodClaim {
-    /// Its name within the pod.
+    /// Name of the claim within the pod.
     pub name: String,
-    /// Name of the claim; none: made from a template, and the status names it.
+    /// Name of the claim. `None` if it is made from a template, and the status names it.
     pub resource_claim_name: Option<Text>,
 }
 
-/// What a pod is doing.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "or_default")]
     pub phase: String,
-    /// Why it failed, such as `Evicted`.
+    /// Reason of a failure, such as `Evicted`.
     pub reason: Option<Text>,
-    /// When the kubelet accepted it.
+    /// Time at which the kubelet accepted the pod.
     pub start_time: Option<Instant>,
     /// Conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<PodCondition>,
-    /// Statuses of its containers.
+    /// Statuses of the containers.
     #[serde(deserialize_with = "or_default")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// Statuses of its init containers.
+    /// Statuses of the init containers.
     #[serde(deserialize_with = "or_default")]
     pub init_container_statuses: Vec<ContainerStatus>,
     /// Names of the claims made from templates.
@@ -107,13 +107,13 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodCondition {
-    /// Its type, such as `PodScheduled`.
+    /// Type of the condition, such as `PodScheduled`.
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why.
+    /// Reason of the status.
     pub reason: Option<Text>,
-    /// When its status last changed.
+    /// Time at which the status last changed.
     pub last_transition_time: Option<Instant>,
 }
 
@@ -121,48 +121,48 @@ pub struct PodCondition {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
-    /// Its container.
+    /// Name of the container.
     pub name: String,
-    /// What it is doing.
+    /// The present state.
     #[serde(deserialize_with = "or_default")]
     pub state: ContainerState,
-    /// What it did before its last restart.
+    /// The state before the last restart.
     #[serde(deserialize_with = "or_default")]
     pub last_state: ContainerState,
-    /// What the kubelet has set aside for it.
+    /// Resources that the kubelet has allocated.
     #[serde(deserialize_with = "or_default")]
     pub allocated_resources: ResourceList,
-    /// What the runtime has set; none: not known, and so without a resize.
+    /// Resources that the runtime has set. `None` if they are not known, and so without a resize.
     pub resources: Option<Resources>,
 }
 
-/// What a container is doing.
+/// The state of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// It runs.
+    /// Set if the container runs.
     pub running: Option<Running>,
-    /// It has ended.
+    /// Set if the container has ended.
     pub terminated: Option<Terminated>,
 }
 
-/// A container that runs.
+/// The state of a running container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
-    /// Since when.
+    /// Time of the start.
     pub started_at: Option<Instant>,
 }
 
-/// A container that has ended.
+/// The state of a container that has ended.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
-    /// Why, such as `Completed` or `OOMKilled`.
+    /// Reason of the end, such as `Completed` or `OOMKilled`.
     pub reason: Option<Text>,
-    /// When it started.
+    /// Time of the start.
     pub started_at: Option<Instant>,
-    /// When it ended.
+    /// Time of the end.
     pub finished_at: Option<Instant>,
 }
 
@@ -170,8 +170,8 @@ pub struct Terminated {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimNameStatus {
-    /// Its name within the pod.
+    /// Name of the claim within the pod.
     pub name: String,
-    /// Name of the claim; none: the pod needs none.
+    /// Name of the claim. `None` if the pod needs no claim.
     pub resource_claim_name: Option<Text>,
 }

@@ -1,4 +1,4 @@
-//! Custom resources: elastic quotas of nos, GPU pools and GPU nodes of TensorFusion.
+//! Custom resources: elastic quotas of nos, and GPU pools and GPU nodes of TensorFusion.
 
 use prorata_schemas::Text;
 use serde::Deserialize;
@@ -11,11 +11,11 @@ use super::{ObjectMeta, QuantityText, ResourceList, or_default};
 pub struct ElasticQuotaObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it grants.
+    /// The specification of the quota.
     pub spec: CompositeQuotaSpec,
 }
 
-/// What a quota grants.
+/// The specification of a quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CompositeQuotaSpec {
@@ -25,7 +25,7 @@ pub struct CompositeQuotaSpec {
     /// Guaranteed amounts.
     #[serde(deserialize_with = "or_default")]
     pub min: ResourceList,
-    /// Upper bounds; none: no bound.
+    /// Upper bounds. `None` if there are no bounds.
     pub max: Option<ResourceList>,
 }
 
@@ -35,11 +35,11 @@ pub struct CompositeQuotaSpec {
 pub struct GpuPoolObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it is.
+    /// The specification of the pool.
     pub spec: GpuPoolSpec,
 }
 
-/// What a pool is.
+/// The specification of a pool.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GpuPoolSpec {
@@ -67,28 +67,28 @@ pub struct CapacityConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Oversubscription {
-    /// TFLOPs sold in percent of those there are.
+    /// TFLOPs that are sold, in percent of the TFLOPs that exist.
     pub tflops_oversell_ratio: Option<i32>,
-    /// Percent of the disk that adds to VRAM.
+    /// Part of the disk that adds to VRAM, in percent.
     pub vram_expand_to_host_disk: Option<i32>,
-    /// Percent of the memory that adds to VRAM.
+    /// Part of the memory that adds to VRAM, in percent.
     pub vram_expand_to_host_mem: Option<i32>,
 }
 
-/// How a pool gets its nodes.
+/// Settings by which a pool gets its nodes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeManagerConfig {
-    /// What it may spend on them.
+    /// Budgets for the nodes.
     #[serde(deserialize_with = "or_default")]
     pub node_provisioner: NodeProvisioner,
 }
 
-/// What a pool may spend on its nodes.
+/// Budgets for the nodes of a pool.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeProvisioner {
-    /// Budgets.
+    /// The budgets.
     #[serde(deserialize_with = "or_default")]
     pub budget: Budget,
 }
@@ -97,11 +97,11 @@ pub struct NodeProvisioner {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Budget {
-    /// For a day.
+    /// Budget for a day.
     pub budget_per_day: Option<String>,
-    /// For a month.
+    /// Budget for a month.
     pub budget_per_month: Option<String>,
-    /// For a quarter.
+    /// Budget for a quarter.
     pub budget_per_quarter: Option<String>,
 }
 
@@ -109,7 +109,7 @@ pub struct Budget {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QosConfig {
-    /// Quality of service of pods that name none.
+    /// Quality of service of pods that do not name one.
     #[serde(rename = "defaultQoS", deserialize_with = "or_default")]
     pub default_qos: String,
     /// Prices by quality of service.
@@ -123,67 +123,67 @@ pub struct QosConfig {
 pub struct QosPricing {
     /// The quality of service.
     pub qos: Text,
-    /// Prices of what is requested.
+    /// Prices of requested resources.
     #[serde(deserialize_with = "or_default")]
     pub requests: PricedRequests,
-    /// The part of them that the span up to the limit costs.
+    /// The price of the span from the request to the limit, as a part of the price of requests.
     pub limits_over_requests: Option<String>,
 }
 
-/// Prices of what is requested, as text that may begin with `$`.
+/// Prices of requested resources, as text that may begin with `$`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PricedRequests {
-    /// Of a TFLOP for an hour.
+    /// Price of a TFLOP per hour.
     #[serde(rename = "perFP16TFlopsPerHour")]
     pub per_tflop: Option<String>,
-    /// Of a GiB of VRAM for an hour.
+    /// Price of a GiB of VRAM per hour.
     #[serde(rename = "perGBOfVRAMPerHour")]
     pub per_vram_gib: Option<String>,
 }
 
-/// A GPU node, named as its node.
+/// A GPU node, which has the name of its node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct GpuNodeObject {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What it costs.
+    /// The price of the GPU node.
     #[serde(deserialize_with = "or_default")]
     pub spec: GpuNodeSpec,
-    /// What it has.
+    /// The capacity of the GPU node.
     #[serde(deserialize_with = "or_default")]
     pub status: GpuNodeStatus,
 }
 
-/// What a GPU node costs.
+/// The price of a GPU node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GpuNodeSpec {
-    /// Its price for an hour, as text that may begin with `$`.
+    /// Price per hour, as text that may begin with `$`.
     pub cost_per_hour: Option<String>,
 }
 
-/// What a GPU node has.
+/// The capacity of a GPU node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GpuNodeStatus {
-    /// All its TFLOPs.
+    /// All TFLOPs of the GPU node.
     #[serde(rename = "totalTFlops")]
     pub total_tflops: Option<QuantityText>,
-    /// All its VRAM.
+    /// All VRAM of the GPU node.
     #[serde(rename = "totalVRAM")]
     pub total_vram: Option<QuantityText>,
-    /// About its GPUs.
+    /// The GPUs of the GPU node.
     #[serde(deserialize_with = "or_default")]
     pub node_info: GpuNodeInfo,
 }
 
-/// About the GPUs of a GPU node.
+/// The GPUs of a GPU node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct GpuNodeInfo {
-    /// Their model.
+    /// Model of the GPUs.
     #[serde(rename = "gpuModel")]
     pub gpu_model: Option<Text>,
 }
