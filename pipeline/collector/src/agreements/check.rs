@@ -1,4 +1,4 @@
-//! Checks of entries against each other and of events by themselves.
+//! Checks of entries against each other, and of events on their own.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use prorata_schemas::rules::Rules;
 
 use super::{AgreementsError, Version};
 
-/// Times that are reversed, and versions of one object that overlap.
+/// Rejects versions that end at or before their start, and versions of one object that overlap.
 pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
     let mut by_key: BTreeMap<&str, Vec<&Version>> = BTreeMap::new();
     for version in versions {
@@ -22,7 +22,7 @@ pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
         versions.sort_by_key(|version| (version.from, version.place.number));
         for pair in versions.windows(2) {
             let [earlier, later] = pair else { continue };
-            // A rate has no end: the next one replaces it.
+            // A rate has no end: the next rate replaces it.
             let is_rate = matches!(earlier.set, Payload::RateSet(_));
             let ends = earlier.to.or_else(|| is_rate.then_some(later.from));
             if ends.is_none_or(|ends| ends > later.from) || earlier.from == later.from {
@@ -37,7 +37,7 @@ pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
     Ok(())
 }
 
-/// What a reader would reject.
+/// Rejects an event that a reader would reject.
 pub(super) fn event(event: &Event) -> Result<(), String> {
     let decoded = body::decode(event.payload.kind(), &body::encode(event)).map(drop);
     let judged = decoded.and_then(|()| check_bounds(event, &Rules::default()));

@@ -1,4 +1,4 @@
-//! Entries of a file of agreements. Fields are those of the events, apart from the times.
+//! Entries of a file of agreements. Except for the times, fields match the fields of the events.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use crate::instant::{parse_date, parse_instant};
 use crate::object::QuantityText;
 
-/// An instant as people write it: a date, which is its first instant in UTC, or RFC 3339.
+/// An instant as people write it: RFC 3339, or a date, which means its first instant in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Day(pub Timestamp);
 
@@ -33,30 +33,30 @@ impl<'de> Deserialize<'de> for Day {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationEntry {
-    /// Its id.
+    /// Id of the reservation.
     pub id: ReservationId,
-    /// From when on.
+    /// Start, inclusive.
     pub from: Day,
-    /// Until when; none: it does not end.
+    /// End, exclusive. `None` if the reservation does not end.
     pub to: Option<Day>,
-    /// Its name.
+    /// Name of the reservation.
     #[serde(default)]
     pub name: Text,
-    /// Who bills it.
+    /// Provider that bills the reservation.
     pub provider: Text,
-    /// Its region.
+    /// Region of the reservation.
     pub region: Text,
-    /// Its zone; none: any.
+    /// Zone of the reservation. `None` if it covers any zone.
     pub zone: Option<Text>,
-    /// The GPU model of its units.
+    /// GPU model of the units.
     pub gpu_model: Text,
     /// Capacity of one unit.
     pub capacity: BTreeMap<Text, QuantityText>,
     /// Number of units.
     pub quantity: i32,
-    /// What an unused unit costs for an hour.
+    /// Price of an unused unit per hour.
     pub unit_hourly_price: UnitPrice,
-    /// When it was bought; none: when it begins.
+    /// Time of purchase. `None` if it is the start.
     pub created_at: Option<Day>,
 }
 
@@ -64,22 +64,22 @@ pub struct ReservationEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommitmentEntry {
-    /// Its id.
+    /// Id of the commitment.
     pub id: CommitmentId,
-    /// From when on.
+    /// Start, inclusive.
     pub from: Day,
-    /// Until when; none: it does not end.
+    /// End, exclusive. `None` if the commitment does not end.
     pub to: Option<Day>,
-    /// Its name.
+    /// Name of the commitment.
     #[serde(default)]
     pub name: Text,
-    /// Whose nodes it covers.
+    /// Provider of the covered nodes.
     pub provider: Text,
-    /// What its provider calls it.
+    /// Kind of the commitment, in its provider's terms.
     pub kind: KindEntry,
-    /// The region of its nodes.
+    /// Region of the covered nodes.
     pub region: Text,
-    /// The family of its nodes.
+    /// Instance family of the covered nodes.
     pub instance_family: Text,
     /// Committed vCPUs.
     #[serde(default)]
@@ -90,16 +90,16 @@ pub struct CommitmentEntry {
     /// Committed GPUs.
     #[serde(default)]
     pub gpu: i32,
-    /// Their model; none: any.
+    /// Model of the GPUs. `None` if the commitment covers any model.
     pub gpu_model: Option<Text>,
-    /// Amortized cost of all of it for an hour.
+    /// Amortized cost of the whole commitment per hour.
     pub hourly_cost: UnitPrice,
-    /// Whether it covers nodes.
+    /// Whether the commitment covers nodes.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// The part that may be used; none: all.
+    /// The part that may be used. `None` if all may be used.
     pub allowed_utilization: Option<Ratio>,
-    /// Clusters that come first.
+    /// Clusters that are covered first.
     #[serde(default)]
     pub assignments: Vec<AssignmentEntry>,
 }
@@ -108,7 +108,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What a provider calls a commitment.
+/// A provider's term for a commitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum KindEntry {
@@ -133,7 +133,7 @@ impl From<KindEntry> for CommitmentKind {
 pub struct AssignmentEntry {
     /// The cluster.
     pub cluster_id: ClusterId,
-    /// Its rank; none: behind all with one.
+    /// Rank of the cluster. `None` if it comes after all clusters with a rank.
     pub priority: Option<i32>,
 }
 
@@ -143,26 +143,26 @@ impl AssignmentEntry {
     }
 }
 
-/// A rate of the rate card, until the next one of its region, GPU model and quality of service.
+/// A rate of the rate card, valid until the next rate of the same region, GPU model and quality of service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateEntry {
-    /// From when on.
+    /// Start, inclusive.
     pub from: Day,
-    /// Who bills it.
+    /// Provider that bills the pods.
     pub provider: Text,
     /// Region of the pods.
     pub region: Text,
-    /// GPU model of the pods; none: pods without one.
+    /// GPU model of the pods. `None` if the rate is for pods without a GPU model.
     pub gpu_model: Option<Text>,
     /// Quality of service of the pods.
     #[serde(default = "default_qos")]
     pub qos: Text,
-    /// Of a vCPU for an hour.
+    /// Price of a vCPU per hour.
     pub per_vcpu_hour: UnitPrice,
-    /// Of a GiB for an hour.
+    /// Price of a GiB of memory per hour.
     pub per_gib_hour: UnitPrice,
-    /// Of a GPU for an hour.
+    /// Price of a GPU per hour.
     #[serde(default)]
     pub per_gpu_hour: UnitPrice,
 }
@@ -175,27 +175,27 @@ fn default_qos() -> Text {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolEntry {
-    /// Its id.
+    /// Id of the pool.
     pub id: PoolId,
-    /// From when on.
+    /// Start, inclusive.
     pub from: Day,
-    /// Until when; none: it does not end.
+    /// End, exclusive. `None` if the pool does not end.
     pub to: Option<Day>,
-    /// The cluster that it is reported under.
+    /// The cluster under which the pool is reported.
     pub cluster_id: ClusterId,
-    /// Who bills its pods without a node.
+    /// Provider that bills the pool's pods without a node.
     pub provider: Text,
-    /// Quality of service of pods that name none.
+    /// Quality of service of pods that do not name one.
     pub default_qos: Text,
     /// Prices by quality of service.
     pub qos_pricing: Vec<QosEntry>,
-    /// TFLOPs sold in percent of those there are.
+    /// TFLOPs that are sold, in percent of the TFLOPs that exist.
     #[serde(default = "tflops_oversell")]
     pub tflops_oversell_percent: i32,
-    /// Percent of the disk that adds to VRAM.
+    /// Part of the disk that adds to VRAM, in percent.
     #[serde(default = "host_disk")]
     pub vram_expand_to_host_disk_percent: i32,
-    /// Percent of the memory that adds to VRAM.
+    /// Part of the memory that adds to VRAM, in percent.
     #[serde(default = "host_mem")]
     pub vram_expand_to_host_mem_percent: i32,
     /// Budget for a day.
@@ -224,11 +224,11 @@ const fn host_mem() -> i32 {
 pub struct QosEntry {
     /// The quality of service.
     pub qos: Text,
-    /// Of a TFLOP for an hour.
+    /// Price of a TFLOP per hour.
     pub per_fp16_tflop_hour: UnitPrice,
-    /// Of a GiB of VRAM for an hour.
+    /// Price of a GiB of VRAM per hour.
     pub per_vram_gib_hour: UnitPrice,
-    /// The part of them that the span up to the limit costs.
+    /// The price of the span from the request to the limit, as a part of the price of requests.
     #[serde(default = "one")]
     pub limits_over_requests: Ratio,
 }
@@ -262,7 +262,7 @@ impl PoolEntry {
     }
 }
 
-/// Quantities of an entry.
+/// Parses the quantities of an entry.
 pub(super) fn quantities(list: &BTreeMap<Text, QuantityText>) -> Result<Quantities, String> {
     let parse = |(name, text): (&Text, &QuantityText)| {
         let quantity = Quantity::parse(name, &text.0).map_err(|error| format!("{name}: {error}"))?;

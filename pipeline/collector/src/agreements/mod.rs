@@ -1,8 +1,9 @@
-//! Agreements of a file that people keep: reservations, commitments, rates and pools, each with its times.
+//! Agreements from a file that people maintain: reservations, commitments, rates and pools, each with its
+//! times.
 //!
-//! An entry is one version of an object, from an instant until another. Several entries of one id are its
-//! versions, which may follow each other but not overlap. A file is the whole truth: what was sent of earlier
-//! files is corrected, so that sending the last one gives what it alone would give.
+//! An entry is one version of an object, from one instant to another. Several entries with the same id are
+//! versions of one object; they must not overlap. The file is the whole truth: events of earlier files are
+//! corrected. So sending the last file gives the same result as if it were the only one.
 
 mod check;
 mod entries;
@@ -24,11 +25,11 @@ pub use entries::{AssignmentEntry, CommitmentEntry, Day, PoolEntry, QosEntry, Ra
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreements {
-    /// Whose agreements they are.
+    /// Organization that owns the agreements.
     pub organization_id: OrganizationId,
     /// Currency of every price.
     pub currency: Text,
-    /// When people learned of the file's content; `None` if that is when it is sent.
+    /// Time at which people learned of the file's content. `None` if that is the time of sending.
     pub recorded_at: Option<Day>,
     /// Capacity reservations.
     #[serde(default)]
@@ -44,22 +45,22 @@ pub struct Agreements {
     pub pools: Vec<PoolEntry>,
 }
 
-/// What a file becomes.
+/// The events of a file, and the changes that they make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreementEvents {
-    /// Events of everything that has begun and was not sent before, and retractions of what has left the
-    /// file, in the order of their times.
+    /// Events of everything that has begun and was not sent before, and retractions of everything that the
+    /// file no longer has, in the order of time.
     pub events: Vec<Event>,
     /// Objects whose description changes.
     pub changes: Vec<ChangedObject>,
-    /// Entries that begin later: the file is to be sent again then.
+    /// Entries that begin later: send the file again at that time.
     pub later: Vec<(EntryPlace, Timestamp)>,
 }
 
 /// An object whose description differs from the description that was sent before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedObject {
-    /// Its name for people, such as `commitment a`.
+    /// Name of the object for messages, such as `commitment a`.
     pub object: String,
     /// The first instant at which the descriptions differ.
     pub from: Timestamp,
@@ -74,14 +75,14 @@ impl fmt::Display for ChangedObject {
     }
 }
 
-/// Names an entry for people.
+/// Names an entry in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
     /// The section, such as `reservations`.
     pub section: &'static str,
-    /// The place in the section, from 1.
+    /// Position in the section, from 1.
     pub number: usize,
-    /// Its id, or what a rate is for.
+    /// Id of the entry, or the key of a rate.
     pub id: String,
 }
 
@@ -91,20 +92,20 @@ impl fmt::Display for EntryPlace {
     }
 }
 
-/// Why a file cannot be used.
+/// An error that makes a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgreementsError {
     /// The organization or the currency is empty.
     #[error("{0} is empty; set it at the top of the file")]
     Empty(&'static str),
-    /// An entry ends where it begins, or before.
+    /// An entry ends at or before its start.
     #[error("{place} ends at {to}, which is not after its start at {from}; correct 'from' or 'to'")]
     Reversed {
         /// The entry.
         place: EntryPlace,
-        /// Its beginning.
+        /// Start of the entry.
         from: Timestamp,
-        /// Its end.
+        /// End of the entry.
         to: Timestamp,
     },
     /// Two versions of one object overlap.
@@ -112,53 +113,54 @@ pub enum AgreementsError {
         "{later} begins at {from}, before {earlier} ends; end the earlier one with 'to: {from}' or before"
     )]
     Overlap {
-        /// The version that begins first.
+        /// The version that starts first.
         earlier: EntryPlace,
-        /// The other.
+        /// The version that starts later.
         later: EntryPlace,
-        /// The beginning of the other.
+        /// Start of the later version.
         from: Timestamp,
     },
-    /// What the file corrects was recorded at the same time, or later.
+    /// An event that the file corrects was recorded at the same time or later.
     #[error(
         "what the file corrects was recorded at {before}, which is not before {recorded_at}; set a later \
          'recorded_at' at the top of the file, or leave it out"
     )]
     NotLater {
-        /// The time of what was sent.
+        /// Recording time of the sent event.
         before: Timestamp,
-        /// The time of this file.
+        /// Recording time of this file.
         recorded_at: Timestamp,
     },
-    /// A value is out of its range.
+    /// A value is out of range.
     #[error("{place}: {fault}")]
     Value {
         /// The entry.
         place: EntryPlace,
-        /// What is wrong.
+        /// The error.
         fault: String,
     },
 }
 
-/// One version of an object: its events at its beginning and its end.
+/// One version of an object: the events at its start and its end.
 struct Version {
     place: EntryPlace,
-    /// What is the same for all versions of one object.
+    /// A key that all versions of one object share.
     key: String,
     from: Timestamp,
     to: Option<Timestamp>,
     set: Payload,
-    /// The event that ends it; `None` if the description has its end, and for a rate, which the next one
-    /// replaces.
+    /// The event that ends the version. `None` if the description has its own end, and for a rate, which the
+    /// next rate replaces.
     deleted: Option<Payload>,
 }
 
 impl Agreements {
-    /// The events to send, after `sent`: all events that were sent of earlier files of the organization. What
-    /// begins after `now` is left out, because a worker refuses events of the future.
+    /// Returns the events to send after `sent`, which holds every event of earlier files of the organization.
+    /// Events after `now` are left out, because a worker refuses events of the future.
     ///
     /// # Errors
-    /// At the first entry that is wrong, and if what is corrected was not recorded before this file.
+    /// Returns the first entry error. Also returns an error if a corrected event was not recorded before this
+    /// file.
     pub fn events(&self, now: Timestamp, sent: &[Event]) -> Result<AgreementEvents, AgreementsError> {
         let versions = self.versions()?;
         check::versions(&versions)?;
@@ -170,7 +172,8 @@ impl Agreements {
             }
             wanted.push(self.event(version, version.from, version.set.clone())?);
             if let (Some(to), Some(deleted)) = (version.to.filter(|to| *to <= now), &version.deleted) {
-                // An earlier file may have ended here what continues. Its deletion would win over the set.
+                // An earlier file may have ended a version here that now continues. Its deletion would win
+                // over the set.
                 let retraction = Recording::new(None, goes_on(version, &versions));
                 wanted.push(self.event(version, to, deleted.clone())?.recorded(retraction));
             }
@@ -272,7 +275,7 @@ impl Agreements {
         }));
         let of_rate =
             version(EntryPlace { section: "rates", number: index + 1, id }, entry.from, None, set, None);
-        // Spellings of one name are one rate.
+        // Different spellings of a name are the same rate.
         let (region, model) = (names::place(&entry.region), entry.gpu_model.as_deref().map(names::gpu_model));
         Version { key: format!("rates/{region:?}/{model:?}/{}", entry.qos), ..of_rate }
     }
@@ -283,7 +286,8 @@ fn version(place: EntryPlace, from: Day, to: Option<Day>, set: Payload, deleted:
     Version { place, key, from: from.0, to: to.map(|to| to.0), set, deleted }
 }
 
-/// Whether another version begins where this one ends: then it replaces this one, which is not deleted.
+/// Returns whether another version starts where this one ends. The other version then replaces this one,
+/// which is not deleted.
 fn goes_on(version: &Version, versions: &[Version]) -> bool {
     versions.iter().any(|other| other.key == version.key && Some(other.from) == version.to)
 }

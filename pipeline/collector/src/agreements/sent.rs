@@ -1,8 +1,8 @@
-//! Corrections of what was sent before: the file says how things are, not what changed.
+//! Corrections of sent events: the file describes the state, not the changes.
 //!
-//! The events that stand of those sent so far are compared with the events that the file wants. A missing one
-//! is sent, a different one is sent again with a later `recorded_at`, and one that the file does not want is
-//! retracted. So all events together are worth what the last file alone is worth.
+//! The events that stand among the sent events are compared with the events that the file wants. A missing
+//! event is sent, a different event is sent again with a later `recorded_at`, and an unwanted event is
+//! retracted. So all events together have the same effect as the last file alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use prorata_schemas::time::Timestamp;
 
 use super::{AgreementEvents, AgreementsError, ChangedObject};
 
-/// Event time, type and natural key: of the events with one place, one stands.
+/// Event time, type and natural key: only one event with the same place stands.
 type EventPlace = (Timestamp, EventKind, [Option<String>; 3]);
 
-/// What stands, by place. Retractions stand like any event.
+/// The events that stand, by place. Retractions stand like any event.
 type StandingEvents<'a> = BTreeMap<EventPlace, &'a Event>;
 
 fn place(event: &Event) -> EventPlace {
@@ -33,8 +33,8 @@ fn standing(events: &[Event]) -> StandingEvents<'_> {
     standing
 }
 
-/// The events that are to be sent so that `wanted` stands, and the changes that they make to what was sent.
-/// `sent` are all events that were sent of files of this organization.
+/// Returns the events to send so that `wanted` stands, and the changes that they make. `sent` holds every
+/// event that was sent from files of this organization.
 ///
 /// # Errors
 /// If an event was sent with a `recorded_at` that is not before `recorded_at`.
@@ -78,7 +78,7 @@ pub(super) fn to_send(
     Ok(send)
 }
 
-/// An object's name for people.
+/// Returns an object's name for messages.
 fn object(payload: &Payload) -> String {
     let section = match payload.kind() {
         EventKind::ReservationSet | EventKind::ReservationReleased => "reservation",
@@ -90,8 +90,8 @@ fn object(payload: &Payload) -> String {
     format!("{section} {}", key.join(", "))
 }
 
-/// The first and the last instant between which the descriptions of an object differ; `None` if they do not.
-/// What begins after `now` was never sent.
+/// Returns the first and the last instant between which the descriptions of an object differ. Returns `None`
+/// if they do not differ. Descriptions that begin after `now` were never sent.
 fn span(before: &[Event], after: &[Event], now: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let edges = |event: &Event| [Some(event.event_time), ends_at(&event.payload), Some(now)];
     let edges: BTreeSet<Timestamp> = before.iter().chain(after).flat_map(edges).flatten().collect();
@@ -103,9 +103,9 @@ fn span(before: &[Event], after: &[Event], now: Timestamp) -> Option<(Timestamp,
     Some((*spans.first()?.first()?, *spans.last()?.last()?))
 }
 
-/// The description of an object at an instant, without its span.
+/// Returns the description of an object at an instant, without its span.
 fn described(events: &[Event], at: Timestamp) -> Option<Payload> {
-    // Events are in the order of time; of a set and a deletion at one instant the deletion comes last.
+    // Events are in the order of time. If a set and a deletion are at one instant, the deletion comes last.
     let last = events.iter().rev().find(|event| event.event_time <= at)?;
     let is_deleted = matches!(last.payload.kind(), EventKind::PoolDeleted);
     let has_ended = ends_at(&last.payload).is_some_and(|ends_at| ends_at <= at);

@@ -1,4 +1,4 @@
-//! Devices of dynamic resource allocation, as quantities of resource names.
+//! Devices of dynamic resource allocation, as quantities by resource name.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use crate::object::{
 };
 use crate::options::CollectorOptions;
 
-/// A claim that a pod asked for by an extended resource, which its requests count already.
+/// Annotation of a claim that a pod requested by an extended resource: the pod's requests already count it.
 const BY_RESOURCE_NAME: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// What is known of claims, slices and classes.
+/// The known claims, slices and classes.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     claims: BTreeMap<Text, ClaimFacts>,
-    /// By slice: its MIG devices and their profiles.
+    /// MIG devices and their profiles, by slice.
     profiles: BTreeMap<Text, BTreeMap<(Text, Text, Text), Text>>,
     classes: BTreeMap<Text, Text>,
 }
 
 #[derive(Clone, Debug)]
 struct ClaimFacts {
-    /// The device and its class; none: not allocated yet.
+    /// The devices and their classes. `None` if the claim is not allocated yet.
     devices: Option<Vec<(AllocatedDevice, Option<Text>)>>,
-    /// How many pods share it.
+    /// Number of pods that share the claim.
     sharers: u128,
     changed: Option<Timestamp>,
 }
 
-/// What claims give a pod.
+/// The quantities that claims give a pod.
 pub struct Claimed {
     /// Quantities to add to requests and limits.
     pub quantities: Quantities,
-    /// When a claim last changed.
+    /// Time at which a claim last changed.
     pub changed: Option<Timestamp>,
-    /// Devices that no resource name is known for.
+    /// Devices without a known resource name.
     pub unmapped: Vec<String>,
 }
 
-/// Name of a claim: `namespace/name`.
+/// Returns the name of a claim: `namespace/name`.
 pub fn claim_name(claim: &ResourceClaimObject) -> Text {
     format!("{}/{}", claim.metadata.namespace, claim.metadata.name).into()
 }
 
 impl Devices {
-    /// Takes a claim.
+    /// Stores a claim.
     pub fn set_claim(&mut self, claim: &ResourceClaimObject) {
         let by_name =
             claim.metadata.annotations.get(BY_RESOURCE_NAME).is_some_and(|value| **value == *"true");
@@ -70,7 +70,7 @@ impl Devices {
         self.claims.remove(name);
     }
 
-    /// Takes a slice.
+    /// Stores a slice.
     pub fn set_slice(&mut self, slice: &ResourceSliceObject) {
         let spec = &slice.spec;
         let profiles = spec.devices.iter().filter_map(|device| {
@@ -85,7 +85,7 @@ impl Devices {
         self.profiles.remove(name);
     }
 
-    /// Takes a class.
+    /// Stores a class.
     pub fn set_class(&mut self, class: &DeviceClassObject) {
         let name = Text::from(class.metadata.name.as_str());
         match &class.spec.extended_resource_name {
@@ -99,7 +99,7 @@ impl Devices {
         self.classes.remove(name);
     }
 
-    /// Forgets what a complete list lacks.
+    /// Forgets the objects that a complete list lacks.
     pub fn retain(&mut self, kind: ObjectKind, is_seen: impl Fn(&Text) -> bool) {
         match kind {
             ObjectKind::ResourceClaim => self.claims.retain(|name, _| is_seen(name)),
@@ -108,7 +108,7 @@ impl Devices {
         }
     }
 
-    /// What these claims give a pod; none while one is not known or not allocated.
+    /// Returns the quantities that these claims give a pod, or `None` if one is not known or not allocated.
     pub fn claimed(&self, claims: &[Option<Text>], options: &CollectorOptions) -> Option<Claimed> {
         let mut claimed = Claimed { quantities: Quantities::new(), changed: None, unmapped: Vec::new() };
         for name in claims {
@@ -129,8 +129,8 @@ impl Devices {
         Some(claimed)
     }
 
-    /// The resource name of a device: what its class says, what is configured for the class, or its MIG
-    /// profile.
+    /// Returns the resource name of a device: from its class, from the configuration of the class, or from
+    /// its MIG profile.
     fn resource(
         &self,
         device: &AllocatedDevice,
@@ -147,7 +147,7 @@ impl Devices {
     }
 }
 
-/// The class of the request that a device satisfies: `request`, or `request/alternative`.
+/// Returns the class of the request that a device satisfies: `request`, or `request/alternative`.
 fn class_of(claim: &ResourceClaimObject, device: &AllocatedDevice) -> Option<Text> {
     let (name, alternative) =
         device.request.split_once('/').map_or((device.request.as_str(), None), |(a, b)| (a, Some(b)));

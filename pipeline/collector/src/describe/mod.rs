@@ -1,4 +1,4 @@
-//! What one object says, before it is compared with what was announced.
+//! The description of one object, before it is compared with the announced one.
 
 pub(crate) mod devices;
 pub(crate) mod node;
@@ -12,8 +12,8 @@ use prorata_schemas::money::UnitPrice;
 
 pub(crate) use quantities::add;
 
-/// A price as TensorFusion and people write it: a decimal, perhaps with `$` before it. None where it is no
-/// decimal of 28 digits, 12 behind the point, or is negative.
+/// Parses a price as TensorFusion and people write it: a decimal, optionally after `$`. Returns `None` if it
+/// is negative, or not a decimal of at most 28 digits, 12 of them after the point.
 pub(crate) fn price(text: &str) -> Option<UnitPrice> {
     let price: UnitPrice = text.trim().trim_start_matches('$').parse().ok()?;
     (price >= UnitPrice::ZERO).then_some(price)

@@ -1,4 +1,4 @@
-//! Nodes: what they are, from labels, provider id and capacity.
+//! Descriptions of nodes, from labels, provider id and capacity.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{CapacityType, NodeStarted, Quantities, names};
@@ -16,30 +16,31 @@ use crate::prices::PricedNode;
 /// The taint of a node that its cloud has not described yet.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// What a node says of itself.
+/// Facts from a node object.
 #[derive(Clone, Debug)]
 pub struct NodeFacts {
-    /// Its uid.
+    /// Uid of the node.
     pub uid: Text,
-    /// Its name, by which pods name it.
+    /// Name of the node, which its pods refer to.
     pub name: Text,
-    /// Its instance at the provider, or its name.
+    /// The node's instance at the provider, or else its name.
     pub node_id: Text,
-    /// When the object was created.
+    /// Time at which the object was created.
     pub created: Timestamp,
-    /// When the object last changed.
+    /// Time at which the object last changed.
     pub changed: Option<Timestamp>,
-    /// Whether its description is complete: its cloud has labelled it, and its kubelet has told its capacity.
+    /// Whether the description is complete: the cloud has labelled the node, and the kubelet has reported its
+    /// capacity.
     pub is_initialized: bool,
-    /// Whether it stands for another service, so that its pods are serverless.
+    /// Whether the node stands for another service, so that its pods are serverless.
     pub is_virtual: bool,
-    /// The price that its annotation says.
+    /// The price in the node's annotation.
     pub annotated_price: Option<UnitPrice>,
     /// Operating system, for the price list.
     pub os: Text,
-    /// Its description without price and without what its GPU node adds.
+    /// The description, without the price and without additions from the GPU node.
     pub description: NodeStarted,
-    /// What could not be read, for people.
+    /// Values that could not be read, for messages.
     pub faults: Vec<String>,
 }
 
@@ -108,7 +109,7 @@ impl NodeFacts {
         }
     }
 
-    /// By what its price is found in a list.
+    /// Returns the key by which a list gives the node's price.
     pub fn priced<'n>(&'n self, options: &CollectorOptions) -> PricedNode<'n> {
         let node = &self.description;
         let gpus = options.gpu_resources.iter().filter_map(|name| node.capacity.get(name));
@@ -125,10 +126,10 @@ impl NodeFacts {
     }
 }
 
-/// What a GPU node adds to its node.
+/// Facts that a GPU node adds to its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuNodeFacts {
-    /// Its price.
+    /// Price of the node.
     pub price: Option<UnitPrice>,
     tflops: Option<Quantity>,
     vram: Option<Quantity>,
@@ -136,7 +137,7 @@ pub struct GpuNodeFacts {
 }
 
 impl GpuNodeFacts {
-    /// Reads a GPU node, and tells what could not be read.
+    /// Reads a GPU node. Also returns the values that could not be read.
     pub fn read(node: &GpuNodeObject, options: &CollectorOptions) -> (Self, Vec<String>) {
         let mut faults = Vec::new();
         let text = node.spec.cost_per_hour.as_deref().filter(|text| !text.is_empty());
@@ -154,7 +155,7 @@ impl GpuNodeFacts {
         (Self { price: cost, tflops, vram, model: model.map(|model| options.gpu_model(model)) }, faults)
     }
 
-    /// Adds to a node's description.
+    /// Adds the facts to a node's description.
     pub fn apply(&self, node: &mut NodeStarted) {
         let amounts = [(TFLOPS, &self.tflops), (VRAM, &self.vram)];
         for (name, quantity) in amounts.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
@@ -167,7 +168,7 @@ impl GpuNodeFacts {
     }
 }
 
-/// The pool that a label names: `<domain>/pool-<name>: "true"`, or the configured label.
+/// Returns the pool that a label names: `<domain>/pool-<name>: "true"`, or the configured label.
 fn pool_of(meta: &ObjectMeta, options: &CollectorOptions) -> Option<Text> {
     let beginning = format!("{}/pool-", options.tensor_fusion_domain);
     let named = meta.labels.iter().find_map(|(label, value)| {
@@ -177,7 +178,7 @@ fn pool_of(meta: &ObjectMeta, options: &CollectorOptions) -> Option<Text> {
     named.or_else(|| meta.labels.get(options.pool_label.as_ref()?).cloned())
 }
 
-/// Spot capacity, by the label of the one that bought it.
+/// Returns spot if a label of the tool that bought the node says so.
 fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     const SPOT: &[(&str, &str)] = &[
         ("karpenter.sh/capacity-type", "spot"),
@@ -191,8 +192,8 @@ fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     if SPOT.iter().any(has) { CapacityType::Spot } else { CapacityType::OnDemand }
 }
 
-/// The family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d` of
-/// `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
+/// Returns the family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d`
+/// of `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
 pub fn family(provider: &str, instance_type: &str) -> Text {
     match provider {
         "aws" => instance_type.split('.').next().unwrap_or(instance_type).into(),
@@ -202,8 +203,9 @@ pub fn family(provider: &str, instance_type: &str) -> Text {
     }
 }
 
-/// The letters before the size, what follows its digits, and the rest. `Standard_NC24ads_A100_v4`: the size
-/// is the first run of digits, with the count of active cores behind a dash (`E64-16s`).
+/// Returns the letters before the size and the text after it: `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
+/// The size is the first run of digits, and may continue with the count of active cores after a dash
+/// (`E64-16s`).
 fn azure_family(instance_type: &str) -> Text {
     let name = instance_type.split_once('_').map_or(instance_type, |(_, name)| name);
     let Some(start) = name.find(|c: char| c.is_ascii_digit()) else { return name.into() };

@@ -1,4 +1,4 @@
-//! Pods: when they start and end, and their description.
+//! Start, end and description of pods.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ use crate::instant::Instant;
 use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
 use crate::options::{CollectorOptions, StartAt};
 
-/// What a pod says of itself.
+/// Facts from a pod object.
 #[derive(Clone, Debug)]
 pub struct PodFacts {
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: Text,
-    /// Name of its node; empty: not bound.
+    /// Name of the pod's node; empty if the pod is not bound.
     pub node_name: Text,
-    /// When it starts to count; none: not yet, or never.
+    /// The instant from which the pod counts. `None` if it does not count yet, or never will.
     pub starts: Option<Timestamp>,
-    /// Set once its phase is terminal.
+    /// The end of the pod, once its phase is terminal.
     pub ended: Option<PodEnd>,
-    /// When it last changed.
+    /// Time at which the pod last changed.
     pub changed: Option<Timestamp>,
-    /// When it was removed, if this is its last revision.
+    /// Time of removal, if this is the last revision.
     pub removed: Option<Timestamp>,
-    /// Claims by `namespace/name`; none of one: it is not made yet.
+    /// Claims by `namespace/name`. `None` if a claim is not created yet.
     pub claims: Vec<Option<Text>>,
-    /// Facts from its annotations, if they name a pool. They count only if the pool is known.
+    /// Facts from the annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
-    /// Its description without what its node, its pool and its claims add.
+    /// The description, without additions from the node, the pool and the claims.
     pub description: PodStarted,
-    /// Since when it waits for its node, its pool or its claims, or lacks one of them.
+    /// The instant from which the pod waits for its node, its pool or its claims, or lacks one of them.
     pub waits_since: Option<Timestamp>,
-    /// What could not be read, for people.
+    /// Values that could not be read, for messages.
     pub faults: Vec<String>,
 }
 
-/// How a pod ended.
+/// The end of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEnd {
-    /// When; none: the object does not say.
+    /// Time of the end. `None` if the object does not have it.
     pub at: Option<Timestamp>,
-    /// Why.
+    /// Reason of the end.
     pub reason: Option<Text>,
 }
 
@@ -116,8 +116,8 @@ fn statuses(pod: &PodObject) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses)
 }
 
-/// When a pod starts to count. The time of the binding is the API server's; pods that were made with their
-/// node, as a static pod is, have none.
+/// Returns the instant from which a pod counts. The API server sets the time of the binding. Pods that are
+/// created with their node, such as static pods, have none.
 fn starts(pod: &PodObject, start: StartAt) -> Option<Timestamp> {
     let bound = condition(pod, "PodScheduled", "True").and_then(|condition| condition.last_transition_time);
     let accepted = pod.status.start_time;
@@ -138,8 +138,8 @@ fn started_at(state: &ContainerState) -> Option<Instant> {
     running.or_else(|| state.terminated.as_ref()?.started_at)
 }
 
-/// How a pod ended: the last end of any of its containers. A pod that was evicted before it started, or
-/// whose node is gone, has none.
+/// Returns the end of a pod: the last end of any of its containers. A pod that was evicted before it started,
+/// or whose node is gone, has no such end; the time of a condition counts instead.
 fn ended(pod: &PodObject) -> Option<PodEnd> {
     if !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
         return None;
@@ -154,14 +154,14 @@ fn ended(pod: &PodObject) -> Option<PodEnd> {
     Some(PodEnd { at: at.map(|time| time.0), reason: reason.or_else(|| last?.reason.clone()) })
 }
 
-/// The claims that a pod's containers use.
+/// Returns the claims that a pod's containers use.
 fn claims(pod: &PodObject) -> Vec<Option<Text>> {
     let made = |name: &str| pod.status.resource_claim_statuses.iter().find(|status| status.name == name);
     let mut claims = Vec::new();
     for claim in &pod.spec.resource_claims {
         let name = match (&claim.resource_claim_name, made(&claim.name)) {
             (Some(name), _) => Some(name),
-            // The template made none, because the pod needs none.
+            // The template created no claim, because the pod needs none.
             (None, Some(status)) if status.resource_claim_name.is_none() => continue,
             (None, status) => status.and_then(|status| status.resource_claim_name.as_ref()),
         };
@@ -170,12 +170,12 @@ fn claims(pod: &PodObject) -> Vec<Option<Text>> {
     claims
 }
 
-/// What a pod's annotations add if its pool is known. The creator of the pod writes them.
+/// Additions from a pod's annotations that apply if its pool is known. The creator of the pod writes them.
 #[derive(Clone, Debug, Default)]
 pub struct PoolFacts {
     /// Id of the pool.
     pub id: Text,
-    /// TFLOPs and VRAM per GPU, as the engine counts them, and GPUs.
+    /// GPUs, and TFLOPs and VRAM per GPU in the engine's units.
     requests: Quantities,
     limits: Quantities,
     gpu_model: Option<Text>,
@@ -184,8 +184,8 @@ pub struct PoolFacts {
 }
 
 impl PoolFacts {
-    /// Adds them to a description. A request is never lowered: the scheduler has counted it on the node, and
-    /// others would pay for what the annotation leaves out.
+    /// Adds the facts to a description. A request is never lowered: the scheduler has counted it on the node,
+    /// and other pods would pay for the difference.
     pub fn apply(&self, description: &mut PodStarted, options: &CollectorOptions) {
         raise(&mut description.requests, &self.requests);
         raise(&mut description.limits, &self.limits);
@@ -200,7 +200,7 @@ impl PoolFacts {
     }
 }
 
-/// TensorFusion's annotations of a pod that names a pool.
+/// TensorFusion's annotations on a pod that names a pool.
 struct Annotations<'p> {
     all: &'p BTreeMap<Text, Text>,
     domain: &'p str,
@@ -208,7 +208,7 @@ struct Annotations<'p> {
 }
 
 impl<'p> Annotations<'p> {
-    /// Returns `None` if the pod names no pool, or pools are not watched.
+    /// Returns `None` if the pod names no pool, or if pools are not watched.
     fn of(pod: &'p PodObject, options: &'p CollectorOptions) -> Option<Self> {
         let (all, domain) = (&pod.metadata.annotations, &*options.tensor_fusion_domain);
         let pool = all.get(format!("{domain}/gpupool").as_str()).filter(|name| !name.is_empty())?;
@@ -249,7 +249,7 @@ impl<'p> Annotations<'p> {
     }
 }
 
-/// Id of a pool of this cluster: its name alone is not unique among clusters.
+/// Returns the id of a pool of this cluster: pool names are not unique among clusters.
 pub fn pool_id(options: &CollectorOptions, name: &str) -> Text {
     format!("{}/{name}", options.cluster_id).into()
 }
@@ -258,7 +258,7 @@ fn protected_until(text: Text, from: Timestamp) -> Option<Timestamp> {
     Some(Timestamp(from.0.checked_add(duration_micros(&text)?)?))
 }
 
-/// A duration as Go writes it, such as `1h30m` or `90s`, in microseconds.
+/// Parses a duration in Go's form, such as `1h30m` or `90s`, in microseconds.
 fn duration_micros(text: &str) -> Option<i64> {
     let mut rest = text;
     let mut micros = 0i64;

@@ -1,7 +1,7 @@
 //! Sums and maxima of quantities by resource name.
 //!
-//! A quantity that nothing was added to keeps the text that the API gave. A sum is written in whole bytes, or
-//! in units or thousandths.
+//! A quantity without additions keeps the text of the API. A sum is written in whole bytes, or in units or
+//! thousandths.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::Quantities;
@@ -9,11 +9,10 @@ use prorata_schemas::quantity::{AmountUnit, Quantity, QuantityError};
 
 use crate::object::ResourceList;
 
-/// Parses the quantities that count: hugepages, volumes and numbers of pods are left out, and so is nothing
-/// of something.
+/// Parses the quantities that count. Hugepages, volumes, numbers of pods and zero amounts are left out.
 ///
 /// # Errors
-/// When one is no quantity.
+/// If a quantity does not parse.
 pub fn parse(list: &ResourceList) -> Result<Quantities, QuantityError> {
     let mut quantities = Quantities::new();
     for (name, text) in list.iter().filter(|(name, _)| counts(name)) {
@@ -29,14 +28,14 @@ fn counts(name: &str) -> bool {
     !(name.starts_with("hugepages-") || name.starts_with("attachable-volumes-") || name == "pods")
 }
 
-/// Adds to each resource.
+/// Adds quantities to each resource.
 pub fn add(to: &mut Quantities, more: &Quantities) {
     for (name, quantity) in more {
         add_one(to, name, quantity);
     }
 }
 
-/// Adds to one resource.
+/// Adds a quantity to one resource.
 pub fn add_one(to: &mut Quantities, name: &Text, quantity: &Quantity) {
     match to.get_mut(name) {
         None => drop(to.insert(name.clone(), quantity.clone())),
@@ -44,7 +43,7 @@ pub fn add_one(to: &mut Quantities, name: &Text, quantity: &Quantity) {
     }
 }
 
-/// Raises each resource to at least this.
+/// Raises each resource to at least these quantities.
 pub fn raise(to: &mut Quantities, least: &Quantities) {
     for (name, quantity) in least {
         match to.get_mut(name) {
@@ -54,7 +53,7 @@ pub fn raise(to: &mut Quantities, least: &Quantities) {
     }
 }
 
-/// The quantity of an amount: whole bytes or thousandths, by the resource's name.
+/// Returns the quantity of an amount: whole bytes or thousandths, by the resource's name.
 pub fn of_amount(name: &str, amount: u128) -> Quantity {
     let text = match (AmountUnit::of(name), amount % 1000) {
         (AmountUnit::Bytes, _) => amount.to_string(),

@@ -1,13 +1,13 @@
-//! Effective requests and limits of a pod, as the scheduler counts them.
+//! Effective requests and limits of a pod, by the rules of the scheduler.
 //!
-//! The rule is that of `PodRequests` and `PodLimits` in Kubernetes' component-helpers:
-//! 1. a container needs the largest of what its spec asks, what the kubelet has set aside and what the
-//!    runtime has set, while a resize is under way; a resize that its node can never grant does not count;
-//! 2. containers and sidecars (init containers that restart always) run together: their sum;
-//! 3. an init container runs with the sidecars before it: their sum;
-//! 4. the pod needs the larger of both, for each resource;
-//! 5. cpu and memory that are set for the pod as a whole replace that;
-//! 6. the overhead of its runtime class is added: to requests always, to limits where there is one.
+//! The rules match `PodRequests` and `PodLimits` in Kubernetes' component-helpers:
+//! 1. A container needs the largest of three quantities while a resize is under way: its spec, the kubelet's
+//!    allocation and the runtime's setting. A resize that the node can never grant does not count.
+//! 2. Containers and sidecars (init containers that always restart) run together: their sum.
+//! 3. An init container runs with the sidecars before it: their sum.
+//! 4. The pod needs the larger of both sums, for each resource.
+//! 5. CPU and memory that are set for the pod as a whole replace that.
+//! 6. The overhead of the runtime class is added: always to requests, and to limits that exist.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use prorata_schemas::quantity::{CPU, MEMORY, QuantityError};
 use super::quantities::{add, add_one, parse, raise};
 use crate::object::{Container, ContainerStatus, PodObject, ResourceList, Resources};
 
-/// Effective requests and limits of a pod, in this order.
+/// Returns the effective requests and limits of a pod, in this order.
 ///
 /// # Errors
-/// When a quantity does not parse.
+/// If a quantity does not parse.
 pub fn effective(pod: &PodObject) -> Result<(Quantities, Quantities), QuantityError> {
     let requests = folded(pod, &Side { of: |resources| &resources.requests, allocated: true })?;
     let limits = folded(pod, &Side { of: |resources| &resources.limits, allocated: false })?;
@@ -36,10 +36,10 @@ pub fn effective(pod: &PodObject) -> Result<(Quantities, Quantities), QuantityEr
     Ok((all_requests, all_limits))
 }
 
-/// Requests, or limits.
+/// Selects requests or limits.
 struct Side {
     of: fn(&Resources) -> &ResourceList,
-    /// Whether what the kubelet has set aside counts.
+    /// Whether the kubelet's allocation counts.
     allocated: bool,
 }
 
@@ -71,7 +71,7 @@ fn folded(pod: &PodObject, side: &Side) -> Result<Quantities, QuantityError> {
     Ok(together)
 }
 
-/// What the statuses say of resizes.
+/// The state of resizes, from the statuses.
 struct Resize<'a> {
     statuses: BTreeMap<&'a str, &'a ContainerStatus>,
     infeasible: bool,
@@ -86,7 +86,7 @@ impl<'a> Resize<'a> {
         Self { statuses: all.map(|status| (status.name.as_str(), status)).collect(), infeasible }
     }
 
-    /// What a container needs. An init container that ends is never resized.
+    /// Returns the quantities that a container needs. An init container that ends is never resized.
     fn needed(&self, container: &Container, side: &Side) -> Result<Quantities, QuantityError> {
         let spec = parse((side.of)(&container.resources))?;
         let status = self.statuses.get(container.name.as_str());

@@ -1,4 +1,4 @@
-//! Quotas and pools.
+//! Descriptions of quotas and pools.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{PoolSet, QosPrice, QuotaKind, QuotaSet};
@@ -9,10 +9,10 @@ use super::{price, quantities};
 use crate::object::{ElasticQuotaObject, GpuPoolObject};
 use crate::options::CollectorOptions;
 
-/// A quota as an event.
+/// Returns the event of a quota.
 ///
 /// # Errors
-/// When a quantity does not parse.
+/// If a quantity does not parse.
 pub fn quota(
     quota: &ElasticQuotaObject,
     kind: QuotaKind,
@@ -33,10 +33,10 @@ pub fn quota(
     })
 }
 
-/// A GPU pool as an event. Percentages that are missing take TensorFusion's defaults.
+/// Returns the event of a GPU pool. Missing percentages take TensorFusion's defaults.
 ///
 /// # Errors
-/// When a price or a budget does not parse.
+/// If a price or a budget does not parse.
 pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet, String> {
     let over = &pool.spec.capacity_config.oversubscription;
     let budget = &pool.spec.node_manager_config.node_provisioner.budget;
@@ -67,7 +67,7 @@ pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet,
     })
 }
 
-/// The pool id of a pool.
+/// Returns the pool id of a pool object.
 pub fn id_of_pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Text {
     pool_id(options, &pool.metadata.name)
 }

@@ -1,15 +1,15 @@
-//! Which workload a pod belongs to, told from the pod alone.
+//! Finds the workload of a pod from the pod alone.
 
 use prorata_schemas::Text;
 
 use crate::object::ObjectMeta;
 
-/// Kind and name of the workload that a pod belongs to: its controller, or what made that one.
+/// Returns kind and name of the workload of a pod: its controller, or the owner of its controller.
 ///
-/// A ReplicaSet `N-H` of a pod with the label `pod-template-hash: H` was made by Deployment `N`. A Job `N-T`
-/// was made by CronJob `N` if `T` is the minute, counted from 1970, at which it was to run, and the pod was
-/// created in the week behind it. Nobody gives these names by hand, so neither ReplicaSets nor Jobs need be
-/// watched, and the answer is the same whenever it is asked.
+/// A ReplicaSet `N-H` of a pod with the label `pod-template-hash: H` was created by Deployment `N`. A Job
+/// `N-T` was created by CronJob `N` if two conditions hold: `T` is the scheduled minute, counted from 1970,
+/// and the pod was created in the week after it. Nobody chooses such names by hand, so neither ReplicaSets
+/// nor Jobs need to be watched, and the answer never changes.
 pub fn of(meta: &ObjectMeta) -> Option<(Text, Text)> {
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
     let name = owner.name.as_str();

@@ -1,4 +1,4 @@
-//! What a node costs: by the price list, or by its capacity where the list has no price.
+//! Prices of nodes: from the price list, or by capacity if the list has no price.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use super::list::{PriceList, PricedType};
 /// Rates that price a node by its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityRates {
-    /// Of a vCPU for an hour.
+    /// Price of a vCPU per hour.
     pub per_vcpu_hour: UnitPrice,
-    /// Of a GiB of memory for an hour.
+    /// Price of a GiB of memory per hour.
     pub per_gib_hour: UnitPrice,
-    /// Of a GPU for an hour.
+    /// Price of a GPU per hour.
     pub per_gpu_hour: UnitPrice,
 }
 
-/// A node as prices are found for it.
+/// The properties of a node that determine its price.
 #[derive(Clone, Copy, Debug)]
 pub struct PricedNode<'n> {
     /// Provider.
     pub provider: &'n Text,
     /// Region.
     pub region: &'n Text,
-    /// Zone, if it is known.
+    /// Zone, if known.
     pub zone: Option<&'n Text>,
     /// Instance type.
     pub instance_type: &'n Text,
@@ -36,29 +36,29 @@ pub struct PricedNode<'n> {
     pub os: &'n Text,
     /// On demand or spot.
     pub capacity_type: CapacityType,
-    /// Its whole capacity.
+    /// The whole capacity of the node.
     pub capacity: &'n Quantities,
-    /// Its GPUs, in thousandths.
+    /// GPUs of the node, in thousandths.
     pub gpu_millis: u128,
 }
 
-/// Where prices of nodes come from, besides the nodes themselves.
+/// The sources of node prices, besides the nodes themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceBook {
-    /// The list, which comes first.
+    /// The list, which takes precedence.
     pub list: PriceList,
-    /// Rates for what the list does not have.
+    /// Rates for nodes that the list does not have.
     pub rates: Option<CapacityRates>,
 }
 
 impl PriceBook {
-    /// The price of a node at an instant; `None` if neither list nor rates have one.
+    /// Returns the price of a node at an instant, or `None` if neither list nor rates have one.
     pub fn price(&self, node: &PricedNode<'_>, at: Timestamp) -> Option<UnitPrice> {
         let listed = self.listed(node).and_then(|prices| prices.range(..=at).next_back());
         listed.map(|(_, price)| *price).or_else(|| by_capacity(self.rates?, node))
     }
 
-    /// Instants after `after`, up to `until`, from which the list has another price of this node.
+    /// Returns the instants after `after`, up to `until`, at which the list changes the price of this node.
     pub fn changes(&self, node: &PricedNode<'_>, after: Timestamp, until: Timestamp) -> Vec<Timestamp> {
         let later = Timestamp(after.0.saturating_add(1));
         let Some(prices) = self.listed(node).filter(|_| later <= until) else { return Vec::new() };
@@ -76,8 +76,9 @@ impl PriceBook {
     }
 }
 
-/// The region by which lists price a node: in a Local Zone or Wavelength Zone of AWS, the zone without its
-/// letter (`us-west-2-lax-1` for `us-west-2-lax-1a`), because machines there have prices of their own.
+/// Returns the region by which lists price a node. In a Local Zone or Wavelength Zone of AWS, this is the
+/// zone without its letter (`us-west-2-lax-1` for `us-west-2-lax-1a`), because machines there have their own
+/// prices.
 pub fn priced_region(provider: &str, region: &Text, zone: Option<&Text>) -> Text {
     if names::provider(provider) != "aws" {
         return region.clone();
@@ -90,7 +91,8 @@ pub fn priced_region(provider: &str, region: &Text, zone: Option<&Text>) -> Text
     if group.ends_with(|c: char| c.is_ascii_digit()) { group.into() } else { zone.into() }
 }
 
-/// The sum over vCPUs, memory and GPUs, each rounded down to 10^-12; none where it passes 28 digits.
+/// Returns the sum over vCPUs, memory and GPUs, each rounded down to 10^-12, or `None` if it exceeds 28
+/// digits.
 fn by_capacity(rates: CapacityRates, node: &PricedNode<'_>) -> Option<UnitPrice> {
     const GIB: u128 = 1 << 30;
     let amount = |name: &str| node.capacity.get(name).map_or(0, |quantity| quantity.amount);

@@ -16,7 +16,7 @@ use crate::instant::{parse_date, parse_instant};
 const HEADER: [&str; 8] =
     ["provider", "region", "instance_type", "os", "capacity_type", "currency", "hourly", "valid_from"];
 
-/// What a price is for.
+/// The key of a price.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PricedType {
     /// Provider, as in node events.
@@ -25,14 +25,14 @@ pub struct PricedType {
     pub region: Text,
     /// Instance type.
     pub instance_type: Text,
-    /// Operating system, as the label `kubernetes.io/os` has it.
+    /// Operating system, as in the label `kubernetes.io/os`.
     pub os: Text,
     /// On demand or spot.
     pub capacity_type: CapacityType,
 }
 
 impl PricedType {
-    /// The same with the canonical names of provider and region (RULES.md, section 12).
+    /// Returns the key with the canonical names of provider and region (RULES.md, section 12).
     fn canonical(&self) -> Self {
         Self {
             provider: names::shared(&self.provider, names::provider),
@@ -42,81 +42,82 @@ impl PricedType {
     }
 }
 
-/// Prices by type, each valid from an instant until the next one, all in one currency.
+/// Prices by type, each valid from an instant until the next price, all in one currency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
     currency: Option<Text>,
-    /// By canonical names.
+    /// Prices by canonical names.
     prices: BTreeMap<PricedType, Listed>,
 }
 
-/// A type as the list spells it, and its prices by the instant from which they are valid.
+/// A type as the list spells it, and its prices by the instant from which they apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listed {
     of: PricedType,
     prices: BTreeMap<Timestamp, UnitPrice>,
 }
 
-/// Why a price cannot be in a list.
+/// An error that keeps a price out of a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PriceListError {
-    /// A type has two prices from one instant on.
+    /// A type has two prices from the same instant.
     #[error("{instance_type} in {region} has two prices from {valid_from}: {one} and {other}; keep one")]
     TwoPrices {
-        /// The type.
+        /// The instance type.
         instance_type: Text,
-        /// Its region.
+        /// Region of the type.
         region: Text,
-        /// From when on.
+        /// The instant from which both prices apply.
         valid_from: Timestamp,
         /// The price that came first.
         one: UnitPrice,
-        /// The other.
+        /// The other price.
         other: UnitPrice,
     },
-    /// A list has one currency.
+    /// A list has only one currency.
     #[error("a price in {other}, but the list is in {one}; make a list for each currency")]
     TwoCurrencies {
-        /// That of the list.
+        /// Currency of the list.
         one: Text,
-        /// The other.
+        /// The other currency.
         other: Text,
     },
-    /// Below zero.
+    /// The price is below zero.
     #[error("the price {0} is negative")]
     Negative(UnitPrice),
-    /// The file is no CSV, or cannot be read.
+    /// The file is not CSV, or cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// Other columns.
+    /// The header has other columns.
     #[error("the first line must be {}", HEADER.join(","))]
     Header,
-    /// A value of a line does not parse.
+    /// A value does not parse.
     #[error("line {line}: {column}: {fault}")]
     Value {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// Its column.
+        /// Column of the value.
         column: &'static str,
-        /// What is wrong.
+        /// The error.
         fault: String,
     },
-    /// A line contradicts another.
+    /// A line contradicts an earlier line.
     #[error("line {line}: {source}")]
     Line {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         #[source]
         source: Box<PriceListError>,
     },
 }
 
 impl PriceList {
-    /// Adds a price. The same price twice is one, and so are two spellings of a provider or region.
+    /// Adds a price. The same price counts once, even if its provider or region is spelled differently.
     ///
     /// # Errors
-    /// When the list has another price of this type from the same instant, which stays, or another currency.
+    /// If the list already has another price of this type from the same instant (which stays), or if the
+    /// currency differs or the price is negative.
     pub fn add(
         &mut self,
         of: PricedType,
@@ -145,23 +146,23 @@ impl PriceList {
         self.prices.remove(&of.canonical());
     }
 
-    /// Its currency; none: it has no price.
+    /// Returns the currency of the list, or `None` if the list has no price.
     pub const fn currency(&self) -> Option<&Text> {
         self.currency.as_ref()
     }
 
-    /// Prices in the order of the canonical names of their types, and of instants.
+    /// Returns the prices, ordered by the canonical names of their types and then by instant.
     pub fn iter(&self) -> impl Iterator<Item = (&PricedType, Timestamp, UnitPrice)> {
         let all = self.prices.values();
         all.flat_map(|listed| listed.prices.iter().map(move |(from, price)| (&listed.of, *from, *price)))
     }
 
-    /// Number of prices.
+    /// Returns the number of prices.
     pub fn len(&self) -> usize {
         self.prices.values().map(|listed| listed.prices.len()).sum()
     }
 
-    /// Whether it has none.
+    /// Returns whether the list has no price.
     pub fn is_empty(&self) -> bool {
         self.prices.is_empty()
     }
@@ -174,7 +175,7 @@ impl PriceList {
 /// Adds the prices of a CSV file to a list.
 ///
 /// # Errors
-/// At the first line that is wrong, with its number.
+/// Returns the first error, with its line number.
 pub fn read_price_list(from: impl Read, list: &mut PriceList) -> Result<(), PriceListError> {
     let mut builder = csv::ReaderBuilder::new();
     let mut reader = builder.has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(from);
@@ -184,7 +185,7 @@ pub fn read_price_list(from: impl Read, list: &mut PriceList) -> Result<(), Pric
     if !has_header || record.iter().ne(HEADER) {
         return Err(PriceListError::Header);
     }
-    // The reader counts line feeds, and where lines end with CRLF, it ends them before the line feed.
+    // The reader counts line feeds. If lines end with CRLF, it ends them before the line feed.
     let uncounted = 2_u64.saturating_sub(reader.position().line());
     while reader.read_record(&mut record).map_err(unreadable)? {
         let line = record.position().map_or(0, csv::Position::line) + uncounted;
@@ -233,10 +234,10 @@ fn row(
     Ok((of, valid_from, hourly, currency))
 }
 
-/// Writes a list as CSV, in the order of its types and instants: equal lists give equal bytes.
+/// Writes a list as CSV, ordered by type and instant: equal lists give equal bytes.
 ///
 /// # Errors
-/// When `to` cannot be written.
+/// If `to` cannot be written.
 pub fn write_price_list(list: &PriceList, to: impl Write) -> std::io::Result<()> {
     let mut writer = csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;

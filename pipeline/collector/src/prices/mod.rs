@@ -1,7 +1,7 @@
-//! What nodes cost: the price list, the documents that it is made of, and rates by capacity.
+//! Prices of nodes: the price list, the documents that it is made from, and rates by capacity.
 //!
-//! A price list is one CSV file. [`Importer`] makes it of the documents that providers publish. No price is
-//! ever a float: numbers of documents are read as text, and text as decimals.
+//! A price list is one CSV file. [`Importer`] makes it from the documents that providers publish. No price is
+//! ever a float: numbers in documents are read as text, and text as decimals.
 
 mod book;
 mod documents;

@@ -1,21 +1,21 @@
-//! Prometheus' text format, as far as samples go: `name{label="value",..} number [milliseconds]`.
+//! Samples in the text format of Prometheus: `name{label="value",..} number [milliseconds]`.
 
 use std::borrow::Cow;
 
 use prorata_schemas::reject::excerpt;
 use prorata_schemas::time::Timestamp;
 
-/// A line that is no sample.
+/// A line that is not a valid sample.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: '{text}' is not a sample such as name{{label=\"value\"}} 1.5")]
 pub struct SampleError {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// Its beginning.
+    /// The start of the line.
     pub text: String,
 }
 
-/// Names and values, in their order.
+/// Names and values, in order.
 type Labels<'t> = Vec<(&'t str, Cow<'t, str>)>;
 
 /// A sample.
@@ -24,19 +24,19 @@ pub struct Sample<'t> {
     pub name: &'t str,
     labels: Labels<'t>,
     pub value: f64,
-    /// When it was measured; none: when it was read.
+    /// Time of measurement. `None` if it is the time of reading.
     pub at: Option<Timestamp>,
 }
 
 impl Sample<'_> {
-    /// The value of a label; none if it is missing or empty.
+    /// Returns the value of a label, or `None` if it is missing or empty.
     pub fn label(&self, name: &str) -> Option<&str> {
         let found = self.labels.iter().find(|(label, _)| *label == name);
         found.map(|(_, value)| value.as_ref()).filter(|value| !value.is_empty())
     }
 }
 
-/// Samples of a text, comments and blank lines left out.
+/// Parses the samples of a text; skips comments and blank lines.
 pub fn samples(text: &str) -> impl Iterator<Item = Result<Sample<'_>, SampleError>> {
     text.lines().enumerate().filter_map(|(index, line)| {
         let trimmed = line.trim();
@@ -72,7 +72,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     words.next().is_none().then_some(Sample { name, labels, value, at })
 }
 
-/// Labels up to the closing brace, and what follows it.
+/// Parses labels up to the closing brace, and returns the rest.
 fn labels(mut rest: &str) -> Option<(Labels<'_>, &str)> {
     let mut labels = Vec::new();
     loop {
@@ -87,7 +87,7 @@ fn labels(mut rest: &str) -> Option<(Labels<'_>, &str)> {
     }
 }
 
-/// A value up to its closing quote, and what follows it.
+/// Parses a value up to its closing quote, and returns the rest.
 fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut is_escaped = false;
     let mut has_escapes = false;

@@ -1,4 +1,4 @@
-//! What each source says of pods in one round.
+//! Values that each source gives for pods in one round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use serde::Deserialize;
 use super::prometheus::{Sample, SampleError, samples};
 use crate::object::ResourceList;
 
-/// Why what a source answered cannot be used. Nothing of that answer is.
+/// An error that makes a source's answer unusable. No part of that answer is used.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// Not Prometheus' text format.
+    /// The answer is not in the text format of Prometheus.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// Not a list of `PodMetrics`.
+    /// The answer is not a list of `PodMetrics`.
     #[error("it is not a list of PodMetrics: {0}")]
     PodMetrics(#[from] serde_json::Error),
     /// A quantity does not parse.
@@ -23,7 +23,7 @@ pub enum UsageError {
     Quantity {
         /// Namespace and name of the pod.
         pod: String,
-        /// What is wrong.
+        /// The error.
         source: QuantityError,
     },
 }
@@ -31,34 +31,34 @@ pub enum UsageError {
 /// Namespace and name.
 type PodKey = (String, String);
 
-/// What a round has read, by namespace and name.
+/// The readings of one round, by namespace and name.
 #[derive(Clone, Debug, Default)]
 pub struct UsageRound {
     pub(super) pods: BTreeMap<PodKey, Reading>,
-    /// A source of GPUs was not read: pods that lack them may have used some.
+    /// Whether a source of GPU metrics was not read: pods without GPU readings may have used some.
     pub(super) lacks_gpus: bool,
 }
 
-/// What is known of a pod.
+/// The readings of one pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    /// CPU seconds since it started, and when they were counted.
+    /// CPU seconds since the pod started, and the time at which they were counted.
     pub cpu_seconds: Option<(f64, Option<Timestamp>)>,
-    /// CPU now, in thousandths of a vCPU.
+    /// Present CPU usage, in thousandths of a vCPU.
     pub cpu_millis: Option<f64>,
     pub memory_bytes: Option<f64>,
-    /// The pod's part of each GPU or MIG instance now, in thousandths of a GPU.
+    /// The pod's part of each GPU or MIG instance at present, in thousandths of a GPU.
     gpus: BTreeMap<GpuKey, f64>,
 }
 
 impl Reading {
-    /// All GPUs together; none: none was measured.
+    /// Sums all GPUs. Returns `None` if none was measured.
     pub fn gpu_millis(&self) -> Option<f64> {
         (!self.gpus.is_empty()).then(|| self.gpus.values().sum())
     }
 }
 
-/// UUID of a GPU, and the id of a MIG instance or nothing.
+/// UUID of a GPU, and the id of a MIG instance or an empty string.
 type GpuKey = (String, String);
 
 /// One GPU or MIG instance, as one exporter describes it.
@@ -73,9 +73,9 @@ struct Gpu {
 /// Values of one metric of a GPU, in thousandths of a GPU.
 #[derive(Default)]
 struct Values {
-    /// From the line that names no pod.
+    /// The value of the line that names no pod.
     gpu: Option<f64>,
-    /// From lines that name a pod: a copy of the GPU's value, or what the pod's own processes use.
+    /// Values of lines that name a pod: a copy of the GPU's value, or the usage of the pod's own processes.
     pods: BTreeMap<PodKey, f64>,
 }
 
@@ -88,15 +88,15 @@ impl Values {
         *value = value.max(millis);
     }
 
-    /// The value of the GPU.
+    /// Returns the value of the GPU.
     fn whole(&self) -> Option<f64> {
         self.gpu.or_else(|| self.pods.values().copied().reduce(f64::max))
     }
 }
 
 impl Gpu {
-    /// The parts of the pods that hold it: whole thousandths, which add up to the GPU's value. They are in
-    /// proportion to what the pods' own processes use, and equal if that is not known.
+    /// Returns the parts of the pods that hold the GPU: whole thousandths that add up to the GPU's value.
+    /// They are in proportion to the usage of the pods' own processes, or equal if that is not known.
     fn parts(&self) -> Vec<(PodKey, f64)> {
         let whole = self.activity.whole().or_else(|| self.utilization.whole()).unwrap_or_default();
         let used = &self.utilization.pods;
@@ -141,12 +141,12 @@ struct ContainerMetrics {
 }
 
 impl UsageRound {
-    /// A round that has read nothing yet.
+    /// Creates an empty round.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that a source of GPUs could not be read.
+    /// Records that a source of GPU metrics could not be read.
     pub const fn lose_gpus(&mut self) {
         self.lacks_gpus = true;
     }
@@ -154,7 +154,7 @@ impl UsageRound {
     /// Adds a list of `PodMetrics` of `metrics.k8s.io/v1beta1`: CPU over the last window, and memory.
     ///
     /// # Errors
-    /// When it is none; then nothing of it is added.
+    /// If the text is not such a list. Nothing of it is added then.
     pub fn add_pod_metrics(&mut self, json: &[u8]) -> Result<(), UsageError> {
         let list: PodMetricsList = serde_json::from_slice(json)?;
         let mut read = Vec::with_capacity(list.items.len());
@@ -165,7 +165,7 @@ impl UsageRound {
                 let fault = |source| UsageError::Quantity { pod: format!("{}/{}", name.0, name.1), source };
                 for (resource, text) in &container.usage {
                     match &**resource {
-                        // As nanos: `12345n` is less than a thousandth.
+                        // In nanos: `12345n` is less than a thousandth.
                         "cpu" => cpu += nano_cpus(&text.0).map_err(fault)? / 1e6,
                         MEMORY => memory += Quantity::amount_of(MEMORY, &text.0).map_err(fault)? as f64,
                         _ => {}
@@ -184,7 +184,7 @@ impl UsageRound {
     /// Adds a kubelet's resource metrics (`/metrics/resource`): CPU seconds and the working set of each pod.
     ///
     /// # Errors
-    /// At the first line that is no sample; then nothing of it is added.
+    /// Returns the first line that is not a sample. Nothing is added then.
     pub fn add_kubelet(&mut self, text: &str) -> Result<(), UsageError> {
         for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
             let Some(name) = pod_of(&sample, &[("namespace", "pod")]) else { continue };
@@ -205,12 +205,12 @@ impl UsageRound {
     }
 
     /// Adds DCGM exporter's metrics. The share of time in which a GPU's engine was active
-    /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts where there is one, else its utilization
+    /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts if it is present, otherwise the GPU's utilization
     /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU. The
     /// value of a GPU that several pods hold is divided among them.
     ///
     /// # Errors
-    /// At the first line that is no sample; then nothing of it is added.
+    /// Returns the first line that is not a sample. Nothing is added then.
     pub fn add_dcgm(&mut self, text: &str) -> Result<(), UsageError> {
         const NAMES: &[(&str, &str)] =
             &[("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name")];
@@ -240,26 +240,26 @@ impl UsageRound {
     }
 }
 
-/// Namespace and name of a sample's pod, by the first pair of labels that it has.
+/// Returns namespace and name of a sample's pod, from the first pair of labels that it has.
 fn pod_of(sample: &Sample<'_>, names: &[(&str, &str)]) -> Option<PodKey> {
     names.iter().find_map(|(namespace, pod)| {
         Some((sample.label(namespace)?.to_owned(), sample.label(pod)?.to_owned()))
     })
 }
 
-/// The part of its GPU that a MIG instance is: `1g.10gb` is one seventh.
+/// Returns the part of its GPU that a MIG instance is: `1g.10gb` is one seventh.
 fn slices(sample: &Sample<'_>) -> f64 {
     let profile = sample.label("GPU_I_PROFILE").and_then(|profile| profile.split_once("g."));
     let slices = profile.and_then(|(slices, _)| slices.parse::<u8>().ok()).filter(|slices| *slices <= 7);
     slices.map_or(1.0, |slices| f64::from(slices) / 7.0)
 }
 
-/// Neither negative nor infinite nor no number.
+/// Returns whether a value is finite and not negative.
 fn is_amount(value: f64) -> bool {
     value.is_finite() && value >= 0.0
 }
 
-/// CPU in billionths of a vCPU.
+/// Parses CPU, in billionths of a vCPU.
 fn nano_cpus(text: &str) -> Result<f64, QuantityError> {
     if let Some(nanos) = text.strip_suffix('n').and_then(|digits| digits.parse::<u64>().ok()) {
         return Ok(nanos as f64);

@@ -1,4 +1,4 @@
-//! Intervals of use: from one round to the next.
+//! Intervals of usage, from one round to the next.
 
 use std::collections::BTreeMap;
 
@@ -10,46 +10,47 @@ use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 use super::UsageRound;
 use super::sources::Reading;
 
-/// Makes intervals of rounds.
+/// Turns rounds into intervals.
 #[derive(Debug)]
 pub struct UsageTiles {
     organization_id: OrganizationId,
     /// Longest interval, in microseconds.
     most_micros: i64,
-    /// When the last round ended.
+    /// End of the last round.
     last: Option<Timestamp>,
-    /// CPU seconds of each pod, and when they were counted.
+    /// CPU seconds of each pod, and the time at which they were counted.
     counted: BTreeMap<Text, (f64, Timestamp)>,
-    /// Pods whose GPUs were read when they last could be, and when they were last read at all.
+    /// Pods with GPU readings, and the time of their last reading. While a source of GPU metrics fails, they
+    /// stay.
     with_gpus: BTreeMap<Text, Timestamp>,
     totals: UsageTotals,
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Intervals that were sent.
+    /// Intervals sent.
     pub intervals: u64,
-    /// Readings of pods that are not known.
+    /// Readings of unknown pods.
     pub unknown_pods: u64,
-    /// Readings of pods that lacked their CPU and memory, or their GPUs: these pods have no interval.
+    /// Readings of pods without their CPU and memory, or without their GPUs: these pods have no interval.
     pub incomplete: u64,
-    /// Pauses longer than an interval may be: their time has no sample.
+    /// Pauses longer than the longest interval: their time has no sample.
     pub pauses: u64,
 }
 
 impl UsageTiles {
-    /// For rounds that are usually `period_micros` apart. What lies further apart than twice that, or than an
-    /// hour, is a pause.
+    /// Creates intervals for rounds that are usually `period_micros` apart. A distance of more than twice
+    /// that, or of more than an hour, is a pause.
     pub fn new(organization_id: OrganizationId, period_micros: i64) -> Self {
         let most_micros = period_micros.saturating_mul(2).clamp(1, HOUR_MICROS);
         let (last, counted, with_gpus, totals) = Default::default();
         Self { organization_id, most_micros, last, counted, with_gpus, totals }
     }
 
-    /// Closes a round at an instant: one event for each pod that it has read and `uid_of` knows, by namespace
-    /// and name. A pod that was read in part only has none: its use is not known. A round that is not later
-    /// than the one before is left out.
+    /// Closes a round at an instant: sends one event for each pod that the round has read and `uid_of` knows,
+    /// by namespace and name. A pod that was read only in part has no event, because its usage is not known.
+    /// A round that is not later than the previous one is left out.
     pub fn close(
         &mut self,
         round: &UsageRound,
@@ -94,7 +95,7 @@ impl UsageTiles {
             let organization_id = self.organization_id.clone();
             events.push(Event::new(organization_id, since, Payload::PodUsage(usage)));
         }
-        // A pod that this round did not read keeps what was counted, for one round to come.
+        // A pod that this round did not read keeps its counters for one more round.
         let kept = before.into_iter().filter(|(_, (_, counted))| counted.0 >= at.0 - 2 * self.most_micros);
         for (uid, counted) in kept {
             self.counted.entry(uid).or_insert(counted);
@@ -103,12 +104,12 @@ impl UsageTiles {
         events
     }
 
-    /// What has happened since the start.
+    /// Returns the counters since the start.
     pub const fn totals(&self) -> UsageTotals {
         self.totals
     }
 
-    /// Remembers which pods use GPUs, for rounds in which not all of them can be read.
+    /// Records which pods use GPUs, for rounds in which not all GPUs can be read.
     fn remember_gpus(
         &mut self,
         round: &UsageRound,
@@ -129,7 +130,7 @@ impl UsageTiles {
         }
     }
 
-    /// Only remembers what was counted.
+    /// Records the counters without making intervals.
     fn count_all(&mut self, round: &UsageRound, at: Timestamp, uid_of: impl Fn(&str, &str) -> Option<Text>) {
         self.counted.clear();
         for ((namespace, name), reading) in &round.pods {
@@ -139,8 +140,8 @@ impl UsageTiles {
         }
     }
 
-    /// CPU in thousandths of a vCPU: as the source says, or by what was counted since the last time. None: it
-    /// was not counted before, or a counter has restarted.
+    /// Returns CPU in thousandths of a vCPU: the source's own value, or the counted seconds since the last
+    /// time. Returns `None` if the pod was not counted before, or if a counter has restarted.
     fn count(
         &mut self,
         uid: &Text,
@@ -157,7 +158,7 @@ impl UsageTiles {
     }
 }
 
-/// The nearest whole number; nothing for what was not measured, or is beyond any machine.
+/// Rounds to the nearest whole number. Returns 0 if the value was not measured, or exceeds any machine.
 fn whole(value: Option<f64>) -> i64 {
     const MOST: f64 = 1e18;
     value.filter(|value| (0.0..MOST).contains(value)).map_or(0, |value| value.round() as i64)

@@ -1,8 +1,8 @@
 //! AWS: the bulk offer file of Amazon EC2 of one region.
 //!
-//! Its products come first, then the terms with their prices, by SKU. Prices on demand of instances on shared
-//! hardware are taken, for Linux and for Windows with its licence, without other software. Neither spot
-//! prices nor savings plans are in it, and reserved instances are agreements.
+//! Products come first, then the terms with their prices, by SKU. On-demand prices of instances on shared
+//! hardware are taken, for Linux and for Windows with its licence, without other software. The file has
+//! neither spot prices nor savings plans, and reserved instances are agreements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,7 +67,7 @@ pub fn read(from: impl BufRead, import: &mut Importer) -> Result<(), ImportError
 
 struct Document<'i> {
     import: &'i mut Importer,
-    /// By SKU.
+    /// Machines by SKU.
     machines: BTreeMap<String, Machine>,
 }
 
@@ -146,7 +146,7 @@ impl Document<'_> {
     }
 }
 
-/// The reason why a product is left out; `None` if its price belongs in the list.
+/// Returns the reason why a product is left out, or `None` if its price belongs in the list.
 fn left_out(product: &Product) -> Option<&'static str> {
     let Product { product_family, attributes: of } = product;
     let reasons = [
@@ -168,7 +168,7 @@ fn left_out(product: &Product) -> Option<&'static str> {
     reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
 }
 
-/// Terms by kind, of which those on demand count.
+/// Terms by kind; only on-demand terms count.
 struct Terms<'d, 'i>(&'d mut Document<'i>);
 
 impl<'de> DeserializeSeed<'de> for Terms<'_, '_> {

@@ -1,7 +1,7 @@
 //! Azure: pages of the retail prices API.
 //!
-//! Hourly prices of virtual machines by consumption are taken, spot prices as such. Prices of low priority,
-//! reservations, savings plans and development are left out: what is bought for a term is an agreement.
+//! Hourly consumption prices of virtual machines are taken, and spot prices are marked as spot. Prices of low
+//! priority, reservations, savings plans and development are left out: a purchase for a term is an agreement.
 
 use std::fmt;
 use std::io::BufRead;
@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for AzurePage<'_> {
     }
 }
 
-/// The reason why a price is left out; `None` if it belongs in the list.
+/// Returns the reason why a price is left out, or `None` if it belongs in the list.
 fn left_out(item: &Item) -> Option<&'static str> {
     let is_machine = item.service_name == "Virtual Machines" && !item.product_name.contains("CloudServices");
     let reasons = [

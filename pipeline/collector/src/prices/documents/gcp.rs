@@ -1,9 +1,9 @@
-//! Google Cloud: pages of the catalogue's SKUs of Compute Engine.
+//! Google Cloud: pages of the catalogue of Compute Engine SKUs.
 //!
-//! The catalogue has no machine types, but vCPUs, GiB and GPUs by family and region. A machine's price is
-//! their sum, by the table of machine types in `gcp/machines.txt`. A machine is priced where all its parts
-//! are, from the latest of their instants on. Where SKUs contradict each other, the machines that they are of
-//! are left out.
+//! The catalogue has no machine types; it has vCPUs, GiB and GPUs by family and region. A machine's price is
+//! the sum of its parts, from the table of machine types in `gcp/machines.txt`. A machine has a price if all
+//! its parts have one, from the latest of their instants on. If SKUs contradict each other, machines with
+//! these parts are left out.
 
 mod machines;
 
@@ -69,20 +69,20 @@ struct GooglePrice {
 #[derive(Debug)]
 pub struct Parts {
     machines: Vec<MachineType>,
-    /// How descriptions of all their parts begin.
+    /// The description prefixes of all parts.
     known: BTreeSet<&'static str>,
     prices: BTreeMap<Part, PartPrice>,
 }
 
-/// A part of machines: how its description begins, its region, and how it is bought.
+/// A part of machines: description prefix, region, and capacity type.
 type Part = (&'static str, String, CapacityType);
 
 /// The price of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartPrice {
-    /// For so many hours, from an instant on.
+    /// Price for a number of hours, from an instant on.
     One { price: UnitPrice, hours: u32, from: Timestamp },
-    /// SKUs contradict each other.
+    /// SKUs give two different prices.
     Two,
 }
 
@@ -132,9 +132,9 @@ impl<'de> Visitor<'de> for CataloguePage<'_> {
     }
 }
 
-/// The beginning of a SKU's description, which names a part of machines, and whether it is of spot capacity;
-/// `None` if it is of other capacity. `N2 Instance Core running in Iowa`, `Nvidia L4 GPU attached to Spot
-/// Preemptible VMs running in Iowa`, `SSD backed Local Storage in Iowa`.
+/// Returns the prefix of a SKU's description, which names a part of machines, and whether it is spot
+/// capacity. Returns `None` if it is other capacity. Examples: `N2 Instance Core running in Iowa`, `Nvidia L4
+/// GPU attached to Spot Preemptible VMs running in Iowa`, `SSD backed Local Storage in Iowa`.
 fn described(description: &str) -> Option<(&str, bool)> {
     const SPOT: &str = "Spot Preemptible ";
     let (text, is_spot) = description.strip_prefix(SPOT).map_or((description, false), |text| (text, true));
@@ -146,7 +146,8 @@ fn described(description: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Hours of a usage unit; `None` if it is not a unit of time. Google's prices for a month are for 730 hours.
+/// Returns the hours of a usage unit, or `None` if it is not a unit of time. Google's monthly prices are for
+/// 730 hours.
 fn hours_of(usage_unit: &str) -> Option<u32> {
     match usage_unit {
         "h" | "GiBy.h" => Some(1),
@@ -208,7 +209,7 @@ fn take(import: &mut Importer, sku: &Sku) {
     }
 }
 
-/// Units and billionths.
+/// Parses a price of units and billionths.
 fn price(price: &GooglePrice) -> Option<UnitPrice> {
     let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u32>().ok() };
     let (units, nanos) =
@@ -216,7 +217,7 @@ fn price(price: &GooglePrice) -> Option<UnitPrice> {
     UnitPrice::from_atoms(i128::from(units) * 1_000_000_000_000 + i128::from(nanos) * 1_000)
 }
 
-/// Adds every machine whose parts all have one price.
+/// Adds every machine whose parts each have exactly one price.
 pub fn add_machines(import: &mut Importer) {
     let Parts { machines, prices, .. } = std::mem::take(&mut import.parts);
     let places: BTreeSet<(&String, CapacityType)> =
@@ -240,7 +241,7 @@ pub fn add_machines(import: &mut Importer) {
     }
 }
 
-/// Adds the sum of a machine's parts, with their amounts in hundredths: rounded once, half to even.
+/// Adds the sum of a machine's parts, with amounts in hundredths: rounded once, half to even.
 fn add(
     import: &mut Importer,
     (machine, region, capacity_type): (&MachineType, &str, CapacityType),

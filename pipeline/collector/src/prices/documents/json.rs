@@ -1,4 +1,4 @@
-//! JSON in one pass, with numbers as text.
+//! Reads JSON in one pass, with numbers as text.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Puts numbers of a JSON text into quotes, so that a price never is a float. Other bytes stay as they are.
+/// Puts the numbers of a JSON text into quotes, so that a price is never a float. Other bytes stay the same.
 pub struct NumbersAsText<R> {
     from: R,
     is_in_string: bool,
     is_escaped: bool,
     is_in_number: bool,
-    /// A byte to give before the next one.
+    /// A byte to return before the next one.
     held: Option<u8>,
 }
 
@@ -22,7 +22,7 @@ impl<R: BufRead> NumbersAsText<R> {
         Self { from, is_in_string: false, is_escaped: false, is_in_number: false, held: None }
     }
 
-    /// The next byte of the text with quotes.
+    /// Returns the next byte of the quoted text.
     fn next(&mut self) -> io::Result<Option<u8>> {
         if let Some(byte) = self.held.take() {
             return Ok(Some(byte));
@@ -48,7 +48,7 @@ impl<R: BufRead> NumbersAsText<R> {
         Ok(byte)
     }
 
-    /// Follows where strings begin and end.
+    /// Tracks the starts and ends of strings.
     fn note(&mut self, byte: Option<u8>) {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,
@@ -71,10 +71,10 @@ impl<R: BufRead> Read for NumbersAsText<R> {
     }
 }
 
-/// Takes a map entry by entry: none is kept.
+/// Reads a map entry by entry and keeps no entry.
 pub struct Entries<V, F>(F, PhantomData<V>);
 
-/// Takes a map entry by entry. An entry of another form is an error of its own: the others are read.
+/// Reads a map entry by entry. An entry of another form is an error by itself: the other entries are read.
 pub const fn entries<V, F: FnMut(String, Result<V, String>)>(each: F) -> Entries<V, F> {
     Entries(each, PhantomData)
 }
@@ -102,10 +102,11 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, Result<V, String>)> Visitor<'de>
     }
 }
 
-/// Takes a list element by element: none is kept.
+/// Reads a list element by element and keeps no element.
 pub struct Elements<V, F>(F, PhantomData<V>);
 
-/// Takes a list element by element. An element of another form is an error of its own: the others are read.
+/// Reads a list element by element. An element of another form is an error by itself: the other elements are
+/// read.
 pub const fn elements<V, F: FnMut(Result<V, String>)>(each: F) -> Elements<V, F> {
     Elements(each, PhantomData)
 }

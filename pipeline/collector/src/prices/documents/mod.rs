@@ -1,4 +1,4 @@
-//! Price documents of providers, read in one pass: they have hundreds of megabytes.
+//! Price documents of providers, read in one pass because they have hundreds of megabytes.
 
 mod aws;
 mod azure;
@@ -16,7 +16,7 @@ use prorata_schemas::reject::excerpt;
 use super::list::{PriceList, PriceListError, PricedType, read_price_list};
 use crate::instant::parse_instant;
 
-/// Whose document it is.
+/// The kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriceDocument {
     /// AWS: the bulk offer file of Amazon EC2 of one region.
@@ -25,11 +25,11 @@ pub enum PriceDocument {
     Azure,
     /// Google Cloud: pages of the catalogue's SKUs of Compute Engine.
     Gcp,
-    /// A price list in our own form.
+    /// A price list in the form of this project.
     Csv,
 }
 
-/// Entries of documents that are not in a price list, by the reason.
+/// Entries of documents that the price list does not contain, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Entries that were left out.
@@ -39,40 +39,40 @@ pub struct Imported {
 /// Entries that were left out for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Their number.
+    /// Number of entries.
     pub count: u64,
-    /// The first one, for people: without control characters.
+    /// The first entry, for messages; without control characters.
     pub example: String,
 }
 
-/// Reason of entries with a price or a time that does not parse.
+/// Reason for an entry whose price or time does not parse.
 const UNREADABLE: &str = "a price or time that cannot be read";
 
-/// Most other currencies that an error names.
+/// Maximum number of other currencies that an error names.
 const CURRENCIES_MAX: usize = 8;
 
-/// Longest example of what was left out, in characters.
+/// Maximum length of an example, in characters.
 const EXAMPLE_MAX: usize = 200;
 
-/// Why a document cannot be used.
+/// An error that makes a document unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// It is no JSON, or not of this provider.
+    /// The document is not JSON, or is not from this provider.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// There is no price at all.
+    /// The documents contain no price.
     #[error(
         "no price of a virtual machine was found{0}; aws takes index.json of the offer AmazonEC2 for one \
          region, azure takes pages of the retail prices API, gcp takes pages of the Compute Engine \
          catalogue, csv takes price lists"
     )]
     Nothing(String),
-    /// A price list of our own is wrong.
+    /// A price list in the form of this project is invalid.
     #[error(transparent)]
     List(#[from] PriceListError),
 }
 
-/// A price as a document has it.
+/// A price as a document writes it.
 struct Found<'d> {
     provider: &'d str,
     region: &'d str,
@@ -83,35 +83,35 @@ struct Found<'d> {
     valid_from: &'d str,
 }
 
-/// Makes a price list of documents.
+/// Makes a price list from documents.
 #[derive(Debug)]
 pub struct Importer {
     currency: String,
     list: PriceList,
     imported: Imported,
-    /// Types with two prices from one instant on.
+    /// Types with two prices from the same instant.
     contradicted: BTreeSet<PricedType>,
     /// Currencies of prices that were left out.
     other_currencies: BTreeSet<String>,
-    /// Parts that Google's machines are made of.
+    /// Parts of Google's machines.
     parts: gcp::Parts,
 }
 
 impl Importer {
-    /// An importer of prices in this currency.
+    /// Creates an importer of prices in this currency.
     pub fn new(currency: &str) -> Self {
         let (list, imported, parts) = Default::default();
         let (contradicted, other_currencies) = Default::default();
         Self { currency: currency.to_owned(), list, imported, contradicted, other_currencies, parts }
     }
 
-    /// Reads a document once, from its start to its end.
+    /// Reads a document once, from start to end.
     ///
     /// # Errors
-    /// When it cannot be read, or is a price list of our own with a wrong line.
+    /// If the document cannot be read, or if it is a price list with an invalid line.
     pub fn read(&mut self, document: PriceDocument, from: impl Read) -> Result<(), ImportError> {
         let mut from = BufReader::new(from);
-        // As Windows marks UTF-8. An error comes again when the document is read.
+        // Windows marks UTF-8 with these bytes. An error recurs when the document is read.
         if from.fill_buf().is_ok_and(|start| start.starts_with(b"\xEF\xBB\xBF")) {
             from.consume(3);
         }
@@ -123,11 +123,12 @@ impl Importer {
         }
     }
 
-    /// The list of all documents, and what was left out of it. A type that has two prices from one instant on
-    /// is left out as a whole: neither price is known to be right, and an older one would run on.
+    /// Returns the list from all documents, and the entries that were left out. A type with two prices from
+    /// the same instant is left out entirely: neither price is known to be right, and an older price would
+    /// stay valid.
     ///
     /// # Errors
-    /// When there is no price at all.
+    /// If there is no price at all.
     pub fn finish(mut self) -> Result<(PriceList, Imported), ImportError> {
         gcp::add_machines(&mut self);
         for of in std::mem::take(&mut self.contradicted) {
@@ -140,7 +141,7 @@ impl Importer {
         Ok((self.list, self.imported))
     }
 
-    /// The reasons why the list is empty, for the error.
+    /// Returns the reasons why the list is empty, for the error.
     fn why_nothing(&self) -> String {
         let currencies: Vec<&str> = self.other_currencies.iter().map(String::as_str).collect();
         if !currencies.is_empty() {
@@ -167,7 +168,7 @@ impl Importer {
         self.skip("another currency", || format!("{}: {currency}", example()));
     }
 
-    /// Adds a price, or leaves it out with what is wrong.
+    /// Adds a price, or leaves it out with the reason.
     fn add(&mut self, found: &Found<'_>) {
         let place = || format!("{} in {}", found.instance_type, found.region);
         let Some(hourly) = decimal(found.hourly) else {
@@ -197,7 +198,7 @@ impl Importer {
     }
 }
 
-/// A decimal of a document, which may have an exponent and zeros behind the twelfth place.
+/// Parses a decimal of a document, which may have an exponent and zeros after the twelfth decimal.
 fn decimal(text: &str) -> Option<UnitPrice> {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent: i32 = exponent.trim_start_matches('+').parse().ok().filter(|e| (-30..=30).contains(e))?;
@@ -206,7 +207,7 @@ fn decimal(text: &str) -> Option<UnitPrice> {
     if whole.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) || all.len() > 60 {
         return None;
     }
-    // Shift the point, then cut off zeros that say nothing.
+    // Shift the point, then cut off trailing zeros.
     let point = i32::try_from(whole.len()).ok()? + exponent;
     let before = usize::try_from(point.max(0)).ok()?;
     let missing = usize::try_from((-point).max(0)).ok()?;

@@ -1,4 +1,5 @@
-//! The table of Google's machine types, which is a file next to this one. Its head says its form.
+//! The table of Google's machine types, from the file next to this one. The head of the file explains its
+//! form.
 
 /// The table.
 const TABLE: &str = include_str!("machines.txt");
@@ -6,19 +7,19 @@ const TABLE: &str = include_str!("machines.txt");
 /// A machine type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineType {
-    /// Its name, such as `n2-standard-4`.
+    /// Name of the type, such as `n2-standard-4`.
     pub name: &'static str,
-    /// Its parts, each by the descriptions that it may have, with their amounts in hundredths.
+    /// The parts, each with its possible descriptions, and their amounts in hundredths.
     parts: Vec<(Vec<&'static str>, u32)>,
 }
 
 impl MachineType {
-    /// Its parts: how descriptions of their SKUs begin, the first one that has a price counts.
+    /// Returns the description prefixes of each part. The first prefix with a price counts.
     pub fn parts(&self) -> impl Iterator<Item = &[&'static str]> {
         self.parts.iter().map(|(names, _)| names.as_slice())
     }
 
-    /// The amounts of its parts in hundredths: of a vCPU, a GiB or a GPU.
+    /// Returns the amounts of the parts, in hundredths of a vCPU, a GiB or a GPU.
     pub fn hundredths(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().map(|(_, hundredths)| *hundredths)
     }
@@ -38,7 +39,7 @@ pub fn read() -> Vec<MachineType> {
     machines
 }
 
-/// A line of the table: a name, and an amount of each part.
+/// Parses a line of the table: a name, and an amount for each part.
 fn machine(line: &'static str, parts: &[Vec<&'static str>]) -> Option<MachineType> {
     let mut words = line.split(' ');
     let name = words.next().filter(|name| !name.is_empty())?;
@@ -47,7 +48,7 @@ fn machine(line: &'static str, parts: &[Vec<&'static str>]) -> Option<MachineTyp
         .then(|| MachineType { name, parts: parts.iter().cloned().zip(amounts).collect() })
 }
 
-/// A decimal with at most two places, in hundredths.
+/// Parses a number with at most two decimals, in hundredths.
 fn hundredths(text: &str) -> Option<u32> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let fraction = match fraction.len() {
