@@ -1,4 +1,4 @@
-//! Files of agreements and their events. The files here are JSON, which is YAML too.
+//! Files of agreements and their events. The files here are JSON, which is also YAML.
 
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_collector::parse_instant;
@@ -47,7 +47,7 @@ fn file(sections: Value) -> Agreements {
     serde_json::from_value(file).unwrap()
 }
 
-/// `date Kind` of each event.
+/// Returns `date Kind` for each event.
 fn shown(found: &AgreementEvents) -> Vec<String> {
     let shown =
         |event: &Event| format!("{} {}", &event.event_time.to_string()[..10], event.payload.kind().name());

@@ -1,7 +1,7 @@
-//! Random histories of a cluster: what the collector says of each pod against what the cluster did.
+//! Random histories of a cluster: the collector's events for each pod are compared with the pod's life.
 //!
-//! The cluster writes a log of revisions, as an API server does. The collector follows it in pieces, dies at
-//! any step, goes on from its stored version, or loses part of the log and lists.
+//! The cluster writes a log of revisions, like an API server. The collector follows it in pieces and dies at
+//! any step. It then continues from its stored version, or loses part of the log and lists.
 
 mod cluster;
 mod follow;
@@ -22,7 +22,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..most)
 }
 
-/// What the cluster does in a step.
+/// Performs the action of a step in the cluster.
 fn act(cluster: &mut Cluster, (action, a, b): Step, may_lose_nodes: bool) {
     cluster.pass_seconds(i64::from(b % 4) * 7);
     match action % 12 {
@@ -38,12 +38,12 @@ fn act(cluster: &mut Cluster, (action, a, b): Step, may_lose_nodes: bool) {
     }
 }
 
-/// Distinct events, as the engine takes them.
+/// Returns the distinct events, as the engine counts them.
 fn distinct(events: &[Event]) -> BTreeSet<(i64, Vec<u8>)> {
     events.iter().map(|event| (event.event_time.0, body::encode(event))).collect()
 }
 
-/// The interval that events give a pod: from its first start to its first stop, or that of its node.
+/// Returns the interval of each pod: from its first start to its first stop, or to the stop of its node.
 fn intervals(events: &[Event]) -> BTreeMap<String, (i64, Option<i64>)> {
     let mut intervals: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
     let mut node_of = BTreeMap::new();
@@ -73,7 +73,7 @@ fn intervals(events: &[Event]) -> BTreeMap<String, (i64, Option<i64>)> {
     intervals
 }
 
-/// No start of a pod is later than its first stop: it would run again.
+/// Asserts that no start of a pod is later than its first stop: the pod would run again.
 fn assert_never_restarted(events: &[Event]) {
     let intervals = intervals(events);
     for event in events {
@@ -89,7 +89,7 @@ fn assert_never_restarted(events: &[Event]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is cut, a collector that goes on from its stored version sends the same set of events.
+    /// Wherever it is cut, a collector that continues from its stored version sends the same set of events.
     #[test]
     fn cuts_change_nothing(actions in steps(60), cuts in steps(40)) {
         let mut cluster = Cluster::new();
@@ -112,7 +112,8 @@ proptest! {
         prop_assert_eq!(cut.rig.stored.announced.len(), whole.rig.stored.announced.len());
     }
 
-    /// A collector that loses parts of the log gives each pod its interval, but for what a gap hides.
+    /// A collector that loses parts of the log gives each pod its interval, except for changes that a gap
+    /// hides.
     #[test]
     fn gaps_lose_no_more_than_they_hide(story in steps(120)) {
         let mut cluster = Cluster::new();
@@ -136,7 +137,7 @@ proptest! {
     }
 }
 
-/// Each pod's interval by the events against its life in the cluster.
+/// Compares each pod's interval in the events with its life in the cluster.
 fn check_intervals(cluster: &Cluster, follower: &Follower) {
     let said = intervals(&follower.rig.sent);
     let hides = |gap: &Gap, revision: usize| gap.revisions.contains(&revision);
@@ -162,14 +163,14 @@ fn check_intervals(cluster: &Cluster, follower: &Follower) {
         };
         let exact = life.ended.map(|ended| ended.max(start));
         let bounded = || {
-            // Each crash behind a stop puts the next one a microsecond later.
+            // Each crash after a stop moves the next stop by a microsecond.
             let within = |gap: &Gap| (gap.caught_up..gap.began + 20).contains(&stop);
             let ended_unseen =
                 |gap: &&Gap| gone_in(gap) || life.ended_in.is_some_and(|ended| hides(gap, ended));
             follower.gaps.iter().filter(ended_unseen).any(within)
         };
         let by_node = node_stop == Some(stop);
-        // A change within the second of the end is sent first, and the stop a microsecond behind it.
+        // A change within the second of the end is sent first, and the stop a microsecond after it.
         let behind = |exact: i64| (exact..exact + 20).contains(&stop);
         assert!(
             by_node || exact.is_some_and(behind) || bounded(),

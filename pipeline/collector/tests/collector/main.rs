@@ -1,5 +1,5 @@
-//! Tables of what objects become, price documents, agreements, use, random histories against a second
-//! implementation, and the state's stored form. `testdata/collector/README.md` explains the tables.
+//! Tables of objects and their events, price documents, agreements, usage, random histories against a second
+//! implementation, and the stored form of the state. `testdata/collector/README.md` explains the tables.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
@@ -16,7 +16,7 @@ mod usage;
 use std::fs;
 use std::path::Path;
 
-/// The tables of a folder of `testdata/collector`, by file name.
+/// Returns the tables in a folder of `testdata/collector`, by file name.
 fn tables_in(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/collector").join(folder);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -28,7 +28,7 @@ fn tables_in(folder: &str) -> Vec<(String, String)> {
     files.iter().map(read).collect()
 }
 
-/// Words of a line up to a remark, which begins with `--`.
+/// Returns the words of a line up to a remark, which begins with `--`.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().take_while(|word| !word.starts_with("--")).collect()
 }

@@ -1,12 +1,12 @@
-//! Objects as the API server would send them, from words such as `cpu=2` and `on=n`.
+//! Objects in the form of the API server, from words such as `cpu=2` and `on=n`.
 
 use prorata_collector::object::KubeObject;
 use serde_json::{Map, Value, json};
 
-/// Base of the times of tables: 2026-01-05T00:00Z.
+/// Origin of the times in tables: 2026-01-05T00:00Z.
 pub const BASE_SECONDS: i64 = 1_767_571_200;
 
-/// `10:05`, `10:05:07` or `10:05:07.000001` after the base, in microseconds since 1970.
+/// Converts `10:05`, `10:05:07` or `10:05:07.000001`, counted from the base, to microseconds since 1970.
 pub fn micros(text: &str) -> i64 {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let parts: Vec<i64> = clock.split(':').map(|part| part.parse().unwrap()).collect();
@@ -15,13 +15,13 @@ pub fn micros(text: &str) -> i64 {
     (BASE_SECONDS + seconds) * 1_000_000 + fraction
 }
 
-/// RFC 3339 in whole seconds, as Kubernetes has times.
+/// Formats a time as Kubernetes does: RFC 3339 in whole seconds.
 pub fn rfc3339(micros: i64) -> String {
     let shown = prorata_schemas::time::Timestamp(micros.div_euclid(1_000_000) * 1_000_000).to_string();
     shown.replace(".000000Z", "Z")
 }
 
-/// Words `key=value` of an object that was made at `now`.
+/// Words `key=value` of an object that was created at `now`.
 pub struct Words<'w> {
     words: Vec<(&'w str, &'w str)>,
     now: i64,
@@ -33,7 +33,7 @@ impl<'w> Words<'w> {
         Self { words: words.iter().map(split).collect(), now }
     }
 
-    /// The value of a word, which is then used up.
+    /// Takes the value of a word out of the words.
     fn take(&mut self, key: &str) -> Option<&'w str> {
         let at = self.words.iter().position(|(known, _)| *known == key)?;
         Some(self.words.remove(at).1)
@@ -43,7 +43,7 @@ impl<'w> Words<'w> {
         self.take(key).map(|text| rfc3339(micros(text)))
     }
 
-    /// Words that begin so, without the beginning, used up.
+    /// Takes the words with this prefix out of the words, and removes the prefix.
     fn starting(&mut self, beginning: &str) -> Map<String, Value> {
         let (with, without) = self.words.iter().partition(|(key, _)| key.starts_with(beginning));
         let with: Vec<(&str, &str)> = with;
@@ -51,7 +51,7 @@ impl<'w> Words<'w> {
         with.iter().map(|(key, value)| (resource(&key[beginning.len()..]), json!(value))).collect()
     }
 
-    /// All that is left: quantities.
+    /// Takes all remaining words, which are quantities.
     fn rest(&mut self) -> Map<String, Value> {
         self.starting("")
     }
@@ -91,7 +91,7 @@ fn resource(name: &str) -> String {
     }
 }
 
-/// The object of a line: its kind, its name and its words.
+/// Makes the object of a line from its kind, its name and its words.
 pub fn object(kind: &str, name: &str, mut words: Words<'_>) -> Option<KubeObject> {
     let parsed = match kind {
         "node" => KubeObject::Node(from(node(name, &mut words))),
@@ -229,7 +229,7 @@ fn gpu_node(name: &str, words: &mut Words<'_>) -> Value {
     })
 }
 
-/// `got=driver/device:class,..`; `shared=2` is the number of pods that use it.
+/// Makes a claim from `got=driver/device:class,..`; `shared=2` is the number of pods that use it.
 fn claim(name: &str, words: &mut Words<'_>) -> Value {
     let metadata = words.metadata(name, "ns");
     let (mut requests, mut results) = (Vec::new(), Vec::new());
@@ -252,7 +252,7 @@ fn claim(name: &str, words: &mut Words<'_>) -> Value {
     })
 }
 
-/// Words are devices with their MIG profiles: `driver=gpu.nvidia.com d0=1g.10gb`.
+/// Makes a slice from a driver and devices with their MIG profiles: `driver=gpu.nvidia.com d0=1g.10gb`.
 fn slice(name: &str, words: &mut Words<'_>) -> Value {
     let driver = words.take("driver").unwrap();
     let metadata = words.metadata(name, "");

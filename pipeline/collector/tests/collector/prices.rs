@@ -1,6 +1,6 @@
-//! Price documents and the lists that they become, byte for byte; documents that are wrong.
+//! Price documents and their lists, byte for byte; invalid documents.
 //!
-//! `UPDATE_GOLDEN=1` writes the lists again.
+//! `UPDATE_GOLDEN=1` rewrites the lists.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn aws_offers_become_a_list() {
     check_left_out(&imported, &left_out);
 }
 
-/// Counts, reasons and beginnings of examples.
+/// Compares counts, reasons and prefixes of examples.
 fn check_left_out(imported: &Imported, expected: &[(u64, &str, &str)]) {
     let found: Vec<(u64, &str)> =
         imported.skipped.iter().map(|(reason, left)| (left.count, *reason)).collect();
@@ -194,13 +194,13 @@ fn hostile_documents_are_refused() {
     assert!(error(Aws, "{\"terms\":{},\"products\":{}}").contains("the terms come before the products"));
 }
 
-/// The list without the lines that have all words of one of these texts.
+/// Returns the list without the lines that contain all words of one of these texts.
 fn without(list: &str, gone: &[&str]) -> String {
     let is_gone = |line: &&str| gone.iter().any(|words| words.split(' ').all(|word| line.contains(word)));
     list.lines().filter(|line| !is_gone(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A document, its list, and what is changed in it.
+/// A document, its list, and a replacement in it.
 type Changed = (PriceDocument, &'static str, [&'static str; 2]);
 
 #[test]
@@ -284,7 +284,7 @@ fn a_third_price_does_not_bring_back_two_that_contradict_each_other() {
     assert_eq!(imported.skipped["two prices from one instant on"].count, 1);
 }
 
-/// The lines of a list that a document becomes in a currency.
+/// Returns the lines of the list from a document in a currency.
 fn lines(kind: PriceDocument, name: &str, currency: &str) -> Vec<String> {
     let mut importer = Importer::new(currency);
     importer.read(kind, document(name).as_slice()).unwrap();
@@ -299,18 +299,18 @@ fn lists_have_the_prices_that_users_missed() {
         assert!(!lines.iter().any(|found| found.starts_with(beginning)), "{beginning}");
     };
 
-    // 4 vCPUs of 0.00999, 16 GiB of 0.00117 and a GPU of 0.224, whose SKU says spot in its middle.
+    // 4 vCPUs of 0.00999, 16 GiB of 0.00117 and a GPU of 0.224, whose SKU has the word spot in its middle.
     let spot = lines(Gcp, "gcp-spot-gpu.json", "USD");
     has(&spot, "gce,us-central1,g2-standard-4,linux,SPOT,USD,0.28268,2026-09-22T07:00:00Z");
     has(&spot, "gce,us-central1,g2-standard-4,linux,ON_DEMAND,USD,0.706824,2026-09-22T07:00:00Z");
 
-    // Two SKUs of one part in us-central1 cost N2 there, and nothing elsewhere.
+    // Two SKUs of one part in us-central1 leave N2 out there; other regions keep it.
     let two = lines(Gcp, "gcp-two-skus.json", "USD");
     has(&two, "gce,europe-west3,e2-standard-4,linux,ON_DEMAND,USD,0.172668,2026-09-22T07:00:00Z");
     has(&two, "gce,us-east1,n2-standard-2,linux,ON_DEMAND,USD,0.097118,2026-09-22T07:00:00Z");
     has_none(&two, "gce,us-central1,n2-");
 
-    // 864 GiB, not 8 for each vCPU; and no highcpu of this size.
+    // 864 GiB, not 8 for each vCPU; and there is no highcpu of this size.
     let large = lines(Gcp, "gcp-n2.json", "USD");
     has(&large, "gce,us-central1,n2-highmem-128,linux,ON_DEMAND,USD,7.706976,2026-09-22T07:00:00Z");
     has(&large, "gce,us-central1,n2-highmem-96,linux,ON_DEMAND,USD,6.288672,2026-09-22T07:00:00Z");
@@ -335,7 +335,7 @@ fn lists_have_the_prices_that_users_missed() {
     has(&yuan, "aws,cn-northwest-1,m5.large,linux,ON_DEMAND,CNY,0.644,2026-11-01T00:00:00Z");
 }
 
-/// SKUs of us-central1 with their prices in billionths, on demand.
+/// Returns on-demand SKUs of us-central1 with their prices in billionths.
 fn catalogue(skus: &[(&str, &str, u64)]) -> String {
     let sku = |(description, unit, nanos): &(&str, &str, u64)| {
         format!(
@@ -364,11 +364,11 @@ fn machines_with_other_parts_are_sums_too() {
         ("Nvidia Tesla A100 80GB GPU running in Americas", "h", 928_080_000),
         ("SSD backed Local Storage", "GiBy.mo", 80_000_000),
     ];
-    // The catalogue above has no whole units: 3 are left out of the GPU.
+    // The catalogue above has no whole units: the GPU's price lacks its 3.
     assert_eq!(hourly(&a2, "a2-ultragpu-1g").as_deref(), Some("2.068797890411"));
     assert_eq!(hourly(&a2[..3], "a2-highgpu-1g"), None, "another GPU");
 
-    // M2 is M1 and a premium: 416 x (0.0348 + 0.0150) + 5888 x (0.0051 + 0.0022).
+    // M2 costs M1 and a premium: 416 x (0.0348 + 0.0150) + 5888 x (0.0051 + 0.0022).
     let m2 = [
         ("Memory-optimized Instance Core running in Americas", "h", 34_800_000),
         ("Memory-optimized Instance Ram running in Americas", "GiBy.h", 5_100_000),
@@ -394,7 +394,7 @@ fn machines_with_other_parts_are_sums_too() {
     ];
     assert_eq!(hourly(&e2, "e2-micro").as_deref(), Some("0.00837575"));
 
-    // Other spellings of one part, and machines that only look alike.
+    // Other spellings of one part, and machines with similar names.
     let c2 = [
         ("Compute optimized Instance Core running in Madrid", "h", 40_000_000),
         ("Compute optimized Ram running in Madrid", "GiBy.h", 5_000_000),

@@ -1,4 +1,5 @@
-//! Runs the tables of `testdata/collector/requests`: containers in, effective requests and limits out.
+//! Runs the tables of `testdata/collector/requests`: each gives containers and the expected effective
+//! requests and limits.
 
 use prorata_collector::effective;
 use serde_json::{Map, Value, json};

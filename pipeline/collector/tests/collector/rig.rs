@@ -1,4 +1,4 @@
-//! A shell as it should be: it stores intents, sends, and stores changes, and may die between.
+//! A correct shell: it stores intents, sends, and stores changes, and may die in between.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use prorata_schemas::body;
 use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 
-/// Where a shell dies.
+/// The point at which a shell dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Before anything of the batch is stored.
+    /// Before any part of the batch is stored.
     BeforeIntents,
-    /// Before anything is sent.
+    /// Before any event is sent.
     BeforeEvents,
-    /// When this many events are sent.
+    /// After this many events are sent.
     AfterEvents(usize),
 }
 
-/// A collector with what it has sent and stored.
+/// A collector with the events that it sent and the state that it stored.
 pub struct Rig {
     pub options: CollectorOptions,
     pub prices: Arc<PriceBook>,
     pub collector: Collector,
-    /// What a restart finds.
+    /// The state that a restart finds.
     pub stored: CollectorState,
-    /// What was sent, in order, with repeats.
+    /// The sent events, in order, with repeats.
     pub sent: Vec<Event>,
     pub notices: Vec<Notice>,
 }
@@ -43,7 +43,7 @@ impl Rig {
         self.collector.apply(change, Timestamp(now));
     }
 
-    /// Sends and stores what has come up, in the order of `CollectorState`.
+    /// Sends and stores the next batch, in the order of `CollectorState`.
     pub fn commit(&mut self) {
         let batch = self.collector.take_batch();
         self.store_intents(&batch);
@@ -51,7 +51,7 @@ impl Rig {
         self.store_changes(&batch);
     }
 
-    /// Dies in the middle of a batch, and starts again from what is stored.
+    /// Dies in the middle of a batch, and restarts from the stored state.
     pub fn cut(&mut self, cut: Cut) {
         let batch = self.collector.take_batch();
         match cut {

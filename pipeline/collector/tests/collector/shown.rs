@@ -1,10 +1,10 @@
-//! Events as words, for tables to name.
+//! Events as words for the tables.
 
 use prorata_schemas::event::{Event, Payload, Quantities};
 
 use crate::objects::BASE_SECONDS;
 
-/// A time as tables have it.
+/// Formats a time as in the tables.
 pub fn time(micros: i64) -> String {
     let since = micros - BASE_SECONDS * 1_000_000;
     let (seconds, fraction) = (since.div_euclid(1_000_000), since.rem_euclid(1_000_000));
@@ -18,7 +18,7 @@ pub fn time(micros: i64) -> String {
     text
 }
 
-/// `time Kind id key=value ..`: all that is set.
+/// Formats an event as `time Kind id key=value ..`, with every field that is set.
 pub fn event(event: &Event) -> Vec<String> {
     let mut words = vec![time(event.event_time.0), event.payload.kind().name().to_owned()];
     match &event.payload {

@@ -13,12 +13,12 @@ use crate::objects::{Words, micros, object};
 use crate::rig::{Cut, Rig};
 use crate::{shown, tables_in, words};
 
-/// A case while it runs.
+/// A running case.
 struct Case {
     rig: Rig,
-    /// Events and notices that were compared.
+    /// Numbers of events and notices that were compared.
     compared: (usize, usize),
-    /// When each object was first named, which is its creation unless it says another.
+    /// Time at which each object was first named. It is the creation time, unless the object has another.
     first_named: BTreeMap<String, i64>,
 }
 
@@ -74,7 +74,7 @@ impl Case {
         Ok(())
     }
 
-    /// `price p5 from=10:00 hourly=2 [spot]`: of aws, region r, linux.
+    /// Reads `price p5 from=10:00 hourly=2 [spot]`: provider aws, region r, Linux.
     fn price(&mut self, instance_type: &str, words: &[&str]) {
         let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let capacity_type = if words.contains(&"spot") { CapacityType::Spot } else { CapacityType::OnDemand };
@@ -124,7 +124,7 @@ impl Case {
         Ok(())
     }
 
-    /// Compares what came since the last comparison with expected lines.
+    /// Compares events and notices since the last comparison with expected lines.
     fn compare(&mut self, expected: &[Vec<&str>]) -> Result<(), String> {
         self.rig.commit();
         let events: Vec<Vec<String>> = self.rig.sent[self.compared.0..].iter().map(shown::event).collect();
@@ -151,7 +151,7 @@ impl Case {
     }
 }
 
-/// `key=-` says that nothing is set.
+/// Returns whether words contain the expected one; `key=-` means that the key is not set.
 fn has(words: &[String], expected: &str) -> bool {
     match expected.strip_suffix("=-") {
         Some(key) => !words.iter().any(|word| word.split_once('=').is_some_and(|(found, _)| found == key)),
@@ -171,7 +171,7 @@ fn kind(text: &str) -> Option<ObjectKind> {
     })
 }
 
-/// Runs the cases of a file, and returns what does not hold.
+/// Runs the cases of a file, and returns their number and the failures.
 fn run(text: &str) -> (usize, Vec<String>) {
     let (mut cases, mut faults) = (0, Vec::new());
     let mut case = Case::new();

@@ -1,4 +1,4 @@
-//! Sources of use, and the intervals that rounds become.
+//! Usage sources, and the intervals that rounds give.
 
 use proptest::prelude::*;
 use prorata_collector::usage::{UsageRound, UsageTiles};
@@ -27,7 +27,7 @@ fn usage(event: &Event) -> (i64, &PodUsage) {
     }
 }
 
-/// The kubelet's answer: CPU seconds and memory of pods, counted at an instant in seconds.
+/// Returns a kubelet's answer: CPU seconds and memory of pods, counted at an instant in seconds.
 fn kubelet(pods: &[(&str, f64)], at: i64) -> String {
     let lines = pods.iter().map(|(name, seconds)| {
         let (labels, millis) = (format!("{{namespace=\"ns\",pod=\"{name}\"}}"), at * 1000);
@@ -142,7 +142,8 @@ fn gpus_add_up_by_the_better_metric() {
     assert_eq!(usage(&events[0]).1.gpu_millis, 370 + 500 + 100);
 }
 
-/// GPU use of each pod in thousandths, from one exporter's lines `metric UUID pod value`, `-` for no pod.
+/// Returns the GPU usage of each pod in thousandths, from an exporter's lines `metric UUID pod value`, with
+/// `-` for no pod.
 fn gpu_parts(lines: &[&str]) -> Vec<(String, i64)> {
     let line = |line: &&str| {
         let [metric, uuid, pod, value] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -172,15 +173,15 @@ fn abc(millis: [i64; 3]) -> Vec<(String, i64)> {
 fn copies_of_a_shared_gpu_are_divided_among_its_pods() {
     let two = ["util 1 a 80", "util 1 b 80", "util 2 - 55"];
     assert_eq!(gpu_parts(&two), abc([400, 400, 0]));
-    // Two of its replicas are one pod's, and the better metric counts.
+    // Two of the replicas belong to one pod, and the better metric counts.
     let replicas = ["util 1 a 90", "util 1 a 90", "util 1 b 90", "active 1 a 0.5", "active 1 b 0.5"];
     assert_eq!(gpu_parts(&replicas), abc([250, 250, 0]));
-    // Whole thousandths, and together the GPU's value.
+    // The parts are whole thousandths, and their sum is the GPU's value.
     assert_eq!(gpu_parts(&["util 1 a 80", "util 1 b 80", "util 1 c 80"]), abc([267, 266, 267]));
     assert_eq!(gpu_parts(&["util 1 a 80", "util 1 b 80", "util 2 b 30"]), abc([400, 700, 0]));
 }
 
-/// Later exporters write what the processes of each pod use, and the GPU's value without a pod.
+/// Later exporters write the usage of each pod's processes, and the GPU's value without a pod.
 #[test]
 fn a_shared_gpu_is_divided_by_what_its_pods_use() {
     let processes = ["util 1 - 90", "util 1 a 60", "util 1 b 20", "util 1 c 0"];
@@ -204,7 +205,7 @@ fn a_gpu_is_shared_only_within_one_exporter() {
     assert_eq!(events.iter().map(|event| usage(event).1.gpu_millis).collect::<Vec<_>>(), [500, 500]);
 }
 
-/// What was not read is not said to be 0.
+/// A value that was not read is not reported as 0.
 #[test]
 fn a_pod_that_was_read_in_part_has_no_interval() {
     let mut tiles = tiles();
@@ -266,8 +267,8 @@ fn values_beyond_any_machine_are_left_out() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Intervals of a pod never overlap, none is longer than two periods, and together they hold what was
-    /// counted from the first read of a pod to its last, but for reads that failed and pauses.
+    /// Intervals of a pod never overlap, and none is longer than two periods. Together they hold the usage
+    /// from the first read of a pod to its last, except for failed reads and pauses.
     #[test]
     fn intervals_tile_time(rounds in prop::collection::vec((1..200_i64, any::<u8>(), 0..60_u16), 2..40)) {
         let mut tiles = tiles();

@@ -1,4 +1,4 @@
-//! A cluster that writes a log of revisions, and remembers the life of each pod.
+//! A cluster that writes a log of revisions, and records the life of each pod.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use prorata_collector::object::KubeObject;
 
 use crate::objects::{BASE_SECONDS, Words, object};
 
-/// A change of an object: its revision is its place in the log.
+/// A change of an object; the revision number is its position in the log.
 #[derive(Clone)]
 pub struct Revision {
     pub object: KubeObject,
     pub is_removal: bool,
-    /// When it was written, in microseconds.
+    /// Time of the change, in microseconds.
     pub at: i64,
 }
 
-/// What a pod did.
+/// The life of a pod.
 #[derive(Debug, Default)]
 pub struct Life {
     pub node: String,
-    /// When and in which revision it was bound.
+    /// Time and revision of the binding.
     pub bound: i64,
     pub bound_in: usize,
-    /// When it ended, as its object says, and in which revision.
+    /// Time of the end, according to the object, and its revision.
     pub ended: Option<i64>,
     pub ended_in: Option<usize>,
-    /// In which revision its object was removed.
+    /// Revision in which the object was removed.
     pub removed_in: Option<usize>,
 }
 
-/// A pod that is there.
+/// A pod that exists.
 #[derive(Clone)]
 struct Pod {
     uid: String,
@@ -74,7 +74,7 @@ impl Cluster {
         &self.lives
     }
 
-    /// The instant of the last revision, in microseconds.
+    /// Returns the instant of the last revision, in microseconds.
     pub fn now(&self) -> i64 {
         micros(self.seconds) + 500_000
     }
@@ -83,7 +83,7 @@ impl Cluster {
         self.seconds += seconds;
     }
 
-    /// Objects of a kind that are there at a revision, with their last state.
+    /// Returns the objects of a kind that exist at a revision, in their last state.
     pub fn objects_at(&self, revision: usize, is_node: bool) -> Vec<KubeObject> {
         let mut there = BTreeMap::new();
         for change in self.log[..revision].iter().filter(|change| is_of(change, is_node)) {
@@ -116,12 +116,12 @@ impl Cluster {
         self.nodes.push(name);
     }
 
-    /// A node goes, and its pods fail.
+    /// Removes a node, whose pods fail.
     pub fn lose_node(&mut self, a: u8) {
         if self.nodes.len() < 2 {
             return;
         }
-        // The first stays, so that no list is ever without a node.
+        // The first node stays, so that no list is ever without a node.
         let node = self.nodes.remove(1 + usize::from(a) % (self.nodes.len() - 1));
         let words = [("cpu", "64".to_owned()), ("price", "1".to_owned())];
         self.write("node", &node, &words.into(), true);
@@ -180,7 +180,7 @@ impl Cluster {
         self.write_pod(self.pods.len() - 1, false);
     }
 
-    /// The place of a pod that runs.
+    /// Returns the position of a running pod.
     fn running(&self, a: u8) -> Option<usize> {
         let running: Vec<usize> =
             (0..self.pods.len()).filter(|index| !self.pods[*index].words.contains_key("finished")).collect();
@@ -215,7 +215,7 @@ impl Cluster {
         self.write_pod(index, false);
     }
 
-    /// A pod's object goes: forced if it runs.
+    /// Removes a pod's object; the removal is forced if the pod runs.
     pub fn remove(&mut self, a: u8) {
         if self.pods.is_empty() {
             return;
@@ -238,7 +238,7 @@ impl Cluster {
     }
 }
 
-/// Whether a revision is of a node, or of a pod.
+/// Returns whether a revision is of a node, if `is_node` is set, or else of a pod.
 pub fn is_of(revision: &Revision, is_node: bool) -> bool {
     matches!(revision.object, KubeObject::Node(_)) == is_node
 }

@@ -1,4 +1,4 @@
-//! A shell that follows a cluster's log, dies, goes on and lists.
+//! A shell that follows a cluster's log, dies, continues and lists.
 
 use std::ops::Range;
 
@@ -13,21 +13,21 @@ use crate::rig::{Cut, Rig};
 #[derive(Debug)]
 pub struct Gap {
     pub revisions: Range<usize>,
-    /// Up to when all was known.
+    /// Time up to which everything was known.
     pub caught_up: i64,
-    /// When the list began.
+    /// Start of the list.
     pub began: i64,
 }
 
 pub struct Follower {
     pub rig: Rig,
     pub gaps: Vec<Gap>,
-    /// Revisions up to here were delivered, of pods and of nodes.
+    /// Positions in the log up to which revisions of pods and of nodes were delivered.
     pods_at: usize,
     nodes_at: usize,
-    /// Revisions of pods that were stored as delivered.
+    /// Position in the log up to which revisions of pods were stored as delivered.
     stored_at: usize,
-    /// The server no longer has revisions before this one.
+    /// The oldest revision that the server still has.
     expired: usize,
     now: i64,
     has_nodes: bool,
@@ -38,7 +38,7 @@ impl Follower {
     pub fn new() -> Self {
         let mut options = CollectorOptions::new("o".into(), "c".into(), "USD".into());
         options.since = Some(Timestamp(0));
-        // All pods may end in one gap.
+        // One gap may end all pods.
         options.mass_stop_percent = 100;
         Self {
             rig: Rig::new(options),
@@ -86,7 +86,7 @@ impl Follower {
     fn deliver(&mut self, object: &KubeObject, is_removal: bool, at: i64) {
         let object = object.clone();
         let change = if is_removal { Change::Gone(object) } else { Change::Seen(object) };
-        // Time does not go back, although nodes and pods are two streams.
+        // Time does not go back, although nodes and pods are separate streams.
         self.now = self.now.max(at);
         self.rig.apply(change, self.now);
     }
@@ -105,7 +105,7 @@ impl Follower {
         self.commit();
     }
 
-    /// Dies in a batch, and goes on: from the stored version, or with a list if that is too old.
+    /// Dies in a batch, and continues from the stored version, or with a list if that version is too old.
     pub fn die(&mut self, cluster: &Cluster, b: u8, is_expired: bool) {
         self.pods_at = self.stored_at;
         self.rig.cut(match b % 4 {
@@ -127,7 +127,7 @@ impl Follower {
         }
     }
 
-    /// The watches are too old: lists nodes and pods, perhaps after a list of pods that breaks off.
+    /// Lists nodes and pods because the watches are too old, optionally after a list of pods that breaks off.
     pub fn relist(&mut self, cluster: &Cluster, breaks_off: bool) {
         self.start(cluster);
         self.expired = cluster.log.len();
