@@ -13,19 +13,19 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_tables::{EncodeError, guarded};
 
-/// Why a file cannot be read.
+/// An error that makes a file unreadable.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not Parquet, or a part of it is damaged.
+    /// The file is not Parquet, or a part of it is damaged.
     #[error("{0}")]
     Parquet(#[from] ParquetError),
-    /// Its rows cannot be decoded.
+    /// The rows cannot be decoded.
     #[error("{0}")]
     Rows(#[from] ArrowError),
-    /// Its columns are not those of this release.
+    /// The columns differ from the columns of this release.
     #[error(transparent)]
     Layout(#[from] EncodeError),
-    /// A column that must be there is not, or has another type.
+    /// A required column is missing, or has another type.
     #[error("column {0} is missing or has another type")]
     Column(&'static str),
 }
@@ -36,7 +36,7 @@ pub struct Rows(RecordBatch);
 /// Reads columns of a file, batch by batch.
 ///
 /// # Errors
-/// When the file cannot be read, or `each` says so.
+/// If the file cannot be read, or `each` returns an error.
 pub fn read(
     bytes: Bytes,
     columns: &[&str],
@@ -60,10 +60,10 @@ fn read_columns(
     Ok(())
 }
 
-/// How a file's columns differ from those of this release, where a reader would notice.
+/// Returns how a file's columns differ from the columns of this release, if a reader would notice.
 ///
 /// # Errors
-/// When the file is not Parquet.
+/// If the file is not Parquet.
 pub fn drift(table: Table, bytes: Bytes) -> Result<Option<String>, ReadError> {
     guarded(ReadError::Parquet, || {
         let found = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
@@ -79,7 +79,7 @@ fn compare(found: &Schema, wanted: &Schema) -> Option<String> {
         }
         Ok(_) => None,
     });
-    // A file of an older release lacks newer columns, which are null in it.
+    // A file of an older release lacks newer columns; they are read as null.
     let missing = || {
         let missing = wanted
             .fields()
@@ -91,17 +91,17 @@ fn compare(found: &Schema, wanted: &Schema) -> Option<String> {
 }
 
 impl Rows {
-    /// The rows of a batch.
+    /// Wraps the rows of a batch.
     pub const fn new(batch: RecordBatch) -> Self {
         Self(batch)
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.0.num_rows()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -114,44 +114,44 @@ impl Rows {
         self.0.column_by_name(name).and_then(|column| cast(&**column)).ok_or(ReadError::Column(name))
     }
 
-    /// Texts of a column.
+    /// Returns the texts of a column.
     ///
     /// # Errors
-    /// When there is no such column of text.
+    /// If there is no such column of text.
     pub fn texts(&self, name: &'static str) -> Result<Vec<Option<&str>>, ReadError> {
         let column = self.column(name, |column| column.as_string_opt::<i32>())?;
         Ok(column.iter().collect())
     }
 
-    /// Amounts of a column.
+    /// Returns the amounts of a column.
     ///
     /// # Errors
-    /// When there is no such column of decimals.
+    /// If there is no such column of decimals.
     pub fn amounts(&self, name: &'static str) -> Result<Vec<Option<Decimal12>>, ReadError> {
         let column = self.column(name, |column| column.as_primitive_opt::<Decimal128Type>())?;
         Ok(column.iter().map(|atoms| atoms.map(Decimal12::from_atoms)).collect())
     }
 
-    /// Whole numbers of a column.
+    /// Returns the whole numbers of a column.
     ///
     /// # Errors
-    /// When there is no such column of 64-bit numbers.
+    /// If there is no such column of 64-bit numbers.
     pub fn integers(&self, name: &'static str) -> Result<Vec<Option<i64>>, ReadError> {
         Ok(self.column(name, |column| column.as_primitive_opt::<Int64Type>())?.iter().collect())
     }
 
-    /// Truth values of a column.
+    /// Returns the boolean values of a column.
     ///
     /// # Errors
-    /// When there is no such column of truth values.
+    /// If there is no such column of boolean values.
     pub fn flags(&self, name: &'static str) -> Result<Vec<Option<bool>>, ReadError> {
         Ok(self.column(name, |column| column.as_boolean_opt())?.iter().collect())
     }
 
-    /// Hours of a column of instants, each the hour that the instant lies in.
+    /// Returns the hours of a column of instants: for each instant, the hour that contains it.
     ///
     /// # Errors
-    /// When there is no such column of instants.
+    /// If there is no such column of instants.
     pub fn hours(&self, name: &'static str) -> Result<Vec<Option<Hour>>, ReadError> {
         let column = self.column(name, |column| column.as_primitive_opt::<TimestampMicrosecondType>())?;
         Ok(column.iter().map(|micros| micros.map(|micros| Timestamp(micros).hour())).collect())

@@ -1,5 +1,5 @@
-//! The current rows of one organization as plain Parquet, one file for each table and date, for a reader who
-//! must see no other organization.
+//! Exports the current rows of one organization as plain Parquet, one file for each table and date, for a
+//! reader who must see no other organization.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::ArrowError;
@@ -15,12 +15,12 @@ use prorata_worker::WorkerError;
 use crate::columns::{ReadError, Rows};
 use crate::lake::{FoundFile, HourRange, LakeTables};
 
-/// Which rows to export.
+/// The rows to export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The organization.
     pub organization: String,
-    /// Its hours.
+    /// The hours to export.
     pub range: HourRange,
 }
 
@@ -29,11 +29,11 @@ pub struct ExportOptions {
 pub struct ExportFile {
     /// Number of rows, at least one.
     pub rows: u64,
-    /// The file.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// Why rows cannot be exported.
+/// An error that prevents an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// Storage failed.
@@ -57,11 +57,11 @@ pub enum ExportError {
     },
 }
 
-/// Reads the organization's rows of one table out of live files of one date, in the order of their hours.
+/// Reads the organization's rows of one table from live files of one date, in the order of their hours.
 /// Returns `None` if there are none.
 ///
 /// # Errors
-/// When storage is unavailable, or a file is gone or damaged.
+/// If storage is unavailable, or a file is gone or damaged.
 pub async fn export(
     lake: &LakeTables<'_>,
     table: Table,
@@ -89,7 +89,7 @@ pub async fn export(
     }
 }
 
-/// The columns of the organization and of the hour.
+/// Returns the names of the organization column and the hour column.
 const fn key_columns(table: Table) -> [&'static str; 2] {
     match table {
         Table::CostAllocation => ["BillingAccountId", "ChargePeriodStart"],
@@ -158,7 +158,7 @@ impl Writer {
     }
 }
 
-/// Which rows are of the organization and in range.
+/// Selects the rows of the organization that are in range.
 fn wanted(
     rows: &Rows,
     [organizations, hours]: [&'static str; 2],

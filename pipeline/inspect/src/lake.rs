@@ -1,4 +1,4 @@
-//! What is looked at: the live files of the six tables, and the root they lie in.
+//! The data of a lake: the live files of the six tables, and the root that contains them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,20 +11,20 @@ use prorata_worker::WorkerError;
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{LiveFile, ObjectStore};
 
-/// Files read at a time: bounds the memory of a day.
+/// Number of files read at a time: limits the memory that a day needs.
 const CONCURRENCY: usize = 8;
 
-/// Hours to look at, both ends included; all of them by default.
+/// The hours to read, both ends included; all hours by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HourRange {
-    /// The first; none: from the beginning.
+    /// The first hour. `None` if the range starts at the beginning.
     pub from: Option<Hour>,
-    /// The last; none: to the end.
+    /// The last hour. `None` if the range has no end.
     pub to: Option<Hour>,
 }
 
 impl HourRange {
-    /// Whether an hour is in it.
+    /// Returns whether an hour is in range.
     pub fn holds(&self, hour: Hour) -> bool {
         self.from.is_none_or(|from| from <= hour) && self.to.is_none_or(|to| hour <= to)
     }
@@ -34,12 +34,12 @@ impl HourRange {
     }
 }
 
-/// One table as its log says.
+/// The content of one table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableLog {
-    /// Its live files.
+    /// Live files of the table.
     pub files: Vec<LiveFile>,
-    /// How the columns that the log names differ from those of this release.
+    /// The difference between the columns in the log and the columns of this release, if any.
     pub drift: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct FoundFile {
     pub table: Table,
     /// Path under the table's folder.
     pub path: String,
-    /// Size in bytes, as the log has it.
+    /// Size in bytes, as in the log.
     pub bytes: u64,
 }
 
@@ -67,50 +67,50 @@ impl fmt::Display for FoundFile {
 }
 
 impl FoundFile {
-    /// What the name says; none for a file that is not one of an hour.
+    /// Parses the name. Returns `None` if the file is not a file of an hour.
     pub fn name(&self) -> Option<TableFile> {
         TableFile::parse(&self.path)
     }
 
-    /// What the name says; none for a file that is not one of a day.
+    /// Parses the name. Returns `None` if the file is not a file of a day.
     pub fn day(&self) -> Option<DayFile> {
         DayFile::parse(&self.path)
     }
 
-    /// Its shard; none for a file that is not ours.
+    /// Returns the shard, or `None` if the name is not valid.
     pub fn shard(&self) -> Option<Shard> {
         names::parse_table_file(&self.path).map(|(shard, _)| shard)
     }
 
-    /// The hours that its name says, ascending; none for a file that is not ours.
+    /// Returns the hours in the name, ascending, or no hours if the name is not valid.
     pub fn hours(&self) -> Vec<Hour> {
         let of_day = self.day().map(|day| day.hours().collect());
         of_day.unwrap_or_else(|| self.name().map(|name| name.hour).into_iter().collect())
     }
 
-    /// The date of its partition.
+    /// Returns the date of the partition.
     pub fn date(&self) -> Option<Date> {
         names::parse_date(self.path.strip_prefix("date=")?.split_once('/')?.0)
     }
 }
 
 impl<'a> LakeTables<'a> {
-    /// The tables under `store`, with what their logs say. A table without a log has no entry.
+    /// Creates the tables under `store` from the content of their logs. A table without a log has no entry.
     pub const fn new(store: &'a dyn ObjectStore, logs: BTreeMap<Table, TableLog>) -> Self {
         Self { store, logs }
     }
 
-    /// The root.
+    /// Returns the store of the root.
     pub fn store(&self) -> &dyn ObjectStore {
         self.store
     }
 
-    /// What each log says.
+    /// Returns the content of each log.
     pub const fn logs(&self) -> &BTreeMap<Table, TableLog> {
         &self.logs
     }
 
-    /// All live files.
+    /// Returns all live files.
     pub fn files(&self) -> impl Iterator<Item = FoundFile> {
         self.logs.iter().flat_map(|(table, log)| {
             log.files.iter().map(|file| FoundFile {
@@ -121,7 +121,7 @@ impl<'a> LakeTables<'a> {
         })
     }
 
-    /// Live files of every date that has hours in range.
+    /// Returns the live files of every date that has hours in range.
     pub fn days(&self, range: HourRange) -> BTreeMap<Date, Vec<FoundFile>> {
         let mut days: BTreeMap<Date, Vec<FoundFile>> = BTreeMap::new();
         for file in self.files() {
@@ -132,15 +132,16 @@ impl<'a> LakeTables<'a> {
         days
     }
 
-    /// Live files in no date's partition: not ours.
+    /// Returns live files that are in no date's partition, and so were not written by prorata.
     pub fn undated(&self) -> BTreeSet<FoundFile> {
         self.files().filter(|file| file.date().is_none()).collect()
     }
 
-    /// Reads live files in turn, some at a time; none where there is no such object.
+    /// Reads live files in order, some at a time, and passes them to `each`. The bytes are `None` if there is
+    /// no such object.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn read_each<'f>(
         &self,
         files: impl IntoIterator<Item = &'f FoundFile>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use prorata_schemas::decimal::Decimal12;
 
-/// A sum of amounts in units of 10^-12. Past 38 digits it says so from then on, and is never wrong.
+/// A sum of amounts in units of 10^-12. Beyond 38 digits it stays "too many digits"; it is never wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<Decimal12>);
 
@@ -21,23 +21,23 @@ impl From<Decimal12> for Sum {
 }
 
 impl Sum {
-    /// The amount; none past 38 digits.
+    /// Returns the amount, or `None` beyond 38 digits.
     pub const fn amount(self) -> Option<Decimal12> {
         self.0
     }
 
-    /// Whether it is exactly nothing.
+    /// Returns whether the sum is exactly zero.
     pub fn is_zero(self) -> bool {
         self == Self::default()
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: impl Into<Self>) -> Self {
         Self(self.0.zip(other.into().0).and_then(|(left, right)| left.checked_add(right)))
     }
 
-    /// What is left without the other.
+    /// Returns this sum minus the other.
     #[must_use]
     pub fn minus(self, other: impl Into<Self>) -> Self {
         Self(self.0.zip(other.into().0).and_then(|(left, right)| left.checked_sub(right)))
@@ -48,7 +48,7 @@ impl Sum {
         *self = self.plus(amount);
     }
 
-    /// The distance from nothing, for ordering; what has too many digits is the greatest.
+    /// Returns the absolute value, for ordering. A sum with too many digits is the greatest.
     pub fn magnitude(self) -> u128 {
         self.0.map_or(u128::MAX, |amount| amount.atoms().unsigned_abs())
     }

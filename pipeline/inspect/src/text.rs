@@ -1,10 +1,11 @@
-//! Text for people: what tenants wrote cannot move a terminal's cursor, colour it, or fake a line.
+//! Text for people: text that tenants wrote cannot move a terminal's cursor, change its colour, or fake a
+//! line.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether a character does more than show itself: control characters, line and paragraph separators, and
-/// marks that change the direction of text.
+/// Returns whether a character has effects beyond its own glyph: control characters, line and paragraph
+/// separators, and marks that change the direction of text.
 pub fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}')

@@ -1,5 +1,5 @@
-//! Explanations of random histories: their figures add up to the rows of the tables, exactly, and every
-//! number in a message is one of the steps.
+//! Explanations of random histories: their figures add up exactly to the rows of the tables, and every number
+//! in a message is one of the steps.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -19,10 +19,10 @@ use prorata_schemas::time::Hour;
 use prorata_worker::root::look::{ArchivedEvents, HourInput};
 use serde_json::Value;
 
-/// Histories that are explained; `PRORATA_SEEDS` says otherwise.
+/// Number of histories to explain; `PRORATA_SEEDS` overrides it.
 const SEEDS: u64 = 60;
 
-/// An hour of a history with what it was folded from.
+/// An hour of a history, with the input that it was folded from.
 struct Folded {
     input: HourInput,
     tables: HourTables,
@@ -76,7 +76,7 @@ fn table_row(row: &CostRow) -> TableRow {
     }
 }
 
-/// The subjects that an hour's rows have.
+/// Returns the subjects in the rows of an hour.
 fn subjects(tables: &HourTables) -> Vec<Subject> {
     let mut subjects = BTreeMap::new();
     for row in &tables.cost_allocation {
@@ -106,7 +106,7 @@ fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> 
     from_input(subject, folded.input.clone().into(), found).unwrap()
 }
 
-/// Every explanation of the histories.
+/// Checks a law for every explanation of the histories, and returns their number.
 fn for_all(law: impl Fn(&Folded, &Answer)) -> usize {
     let seeds = std::env::var("PRORATA_SEEDS").ok().map_or(SEEDS, |text| text.parse().unwrap());
     let mut answers = 0;
@@ -125,7 +125,8 @@ fn sum<'a>(numbers: impl IntoIterator<Item = &'a ExactNumber>) -> ExactNumber {
     numbers.into_iter().fold(ExactNumber::default(), |sum, number| sum + number)
 }
 
-/// Whether a rounded number is the exact one, but for the last place that largest remainder may move.
+/// Returns whether a rounded number is the exact one, except for the last decimal, which largest remainder
+/// may change.
 fn is_near(rounded: Decimal12, exact: &ExactNumber) -> bool {
     (rounded.atoms() - exact.rounded().atoms()).abs() <= 1
 }
@@ -154,7 +155,7 @@ fn exact_steps_add_up_to_the_rows() {
         for explained in answer.rows.iter().filter(|_| !is_list) {
             let row = &explained.row;
             let Some(step) = step(answer, row) else {
-                // Rows of others that a reservation or commitment only names.
+                // A reservation's rows include rows of other objects that only name it.
                 assert!(matches!(answer.subject, Subject::Reservation(_)), "{row:?} {answer}");
                 continue;
             };
@@ -199,7 +200,7 @@ fn a_pods_part_of_its_node_makes_its_rows() {
                 let same = (&label.quota_id, label.state) == (&step.quota_id, step.quota_state);
                 same && (label.unpriced == step.unpriced || label.unpriced.is_none())
             });
-            // A pod with no share of anything has one row for all labels: its parts are nothing.
+            // A pod without a share has one row for all labels: its parts are zero.
             let label = labels.max_by_key(|label| label.unpriced).unwrap();
             let part = |resource: fn(&PerResource<ExactNumber>) -> &ExactNumber| {
                 resource(&component.cost).clone() * resource(&pod.share) * &label.share
@@ -250,7 +251,7 @@ fn spans_and_components_add_up_to_charges() {
     });
 }
 
-/// Every text and number of a JSON document, and the clock of every instant.
+/// Collects every text and number of a JSON document, and the clock of every instant.
 fn said(value: &Value, all: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {
@@ -267,7 +268,7 @@ fn said(value: &Value, all: &mut BTreeSet<String>) {
     }
 }
 
-/// The words of a text that may be numbers, instants or hours.
+/// Returns the words of a text that may be numbers, instants or hours.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| c.is_whitespace() || ",;()≈[]".contains(c));
     words.map(|word| word.trim_end_matches(['.', ':'])).filter(|word| !word.is_empty())

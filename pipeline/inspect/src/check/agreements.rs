@@ -1,5 +1,5 @@
-//! Agreements that match nothing: commitments without a node, and reservations without a pod, in all hours
-//! that were read.
+//! Agreements that matched nothing in all hours that were read: commitments without a node, and reservations
+//! without a pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::finding::{Findings, Problem};
 use crate::columns::{ReadError, Rows};
 use crate::lake::HourRange;
 
-/// Columns of `commitment_utilization`: what was committed, and what there was to cover.
+/// Columns of `commitment_utilization`: the committed capacity, and the capacity that it could cover.
 pub const COMMITMENT_COLUMNS: [&str; 9] = [
     "organization_id",
     "hour",
@@ -37,11 +37,12 @@ type PodPlace = (String, String, String);
 /// Matches of a lake's agreements in the hours that were read so far.
 #[derive(Debug, Default)]
 pub struct MatchedAgreements {
-    /// Hours in which each commitment was effective; `None` once there was a node for it.
+    /// Number of hours in which each commitment was effective. `None` once there was a node for it.
     commitments: BTreeMap<AgreementId, Option<u64>>,
-    /// Hours in which each reservation was effective, and for which pods; `None` once a pod held a unit.
+    /// Number of hours in which each reservation was effective, and the place of its pods. `None` once a pod
+    /// held a unit.
     reservations: BTreeMap<AgreementId, Option<(u64, PodPlace)>>,
-    /// Serverless pods.
+    /// Places of serverless pods.
     pods: BTreeSet<PodPlace>,
 }
 
@@ -54,7 +55,7 @@ impl MatchedAgreements {
     /// Adds rows of `commitment_utilization`.
     ///
     /// # Errors
-    /// When a column is missing or of another type.
+    /// If a column is missing or has another type.
     pub fn add_commitments(&mut self, rows: &Rows, range: HourRange) -> Result<(), ReadError> {
         let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
         let ids = rows.texts("commitment_id")?;
@@ -76,7 +77,7 @@ impl MatchedAgreements {
     /// Adds rows of `reservation_usage`.
     ///
     /// # Errors
-    /// When a column is missing or of another type.
+    /// If a column is missing or has another type.
     pub fn add_reservations(&mut self, rows: &Rows, range: HourRange) -> Result<(), ReadError> {
         let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
         let (ids, regions) = (rows.texts("reservation_id")?, rows.texts("region")?);
@@ -95,7 +96,7 @@ impl MatchedAgreements {
         Ok(())
     }
 
-    /// Reports what has matched nothing.
+    /// Reports the agreements that matched nothing.
     pub fn finish(self, findings: &mut Findings) {
         for ((organization, id), hours) in self.commitments {
             if let Some(hours) = hours {

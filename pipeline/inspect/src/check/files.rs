@@ -1,4 +1,4 @@
-//! Logs, objects, checkpoints and the archive, compared with each other.
+//! Compares logs, objects, checkpoints and the archive with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,17 +22,17 @@ pub type Shards = BTreeMap<Shard, Decided>;
 /// The latest checkpoint of every shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoints {
-    /// Those that can be read.
+    /// Checkpoints that can be read.
     pub shards: Shards,
-    /// The others: the object, and why.
+    /// Damaged checkpoints: the object and the error.
     damaged: Vec<(String, String)>,
 }
 
 impl Checkpoints {
-    /// Reads them.
+    /// Reads the checkpoints.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn read(store: &dyn ObjectStore) -> Result<Self, WorkerError> {
         let mut checkpoints = Self::default();
         for shard in log::latest_seqs(store).await?.into_keys() {
@@ -50,13 +50,13 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// When the newest of those that can be read was decided, by the clock of its worker.
+    /// Returns the time at which the newest readable checkpoint was decided, by its worker's clock.
     pub fn newest(&self) -> Option<WallTime> {
         self.shards.values().map(|decided| decided.written_at).max()
     }
 
-    /// Whether the tables hold exactly the files that these checkpoints name. Tables that were read before
-    /// checkpoints do, unless a worker was just publishing, or has died before it could.
+    /// Returns whether the tables hold exactly the files that these checkpoints name. If the tables were read
+    /// before the checkpoints, they do, unless a worker was publishing just then or died before it could.
     pub fn are_published(&self, lake: &LakeTables<'_>, range: HourRange) -> bool {
         let mut findings = Findings::default();
         let unpublished = compare(lake, &self.shards, range, &mut findings);
@@ -64,8 +64,8 @@ impl Checkpoints {
     }
 }
 
-/// Whether every table has a log with our columns, and every live file has a name of ours and an hour of its
-/// own.
+/// Checks that every table has a log with the expected columns, and that every live file has a valid name and
+/// its own hour.
 pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     for table in Table::ALL {
         match lake.logs().get(&table) {
@@ -100,11 +100,11 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     }
 }
 
-/// Hours whose newest revision is not in every table yet. They are reported as such, and compared no further:
-/// tables of two revisions never agree.
+/// Hours whose newest revision is not in every table yet. They are reported as unpublished and not compared
+/// further: tables of two revisions never agree.
 pub type Unpublished = BTreeSet<(Shard, Hour)>;
 
-/// Compares the files that every checkpoint names with the live ones.
+/// Compares the files that every checkpoint names with the live files.
 pub fn check_checkpoints(
     lake: &LakeTables<'_>,
     checkpoints: &Checkpoints,
@@ -145,7 +145,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
             for path in named.difference(&found) {
                 findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
             }
-            // What the table holds in its place is the revision before.
+            // The table still holds the previous revision instead.
             if !named.is_subset(&found) {
                 unpublished.insert((*shard, *hour));
                 continue;
@@ -162,10 +162,10 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
     unpublished
 }
 
-/// Whether every closed and published hour of a date that has events in the archive has a row in `hours`.
+/// Checks that every closed and published hour of a date with events in the archive has a row in `hours`.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn check_archive(
     lake: &LakeTables<'_>,
     date: Date,
@@ -173,7 +173,7 @@ pub async fn check_archive(
     (shards, unpublished, with_totals): (&Shards, &Unpublished, &BTreeSet<(Option<Shard>, Hour)>),
     findings: &mut Findings,
 ) -> Result<(), WorkerError> {
-    // Where a file's name does not tell the shard, any shard's row counts.
+    // If a file's name does not give the shard, any shard's row counts.
     let has_totals =
         |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
     let (first, _) = hours_of(date);
@@ -197,10 +197,10 @@ pub async fn check_archive(
     Ok(())
 }
 
-/// Objects in the tables' folders that no log names, and their bytes.
+/// Returns the number of objects in the tables' folders that no log names, and their bytes.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn replaced(lake: &LakeTables<'_>) -> Result<(u64, u64), WorkerError> {
     let live: BTreeSet<String> = lake.files().map(|file| file.to_string()).collect();
     let (mut objects, mut bytes) = (0, 0);

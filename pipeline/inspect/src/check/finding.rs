@@ -1,21 +1,21 @@
-//! What a check finds, where, and how to fix it.
+//! Findings of a check, with their location and their fix.
 
 use std::collections::BTreeMap;
 
-/// Most findings of one kind that are told one by one; the others are counted.
+/// Maximum number of findings of one kind that are reported one by one; the others are only counted.
 pub const TOLD_MAX: usize = 20;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Rows are missing, doubled or damaged, or amounts do not add up.
     Error,
-    /// The tables are whole, but something waits for someone.
+    /// The tables are complete, but something needs attention.
     Warning,
 }
 
 impl Severity {
-    /// Its name.
+    /// Returns the name of the severity.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -29,15 +29,15 @@ impl Severity {
 pub enum Problem {
     /// A table has no log.
     TableMissing,
-    /// The columns of a table or a file are not those of this release.
+    /// The columns of a table or a file differ from the columns of this release.
     SchemaDrift,
     /// A live file has no object.
     FileMissing,
-    /// A live file has another size than its log says.
+    /// The size of a live file differs from its log.
     FileSizeMismatch,
     /// A live file cannot be read.
     FileDamaged,
-    /// A live file does not have one of our names.
+    /// A live file does not have a valid name.
     ForeignFile,
     /// Two live files hold the same hour of the same shard.
     DuplicateHour,
@@ -45,9 +45,9 @@ pub enum Problem {
     UnreferencedFile,
     /// A checkpoint cannot be read.
     CheckpointDamaged,
-    /// An hour has rows of cost and none in `hours`.
+    /// An hour has rows of cost, but no row in `hours`.
     TotalsMissing,
-    /// An hour's archive has events, and `hours` has no row.
+    /// An hour has events in the archive, but no row in `hours`.
     HourMissing,
     /// The rows of an hour do not add up to its totals.
     Unbalanced,
@@ -55,16 +55,16 @@ pub enum Problem {
     NotPublished,
     /// Hours wait to be folded again.
     Dirty,
-    /// Hours that are not complete: the watermark has not passed them, or the organization is held.
+    /// Hours are not complete: the watermark has not passed them, or the organization is held.
     Incomplete,
-    /// Pods without a price.
+    /// Pods have no price.
     Unpriced,
-    /// Agreements that match no node or pod.
+    /// Agreements match no node or pod.
     NeverMatched,
 }
 
 impl Problem {
-    /// How bad it is.
+    /// Returns the severity.
     pub const fn severity(self) -> Severity {
         match self {
             Self::NotPublished | Self::Dirty | Self::Incomplete | Self::Unpriced | Self::NeverMatched => {
@@ -74,7 +74,7 @@ impl Problem {
         }
     }
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TableMissing => "table_missing",
@@ -97,7 +97,7 @@ impl Problem {
         }
     }
 
-    /// How to fix it.
+    /// Returns the fix for the problem.
     pub const fn fix(self) -> &'static str {
         match self {
             Self::TableMissing => "a worker or backfill creates it at its next publish",
@@ -138,18 +138,18 @@ impl Problem {
     }
 }
 
-/// Something found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// What kind.
+    /// Kind of the finding.
     pub problem: Problem,
-    /// Where: an object, or an organization and hour.
+    /// Location: an object, or an organization and hour.
     pub location: String,
-    /// What is wrong there.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// Findings by kind: the first of each, and how many there are.
+/// Findings by kind: the first findings of each kind, and the number of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     told: Vec<Finding>,
@@ -157,12 +157,12 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds one.
+    /// Adds a finding.
     pub fn add(&mut self, problem: Problem, location: impl ToString, what: impl ToString) {
         self.add_many(problem, 1, location, what);
     }
 
-    /// Adds one that stands for several.
+    /// Adds a finding that stands for several.
     pub fn add_many(&mut self, problem: Problem, count: u64, location: impl ToString, what: impl ToString) {
         *self.counts.entry(problem).or_default() += count;
         if self.told.iter().filter(|told| told.problem == problem).count() < TOLD_MAX {
@@ -170,19 +170,19 @@ impl Findings {
         }
     }
 
-    /// How many of each kind.
+    /// Returns the number of findings of each kind.
     pub const fn counts(&self) -> &BTreeMap<Problem, u64> {
         &self.counts
     }
 
-    /// The first of each kind, in order of the kinds.
+    /// Returns the first findings of each kind, ordered by kind.
     pub fn told(&self) -> Vec<&Finding> {
         let mut told: Vec<&Finding> = self.told.iter().collect();
         told.sort_by_key(|finding| finding.problem);
         told
     }
 
-    /// The worst of them.
+    /// Returns the worst severity.
     pub fn worst(&self) -> Option<Severity> {
         self.counts.keys().map(|problem| problem.severity()).min()
     }

@@ -1,8 +1,8 @@
-//! Whether a lake is whole and its money adds up, by its table files alone.
+//! Checks from its table files alone that a lake is complete and that its money adds up.
 //!
-//! Reading order: [`finding`] has everything that can be found; `files` compares logs, objects and
-//! checkpoints; `money` adds the rows of every hour up again; `agreements` finds those that match nothing;
-//! `report` says it.
+//! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
+//! `money` adds up the rows of every hour again; `agreements` finds agreements that match nothing; `report`
+//! writes the result.
 
 mod agreements;
 mod files;
@@ -27,40 +27,41 @@ use files::Unpublished;
 use finding::{Findings, Problem};
 use money::Day;
 
-/// What a check of a lake has found.
+/// The result of a check of a lake.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// First and last hour with a row in `hours`.
     pub hours: Option<(Hour, Hour)>,
-    /// Hours of organizations whose rows were added up.
+    /// Number of hours of organizations whose rows were added up.
     pub organization_hours: u64,
-    /// Live files of the tables that were read, and their bytes.
+    /// Number of live files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
     /// Rows of `cost_allocation`.
     pub rows: u64,
-    /// By currency: what was supplied, and what was allocated.
+    /// Supplied and allocated money, by currency.
     pub money: BTreeMap<String, Money>,
-    /// Objects in the tables' folders that no log names: replaced files, which VACUUM removes after a week.
+    /// Number and bytes of objects in the tables' folders that no log names: replaced files, which VACUUM
+    /// removes after a week.
     pub replaced: (u64, u64),
-    /// What is wrong.
+    /// The problems.
     pub findings: Findings,
 }
 
 /// Money of one currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Money {
-    /// What nodes, serverless pods, unused reservations, commitments and pools cost.
+    /// Cost of nodes, serverless pods, unused reservations, commitments and pools.
     pub supply: Sum,
-    /// What was allocated.
+    /// Allocated cost.
     pub allocated: Sum,
 }
 
-/// Checks a lake, hour by hour, next to checkpoints that were read after its tables.
+/// Checks a lake hour by hour against checkpoints that were read after its tables.
 ///
 /// # Errors
-/// When storage is unavailable. What is wrong with the lake is a finding.
+/// If storage is unavailable. A problem of the lake is a finding, not an error.
 pub async fn check(
     lake: &LakeTables<'_>,
     checkpoints: &Checkpoints,
@@ -82,7 +83,7 @@ pub async fn check(
     Ok(checked)
 }
 
-/// Reads the files of a date, and adds up its hours. The hours that have totals, by shard.
+/// Reads the files of a date, and adds up its hours. Returns the hours that have totals, by shard.
 async fn check_day(
     lake: &LakeTables<'_>,
     (range, unpublished): (HourRange, &Unpublished),
@@ -125,7 +126,7 @@ async fn check_day(
     Ok(day.with_totals())
 }
 
-/// How the hours of a day's file differ from those that its name says.
+/// Compares the hours in a day's file with the hours in its name, and returns the difference, if any.
 fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
     let named = file.day()?;
     let parts = match prorata_tables::day_parts(file.table, bytes) {
@@ -136,7 +137,7 @@ fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
     (!same).then(|| "its hours differ from those in its name".to_owned())
 }
 
-/// The date's first and last hour.
+/// Returns the date's first and last hour.
 fn hours_of(date: Date) -> (Hour, Hour) {
     let first = date.days() * 24;
     (Hour(first), Hour(first + 23))

@@ -1,4 +1,4 @@
-//! The rows of a day's hours, added up again and compared with `hours` and with each other.
+//! Adds up the rows of a day's hours again, and compares the sums with `hours` and with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,16 +35,16 @@ const COST_COLUMNS: [&str; 16] = [
     "x_GpuModel",
 ];
 
-/// The parts of `supply_cost`, as `hours` names them.
+/// The parts of `supply_cost`, by their names in `hours`.
 const SUPPLY: [&str; 5] =
     ["node_cost", "serverless_cost", "reservation_unused_cost", "commitment_cost", "pool_cost"];
 
-/// What is known of a date.
+/// The sums of a date.
 #[derive(Default)]
 pub struct Day {
     hours: BTreeMap<(String, Hour), OrganizationHour>,
     with_totals: BTreeSet<(Option<Shard>, Hour)>,
-    /// By reason: rows, and the first pod.
+    /// By reason: number of rows, and the first pod.
     unpriced: BTreeMap<String, (u64, String)>,
 }
 
@@ -58,14 +58,14 @@ struct OrganizationHour {
     reservation_unused: Sum,
     commitment_unused: Sum,
     purchases: Sum,
-    /// The same, as their own tables have it.
+    /// The same amounts from their own tables.
     reservation_usage: Sum,
     used_in_utilization: Sum,
     unused_in_utilization: Sum,
-    /// The first row whose parts do not add up to it.
+    /// The first row that differs from the sum of its parts.
     uneven: Option<String>,
     totals: Option<Totals>,
-    /// Rows of `hours`.
+    /// Number of rows in `hours`.
     totals_rows: u64,
 }
 
@@ -86,10 +86,10 @@ struct Totals {
 }
 
 impl Day {
-    /// Adds the rows of a file, and what they say of agreements in these hours.
+    /// Adds the rows of a file, and the matches of agreements in these hours.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn add(
         &mut self,
         file: &FoundFile,
@@ -126,7 +126,7 @@ impl Day {
                     self.add_usage(rows, &parts)
                 })
             }
-            // Their amounts are of other grains; that they can be read is what is checked.
+            // Their amounts have other grains, so this only checks that they can be read.
             Table::QuotaUsage | Table::PoolUsage => {
                 columns::read(bytes, &["organization_id", "hour"], |rows| {
                     rows.texts("organization_id").map(drop)
@@ -234,13 +234,13 @@ impl Day {
         Ok(())
     }
 
-    /// Hours that have totals, by shard; none where a file's name does not tell the shard.
+    /// Returns the hours that have totals, by shard. The shard is `None` if a file's name does not give it.
     pub fn with_totals(self) -> BTreeSet<(Option<Shard>, Hour)> {
         self.with_totals
     }
 
-    /// Compares what was added up, and reports what is wrong. An hour that waits to be published is counted,
-    /// but not compared.
+    /// Compares the sums, and reports the problems. An hour that waits to be published is counted, but not
+    /// compared.
     pub fn finish(&self, range: HourRange, unpublished: &Unpublished, checked: &mut Checked) {
         let unpublished: BTreeSet<Hour> = unpublished.iter().map(|(_, hour)| *hour).collect();
         for ((organization, hour), entry) in self.hours.iter().filter(|((_, hour), _)| range.holds(*hour)) {
@@ -257,7 +257,7 @@ impl Day {
                 checked.findings.add(Problem::TotalsMissing, place, "it has rows of cost, but none in hours");
                 continue;
             };
-            // An hour without rows of cost tells no currency; whether it should have some is compared below.
+            // An hour without rows of cost has no currency; whether it should have rows is checked below.
             if entry.rows > 0 {
                 let money = checked.money.entry(entry.currency.clone()).or_default();
                 money.supply.add(totals.supply);
@@ -313,7 +313,7 @@ impl OrganizationHour {
     }
 }
 
-/// The sum of columns in a row; none where all of them are null.
+/// Returns the sum of columns in a row, or `None` if all of them are null.
 fn sum_of(columns: &[&Vec<Option<Decimal12>>], row: usize) -> Option<Sum> {
     let amounts = columns.iter().filter_map(|column| column.get(row).copied().flatten());
     amounts.fold(None, |sum: Option<Sum>, amount| Some(sum.unwrap_or_default().plus(amount)))

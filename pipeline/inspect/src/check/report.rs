@@ -1,4 +1,4 @@
-//! A check as lines for people, and as one JSON document.
+//! Writes a check as lines of text, and as one JSON document.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::finding::{Problem, Severity};
 use crate::text::PlainText;
 
 impl Checked {
-    /// One JSON document. Money is text, so that no reader turns it into a float by default.
+    /// Returns one JSON document. Money is text, so that no reader turns it into a float by default.
     pub fn json(&self) -> Value {
         let findings: Vec<Value> = self
             .findings

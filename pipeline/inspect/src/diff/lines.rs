@@ -1,4 +1,4 @@
-//! The lines of one date in both lakes: who bears which cost in which hour.
+//! The lines of one date in both lakes: the cost of each bearer in each hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,14 @@ const COST_COLUMNS: [&str; 9] = [
     "x_PodUid",
 ];
 
-/// Who bears a cost in an hour.
+/// A bearer of cost in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BearerHour {
     /// The hour.
     pub hour: Hour,
     /// The namespace, or the kind of row.
     pub bearer: Bearer,
-    /// Name and uid of the pod, if it is one.
+    /// Name and uid of the pod, if the bearer is a pod.
     pub pod: Option<(String, String)>,
 }
 
@@ -46,7 +46,7 @@ impl DayCosts {
     /// Adds a file of `hours` or `cost_allocation`.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn add(&mut self, table: Table, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
         match table {
             Table::Hours => self.add_totals(side, range, bytes),
@@ -111,7 +111,7 @@ impl DayCosts {
         })
     }
 
-    /// Organizations with a row in `hours`.
+    /// Returns the organizations with a row in `hours`.
     pub fn organizations(&self, side: Side) -> impl Iterator<Item = String> {
         match side {
             Side::Before => self.before.iter().cloned(),
@@ -119,7 +119,7 @@ impl DayCosts {
         }
     }
 
-    /// Hands what differs to the difference, and the totals.
+    /// Adds the differences and the totals to the difference of the lakes.
     pub fn finish(self, difference: &mut Difference) {
         for ((organization, hour), change) in &self.totals {
             let (first, last) = difference.hours.unwrap_or((*hour, *hour));

@@ -1,6 +1,6 @@
-//! What differs between two lakes, or between a lake now and then: by organization, namespace, hour and pod.
+//! Differences between two lakes, or between two states of a lake: by organization, namespace, hour and pod.
 //!
-//! Files with the same content in both are not read: their names carry a digest of it.
+//! Files with the same content in both lakes are not read: their names carry a digest of the content.
 
 mod lines;
 mod report;
@@ -16,24 +16,25 @@ use crate::lake::{FoundFile, HourRange, LakeTables};
 
 use lines::{BearerHour, DayCosts};
 
-/// Most pods remembered; beyond, those that changed least are forgotten, and the report says so.
+/// Maximum number of pods kept; beyond it, the pods with the smallest changes are dropped, and the report
+/// says so.
 const PODS_MAX: usize = 100_000;
 
-/// Which lake.
+/// One of the two lakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first, or the earlier.
+    /// The first, or the earlier state.
     Before,
-    /// The second, or the later.
+    /// The second, or the later state.
     After,
 }
 
 /// An amount in both lakes, in EffectiveCost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// In the first.
+    /// Amount in the first lake.
     pub before: Sum,
-    /// In the second.
+    /// Amount in the second lake.
     pub after: Sum,
 }
 
@@ -50,7 +51,7 @@ impl Change {
         self.after.add(other.after);
     }
 
-    /// What the second has more than the first.
+    /// Returns the second amount minus the first.
     pub fn difference(&self) -> Sum {
         self.after.minus(self.before)
     }
@@ -60,7 +61,7 @@ impl Change {
     }
 }
 
-/// What bears a cost: a namespace, or a kind of row that has none.
+/// A bearer of cost: a namespace, or a kind of row without a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bearer {
     /// The organization.
@@ -76,40 +77,41 @@ pub struct Bearer {
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
-    /// Its namespace.
+    /// Bearer of the pod's cost, with its namespace.
     pub bearer: Bearer,
-    /// Its name, then its uid.
+    /// Name and uid.
     pub pod: (String, String),
 }
 
-/// What differs.
+/// The differences.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     /// First and last hour that either lake has.
     pub hours: Option<(Hour, Hour)>,
-    /// Everything by organization, as `hours` says: also what does not differ.
+    /// Totals of every organization from `hours`, including equal ones.
     pub totals: BTreeMap<String, Change>,
-    /// By namespace.
+    /// Changes by namespace.
     pub namespaces: BTreeMap<Bearer, Change>,
-    /// By organization and hour.
+    /// Changes by organization and hour.
     pub by_hour: BTreeMap<(String, Hour), Change>,
-    /// By pod.
+    /// Changes by pod.
     pub pods: BTreeMap<PodName, Change>,
-    /// Whether pods were forgotten, because there were too many.
+    /// Whether pods were dropped because there were too many.
     pub pods_cut: bool,
-    /// Organizations that only one of both has.
+    /// Organizations that only one of the lakes has.
     pub only: BTreeMap<String, &'static str>,
-    /// Live files that cannot be read, and why; what they hold is missing here.
+    /// Live files that cannot be read, with the error; their rows are missing here.
     pub unreadable: Vec<(String, String)>,
 }
 
 impl Difference {
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.by_hour.is_empty() && self.only.is_empty() && self.totals.values().all(Change::is_none)
     }
 
-    /// Organizations whose rows do not add up to the change of their totals. None in lakes that are whole.
+    /// Returns the organizations whose rows do not add up to the change of their totals. A complete lake has
+    /// none.
     pub fn open(&self) -> Vec<&str> {
         let mut rows: BTreeMap<&str, Sum> = BTreeMap::new();
         for ((organization, _), change) in &self.by_hour {
@@ -128,7 +130,7 @@ impl Difference {
 /// Compares the tables of two lakes.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn diff(
     before: &LakeTables<'_>,
     after: &LakeTables<'_>,
@@ -170,14 +172,14 @@ pub async fn diff(
     Ok(difference)
 }
 
-/// The content of a file, as its name tells; the path where the name does not.
+/// Returns the content of a file by its name, or the path if the name is not valid.
 fn content(file: &FoundFile) -> (Table, String) {
     let of_hour = file.name().map(|name| format!("{}-{}", name.hour, name.digest));
     let of_day = || file.day().map(|day| format!("{}-{}", day.date, day.digest));
     (file.table, of_hour.or_else(of_day).unwrap_or_else(|| file.path.clone()))
 }
 
-/// Contents that one of both has and the other has not, or has another number of times.
+/// Returns the contents that the lakes do not have equally often.
 fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
     let mut counts: BTreeMap<(Table, String), i64> = BTreeMap::new();
     for (files, step) in files.iter().zip([1, -1]) {
@@ -186,7 +188,7 @@ fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
     counts.into_iter().filter(|(_, count)| *count != 0).map(|(content, _)| content).collect()
 }
 
-/// Forgets the pods that changed least, when there are too many.
+/// Drops the pods with the smallest changes if there are too many.
 fn cut(difference: &mut Difference) {
     if difference.pods.len() <= PODS_MAX {
         return;

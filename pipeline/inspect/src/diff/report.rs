@@ -1,4 +1,4 @@
-//! A difference as lines for people, and as one JSON document.
+//! Writes a difference as lines of text, and as one JSON document.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::{Bearer, Change, Difference};
 use crate::text::PlainText;
 
-/// Most lines of each list for people.
+/// Maximum number of lines in each list of the text.
 const LISTED_MAX: usize = 20;
 
-/// Most pods and namespaces in the document.
+/// Maximum number of pods and namespaces in the document.
 const JSON_MAX: usize = 10_000;
 
-/// Those that changed most come first; equal ones in their own order.
+/// Sorts changes by magnitude, largest first; equal ones keep the order of their keys.
 fn by_change<K: Ord>(changes: &BTreeMap<K, Change>) -> Vec<(&K, &Change)> {
     let mut sorted: Vec<_> = changes.iter().filter(|(_, change)| !change.is_none()).collect();
     sorted.sort_by(|left, right| {
@@ -39,7 +39,7 @@ fn object(names: &[(&str, &str)], change: &Change) -> Value {
 }
 
 impl Difference {
-    /// One JSON document. Money is text, so that no reader turns it into a float by default.
+    /// Returns one JSON document. Money is text, so that no reader turns it into a float by default.
     pub fn json(&self) -> Value {
         let organizations: Vec<Value> =
             self.totals.iter().map(|(id, change)| object(&[("organization_id", id)], change)).collect();
