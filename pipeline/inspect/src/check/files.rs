@@ -56,7 +56,7 @@ impl Checkpoints {
     }
 
     /// Returns whether the tables hold exactly the files that these checkpoints name. If the tables were read
-    /// before the checkpoints, they do, unless a worker was publishing just then or died before it could.
+    /// before the checkpoints, this holds unless a worker was just publishing, or died before it could.
     pub fn are_published(&self, lake: &LakeTables<'_>, range: HourRange) -> bool {
         let mut findings = Findings::default();
         let unpublished = compare(lake, &self.shards, range, &mut findings);
@@ -65,7 +65,7 @@ impl Checkpoints {
 }
 
 /// Checks that every table has a log with the expected columns, and that every live file has a valid name and
-/// its own hour.
+/// shares no hour with another file.
 pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     for table in Table::ALL {
         match lake.logs().get(&table) {

@@ -1,4 +1,4 @@
-//! The hour folded again, its steps, and how its rows compare with those of the table files.
+//! The hour folded again, with its steps, and a comparison of its rows with the table files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,81 +16,81 @@ use super::find::{self, FIGURES, Found, Grain};
 use super::{ExplainError, Subject};
 use crate::Sum;
 
-/// A row, as the engine makes it and as the table file has it.
+/// A row from the engine, compared with the same row in the table file.
 #[derive(Clone, Debug)]
 pub struct ExplainedRow {
-    /// As the engine makes it.
+    /// The row from the engine.
     pub row: CostRow,
-    /// Whether the table file has it, and the same numbers.
+    /// The differences from the table file; empty if the file has the row with the same numbers.
     pub differences: Vec<FigureDifference>,
 }
 
-/// A number that the table file has otherwise.
+/// A number that differs in the table file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureDifference {
-    /// The column; none: the whole row.
+    /// The column. `None` if the whole row is missing.
     pub column: Option<&'static str>,
-    /// What the engine makes of the hour.
+    /// The number from the engine.
     pub computed: Option<Decimal12>,
-    /// What the file has.
+    /// The number in the file.
     pub found: Option<Decimal12>,
 }
 
-/// A charge with the rows that split it: they add up to it.
+/// A charge with the rows that split it: the rows add up to the charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitCharge {
-    /// What costs.
+    /// Name of the charge.
     pub name: String,
-    /// What it costs, rounded.
+    /// The rounded cost.
     pub total: Sum,
-    /// Who bears how much of it, the largest first.
+    /// The bearers and their parts, the largest part first.
     pub parts: Vec<(String, Sum)>,
 }
 
 /// An explanation.
 #[derive(Debug)]
 pub struct Answer {
-    /// What was asked for.
+    /// The subject of the question.
     pub subject: Subject,
-    /// What the hour was folded from.
+    /// The input that the hour was folded from.
     pub input: Arc<HourInput>,
-    /// The hour's tables, as the engine makes them now.
+    /// The tables of the hour, as the engine makes them now.
     pub tables: HourTables,
-    /// The steps to the rows.
+    /// The steps that lead to the rows.
     pub trace: Trace,
-    /// The events that matter to them.
+    /// The events that affect the rows.
     pub events: Vec<UsedEvent>,
-    /// The rows.
+    /// The rows of the subject.
     pub rows: Vec<ExplainedRow>,
     /// Rows that only the table files have.
     pub only_in_table: Vec<Grain>,
     /// Files of `cost_allocation` that have the rows.
     pub table_files: Vec<String>,
-    /// The charges that they are parts of.
+    /// The charges that the rows are parts of.
     pub charges: Vec<SplitCharge>,
-    /// What has changed since the instant that was asked for, if any was.
+    /// Changes since the requested instant, if there is one.
     pub changes: Option<Changes>,
     /// Whether the newest revision of the hour is in the table.
     pub is_published: bool,
 }
 
 impl Answer {
-    /// Whether the table files have the same rows.
+    /// Returns whether the table files have the same rows.
     pub fn is_same(&self) -> bool {
         self.only_in_table.is_empty() && self.rows.iter().all(|row| row.differences.is_empty())
     }
 
-    /// Archive files of the events that matter, ascending.
+    /// Returns the archive files with these events, ascending.
     pub fn event_files(&self) -> BTreeSet<&str> {
         self.events.iter().map(|event| event.file.as_str()).collect()
     }
 
-    /// The number by which the lines for people name an archive file, from 1.
+    /// Returns the number of an archive file in the text, from 1.
     pub fn file_number(&self, file: &str) -> usize {
         self.event_files().range(..=file).count()
     }
 
-    /// What the rows cost together.
+    /// Returns the total cost of the rows.
     pub fn cost(&self) -> Sum {
         let mut cost = Sum::default();
         self.rows.iter().for_each(|row| cost.add(row.row.effective_cost));
@@ -98,10 +98,10 @@ impl Answer {
     }
 }
 
-/// Explains rows of an hour from what folding it takes.
+/// Explains rows of an hour from the input that the hour is folded from.
 ///
 /// # Errors
-/// When the organization is held, or the engine refuses the hour.
+/// If the organization is held, or the engine refuses the hour.
 pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Result<Answer, ExplainError> {
     let (organization, hour) = (&input.organization_id, input.hour);
     if let Some(hold) = &input.hold {
@@ -142,7 +142,7 @@ pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Resu
     })
 }
 
-/// Whether a row that the engine made is one of the subject's.
+/// Returns whether a row from the engine belongs to the subject.
 fn is_of(subject: &Subject, row: &CostRow) -> bool {
     let pod = row.pod.as_deref();
     let named = |pod: Option<&PodStarted>| {
@@ -154,7 +154,7 @@ fn is_of(subject: &Subject, row: &CostRow) -> bool {
     subject.has(&find::grain(row), (&namespace, &name))
 }
 
-/// What there is to trace of a subject.
+/// Returns the objects to trace for a subject.
 fn focus(subject: &Subject, tables: &HourTables) -> Focus {
     let mut focus = Focus::default();
     for row in tables.cost_allocation.iter().filter(|row| is_of(subject, row)) {
@@ -189,7 +189,8 @@ fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<Figu
     pairs.filter(|pair| pair.computed != pair.found).collect()
 }
 
-/// The charges that rows are parts of, with all their rows: own prices of nodes, and commitments.
+/// Returns the charges that the rows are parts of, with all rows of these charges: own prices of nodes, and
+/// commitments.
 fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec<SplitCharge> {
     let mut charges: BTreeMap<String, BTreeMap<String, Sum>> = BTreeMap::new();
     for explained in rows {
@@ -214,7 +215,7 @@ fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec
     charges.collect()
 }
 
-/// The charge that a row is a part of, where other rows may be parts of it.
+/// Returns the charge that a row is a part of, if other rows may be parts of it too.
 fn charge_of(row: &CostRow) -> Option<String> {
     match (row.kind, &row.commitment_id, &row.cluster_id) {
         (RowKind::CommitmentPurchase, ..) => None,
@@ -226,7 +227,7 @@ fn charge_of(row: &CostRow) -> Option<String> {
     }
 }
 
-/// Who bears a row of a charge.
+/// Returns the bearer of a row of a charge.
 fn part_of(row: &CostRow) -> String {
     let cluster = row.cluster_id.as_deref().unwrap_or_default();
     match (&row.commitment_id, &row.pod, row.kind) {

@@ -1,4 +1,4 @@
-//! What has changed in the rows of an hour since an instant: those of the table then, next to those of now.
+//! Changes in the rows of an hour since an instant: the rows of the table then and now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,39 +13,39 @@ use super::{ExplainError, Question};
 use crate::Sum;
 use crate::lake::LakeTables;
 
-/// What has changed since an instant.
+/// Changes since an instant.
 #[derive(Clone, Debug)]
 pub struct Changes {
     /// The instant.
     pub since: Timestamp,
-    /// What the rows cost then.
+    /// Cost of the rows at that instant.
     pub before: Sum,
-    /// What they cost now.
+    /// Cost of the rows now.
     pub after: Sum,
-    /// Rows that are not the same.
+    /// Rows that differ.
     pub rows: Vec<RowChange>,
     /// Archive files of the hour with events of the organization that were written since.
     pub new_files: BTreeSet<String>,
 }
 
-/// A row that is not what it was.
+/// A row that differs.
 #[derive(Clone, Debug)]
 pub struct RowChange {
-    /// What tells the row from all others.
+    /// Key of the row: no other row has it.
     pub grain: Grain,
-    /// Its pod's namespace and name; empty without a pod.
+    /// Namespace and name of the pod; empty without a pod.
     pub pod: (String, String),
-    /// Whether the table had the row then, and has it now.
+    /// Whether the table had the row then, and whether it has the row now.
     pub stands: (bool, bool),
-    /// Numbers that differ: the column, then and now.
+    /// Numbers that differ: the column, the old value and the new value.
     pub figures: Vec<(&'static str, Option<Decimal12>, Option<Decimal12>)>,
 }
 
 impl Changes {
-    /// Compares the rows of a question in the tables of then with those that were found now.
+    /// Compares a question's rows in the earlier tables with the rows that were found now.
     ///
     /// # Errors
-    /// When a file of then is gone, for example by VACUUM, or storage is unavailable.
+    /// If an earlier file is gone, for example by VACUUM, or storage is unavailable.
     pub async fn find(
         since: Timestamp,
         then: &LakeTables<'_>,
@@ -59,10 +59,10 @@ impl Changes {
         Ok(Self { since, before: cost(&was), after: cost(&now.rows), rows, new_files: BTreeSet::new() })
     }
 
-    /// Learns which of these files are younger than the instant.
+    /// Adds the files that are younger than the instant.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn find_new_files(
         &mut self,
         store: &dyn ObjectStore,
@@ -77,7 +77,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Tells it.
+    /// Writes the changes as text.
     pub fn tell(&self, lines: &mut TextLines) {
         lines.head(&format!("What has changed since {}", self.since));
         let more = self.after.minus(self.before);
@@ -104,7 +104,7 @@ impl Changes {
         }
     }
 
-    /// The same as JSON.
+    /// Returns the changes as JSON.
     pub fn json(&self) -> Value {
         let text = |value: Option<Decimal12>| value.map(|value| value.to_string());
         let row = |row: &RowChange| {
@@ -134,7 +134,7 @@ fn said(value: Option<Decimal12>) -> String {
     value.map_or("nothing".to_owned(), |value| value.to_string())
 }
 
-/// How a row differs; none where it does not.
+/// Returns the changes of a row, or `None` if there are none.
 fn change(was: Option<&TableRow>, is: Option<&TableRow>) -> Option<RowChange> {
     let row = is.or(was)?;
     let figure =
@@ -146,7 +146,7 @@ fn change(was: Option<&TableRow>, is: Option<&TableRow>) -> Option<RowChange> {
     (!is_same).then(|| RowChange { grain: row.grain.clone(), pod: row.pod.clone(), stands, figures })
 }
 
-/// The sum of the rows' EffectiveCost.
+/// Returns the sum of the rows' EffectiveCost.
 fn cost(rows: &BTreeMap<Grain, TableRow>) -> Sum {
     let mut sum = Sum::default();
     let column = FIGURES.iter().position(|(name, _)| *name == "EffectiveCost");

@@ -1,5 +1,5 @@
-//! The events of the hour that matter to the rows, with the archive file that holds each. Those that gave way
-//! to another are among them, and say so.
+//! The events of the hour that affect the rows, each with its archive file. They include events that another
+//! event replaced, with a note.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,28 @@ use prorata_worker::root::look::HourInput;
 
 use super::answer::ExplainedRow;
 
-/// An event that matters.
+/// An event that affects the rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsedEvent {
-    /// When it happened.
+    /// Event time.
     pub at: Timestamp,
-    /// What kind it is.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What it says, as far as costs need it, when it was recorded, and what took its place.
+    /// The content that costs need, the recording time, and the event that replaced this one, if any.
     pub what: String,
-    /// The archive file that holds it.
+    /// The archive file of the event.
     pub file: String,
 }
 
-/// The objects whose events matter.
+/// The objects whose events affect the rows.
 struct Wanted<'a> {
     focus: &'a Focus,
     commitments: BTreeSet<&'a str>,
     pods: Vec<&'a PodStarted>,
 }
 
-/// Events of what is in focus, and of the prices and agreements that its rows name; in order of time.
+/// Returns the events of the objects in focus, and of the prices and agreements that the rows name, in order
+/// of time.
 pub fn used(input: &HourInput, focus: &Focus, trace: &Trace, rows: &[ExplainedRow]) -> Vec<UsedEvent> {
     let spans = trace.commitments.iter().map(|span| &*span.commitment_id);
     let named = rows.iter().filter_map(|row| row.row.commitment_id.as_deref());
@@ -64,7 +65,7 @@ pub fn used(input: &HourInput, focus: &Focus, trace: &Trace, rows: &[ExplainedRo
     used.into_iter().collect()
 }
 
-/// When an event was recorded, and the event that stands in its place, if another does.
+/// Returns the recording time of an event, and the event that replaced it, if any.
 fn note(event: &Event, stands: &Event) -> String {
     let mut note = String::new();
     if event.recording.is_retraction() {
@@ -132,7 +133,7 @@ fn amounts(quantities: &Quantities) -> String {
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
 }
 
-/// What an event says.
+/// Describes the content of an event.
 fn what(payload: &Payload) -> String {
     match payload {
         Payload::NodeStarted(node) => format!(

@@ -1,4 +1,4 @@
-//! Rows of an hour in the table files, and what is near where there are none.
+//! Finds rows of an hour in the table files, and similar names if there are no rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{ExplainError, Question, Subject};
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::{FoundFile, HourRange, LakeTables};
 
-/// Most names that are told when nothing has the one that was asked for.
+/// Maximum number of names to report if nothing has the requested name.
 const NEAR_MAX: usize = 5;
 
 const TEXTS: [&str; 11] = [
@@ -30,10 +30,10 @@ const TEXTS: [&str; 11] = [
     "x_Namespace",
 ];
 
-/// A column that is a number, and where a row of the engine has it.
+/// A column with numbers, and the matching field of a row from the engine.
 type Figure = (&'static str, fn(&CostRow) -> Option<Decimal12>);
 
-/// Columns of a row that are numbers.
+/// Columns with numbers.
 pub const FIGURES: [Figure; 21] = [
     ("BilledCost", |row| Some(row.billed_cost)),
     ("EffectiveCost", |row| Some(row.effective_cost)),
@@ -70,8 +70,8 @@ fn gpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
     hours.map(|hours| hours.gpu_hours)
 }
 
-/// What tells a row from all others of its organization and hour: kind, cluster, resource, pod, commitment,
-/// reservation, quota, label, reason for having no price, price.
+/// Key of a row within its organization and hour: kind, cluster, resource, pod, commitment, reservation,
+/// quota, label, reason for having no price, price.
 pub type Grain = ([String; 9], Option<Decimal12>);
 
 /// A row of a table file.
@@ -79,27 +79,27 @@ pub type Grain = ([String; 9], Option<Decimal12>);
 pub struct TableRow {
     /// The organization.
     pub organization: String,
-    /// What tells it from all others.
+    /// Key of the row: no other row has it.
     pub grain: Grain,
-    /// Its pod's namespace and name; empty without a pod.
+    /// Namespace and name of the pod; empty without a pod.
     pub pod: (String, String),
-    /// Its numbers, in the order of `FIGURES`.
+    /// Numbers of the row, in the order of `FIGURES`.
     pub figures: Vec<Option<Decimal12>>,
 }
 
-/// What the table files have of a subject.
+/// Rows of a subject in the table files.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The organization.
     pub organization: OrganizationId,
-    /// Files of the hour with rows of it.
+    /// Files of the hour with rows of the subject.
     pub files: Vec<String>,
     /// Rows of the subject.
     pub rows: BTreeMap<Grain, TableRow>,
 }
 
 impl Subject {
-    /// Whether a row is one of the subject's.
+    /// Returns whether a row belongs to the subject.
     pub fn has(&self, grain: &Grain, (namespace, pod_name): (&str, &str)) -> bool {
         let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced], _) = grain;
         let in_cluster = |name: &str, asked: &str| name == asked || format!("{cluster}/{name}") == asked;
@@ -117,12 +117,12 @@ impl Subject {
         }
     }
 
-    /// Whether it is what a row of the table is of.
+    /// Returns whether a row of the table belongs to the subject.
     fn has_row(&self, row: &TableRow) -> bool {
         self.has(&row.grain, (&row.pod.0, &row.pod.1))
     }
 
-    /// What a row would have to be asked for by; none where the row is of another kind.
+    /// Returns the name by which a question finds this row, or `None` if the row is of another kind.
     fn named(&self, row: &TableRow) -> Option<String> {
         let ([kind, _, resource, uid, commitment, reservation, ..], _) = &row.grain;
         let named = match self {
@@ -138,7 +138,7 @@ impl Subject {
     }
 }
 
-/// The grain of a row that the engine made.
+/// Returns the key of a row from the engine.
 pub fn grain(row: &CostRow) -> Grain {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let texts = [
@@ -155,7 +155,7 @@ pub fn grain(row: &CostRow) -> Grain {
     (texts, Some(row.list_unit_price))
 }
 
-/// The numbers of a row that the engine made, as a [`TableRow`] has them.
+/// Returns the numbers of a row from the engine, in the form of a [`TableRow`].
 pub fn figures(row: &CostRow) -> Vec<Option<Decimal12>> {
     FIGURES.iter().map(|(_, of)| of(row)).collect()
 }
@@ -163,7 +163,7 @@ pub fn figures(row: &CostRow) -> Vec<Option<Decimal12>> {
 /// Finds the rows of a question in the table files.
 ///
 /// # Errors
-/// When there are none, or those of several organizations, or a file cannot be read.
+/// If there are no rows, rows of several organizations, or a file that cannot be read.
 pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, ExplainError> {
     let rows = rows_of(lake, &[question.hour], question.organization.as_ref()).await?;
     among(lake, question, &rows).await
@@ -172,7 +172,7 @@ pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, E
 /// Finds the rows of a question among those of its hour.
 ///
 /// # Errors
-/// As [`find`].
+/// The same errors as [`find`].
 pub async fn among(
     lake: &LakeTables<'_>,
     question: &Question,
@@ -205,10 +205,10 @@ pub async fn among(
     }
 }
 
-/// Rows of a question that some version of the tables has; none is no error.
+/// Returns the rows of a question in some version of the tables. Having no rows is not an error.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub async fn rows_of_subject(
     lake: &LakeTables<'_>,
     question: &Question,
@@ -220,7 +220,7 @@ pub async fn rows_of_subject(
     Ok(rows.map(|row| (row.grain.clone(), row)).collect())
 }
 
-/// Why nothing was found, and what is near.
+/// Returns the reason why nothing was found, and similar names.
 async fn nothing(
     lake: &LakeTables<'_>,
     question: &Question,
@@ -266,12 +266,12 @@ async fn nothing(
     Ok(format!("hour {hour} has no {what} '{name}'{of}{near}"))
 }
 
-/// The names that are most like one.
+/// Returns the names that are most similar to a name.
 fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<(u64, &str)> = names
         .map(|name| {
             let likeness = strsim::normalized_damerau_levenshtein(asked, name);
-            // Whole thousandths sort exactly.
+            // Whole thousandths have an exact order.
             ((likeness * 1000.0).round() as u64, name)
         })
         .collect();
@@ -281,10 +281,10 @@ fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { String::new() } else { format!("; the nearest: {}", names.join(", ")) }
 }
 
-/// All rows of some hours of one date, each with its file.
+/// Returns all rows of some hours of one date, each with its file.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub async fn rows_of(
     lake: &LakeTables<'_>,
     hours: &[Hour],

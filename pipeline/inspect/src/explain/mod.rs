@@ -1,9 +1,9 @@
-//! How costs of one hour came about: the hour is folded again, by the engine itself, from its archived events
-//! and the state before it, and the steps are told.
+//! Explains the costs of one hour: the engine itself folds the hour again, from its archived events and the
+//! state before it, and the steps are reported.
 //!
-//! Reading order: [`Subject`] says of what; `find` looks it up in the table files; `answer` folds and
-//! compares; `changes` looks at the rows of an earlier version; `events` picks the events that matter; the
-//! rest says it, for people and as JSON.
+//! Reading order: [`Subject`] is the object to explain; `find` looks it up in the table files; `answer` folds
+//! and compares; `changes` reads the rows of an earlier version; `events` selects the events that affect the
+//! rows; the other modules write the text and the JSON.
 
 mod answer;
 mod changes;
@@ -29,7 +29,7 @@ pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
 pub use find::{Found, Grain, TableRow, figures, grain};
 
-/// What is to be explained.
+/// The object to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A pod, by uid or `NAMESPACE/NAME`.
@@ -45,7 +45,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What it is, and its name.
+    /// Returns the kind and the name of the object.
     pub fn name(&self) -> (&'static str, &str) {
         match self {
             Self::Pod(name) => ("pod", name),
@@ -60,18 +60,18 @@ impl Subject {
 /// A question.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What is to be explained.
+    /// The object to explain.
     pub subject: Subject,
     /// The hour.
     pub hour: Hour,
-    /// The organization, where it is known.
+    /// The organization, if known.
     pub organization: Option<OrganizationId>,
 }
 
-/// Why there is no answer.
+/// An error that prevents an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// The lake has nothing of the kind; the message says what it has that is near.
+    /// The lake has no such object; the message names similar objects.
     #[error("{0}")]
     NotFound(String),
     /// The lake cannot be read.
@@ -79,10 +79,10 @@ pub enum ExplainError {
     Worker(#[from] WorkerError),
 }
 
-/// Explains rows of an hour, and what has changed in them since an instant, whose tables are given.
+/// Explains rows of an hour, and their changes since an instant, whose tables are given.
 ///
 /// # Errors
-/// When the lake has no such rows, an object is missing or damaged, or storage is unavailable.
+/// If the lake has no such rows, an object is missing or damaged, or storage is unavailable.
 pub async fn explain(
     lake: &LakeTables<'_>,
     then: Option<(Timestamp, &LakeTables<'_>)>,
@@ -104,8 +104,8 @@ pub async fn explain(
     Ok(answer)
 }
 
-/// An hour of an organization that is read once, to explain several subjects of it one by one: each answer
-/// has the hour's tables.
+/// An hour of an organization that is read once, to explain several subjects one by one. Each answer has the
+/// hour's tables.
 pub struct HourToExplain<'a> {
     lake: &'a LakeTables<'a>,
     rows: Vec<(String, TableRow)>,
@@ -113,10 +113,10 @@ pub struct HourToExplain<'a> {
 }
 
 impl<'a> HourToExplain<'a> {
-    /// Reads it.
+    /// Reads the hour.
     ///
     /// # Errors
-    /// When an object of the lake is missing or damaged, or storage is unavailable.
+    /// If an object of the lake is missing or damaged, or storage is unavailable.
     pub async fn read(
         lake: &'a LakeTables<'a>,
         ports: &Ports,
@@ -130,7 +130,7 @@ impl<'a> HourToExplain<'a> {
     /// Explains a subject.
     ///
     /// # Errors
-    /// When the hour has no such rows, or cannot be explained.
+    /// If the hour has no such rows, or cannot be explained.
     pub async fn explain(&self, subject: Subject) -> Result<Answer, ExplainError> {
         let organization = Some(self.input.organization_id.clone());
         let question = Question { subject, hour: self.input.hour, organization };
@@ -139,7 +139,7 @@ impl<'a> HourToExplain<'a> {
     }
 }
 
-/// What folding the hour takes.
+/// Reads the input that the hour is folded from.
 async fn input(
     ports: &Ports,
     organization: &OrganizationId,

@@ -1,5 +1,5 @@
-//! Stretches of nodes in words, in the manner of AWS's worked example: capacity and price, what commitments
-//! cover, unit costs, what pods were allocated.
+//! Describes stretches of nodes in text, in the manner of AWS's worked example: capacity and price, coverage
+//! by commitments, unit costs, and the amounts that pods were allocated.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace
 use super::Subject;
 use super::text::{TOLD_MAX, TextLines, amounts, instant, span};
 
-/// Tells the steps of the nodes in focus.
+/// Writes the steps of the nodes in focus.
 pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     let all = matches!(subject, Subject::Node(_));
     let is_asked = |pod: &NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
-    // A pod has no part of the prices at which it did not run.
+    // A pod has no part of the prices that applied while it did not run.
     let shown = trace.nodes.iter().filter(|node| all || node.pods.iter().any(is_asked));
     let shown: Vec<&NodeStep> = shown.collect();
     let mut before = None;
@@ -60,7 +60,7 @@ fn tell_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
 fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     let walks = trace.walks.iter();
     let mine = walks.filter(|walk| (&walk.cluster_id, &walk.node_id) == (&node.cluster_id, &node.node_id));
-    // Coverage is decided whenever anything changes: what covers as before is not told again.
+    // Coverage is decided at every change: unchanged coverage is not reported again.
     let mut before: BTreeMap<&str, &PerResource<ExactNumber>> = BTreeMap::new();
     let changed: Vec<&WalkStep> = mine
         .filter(|walk| before.insert(&*walk.commitment_id, &walk.covered) != Some(&walk.covered))
@@ -115,7 +115,7 @@ fn tell_components(lines: &mut TextLines, node: &NodeStep) {
     }
 }
 
-/// Who pays.
+/// Returns the name of the payer.
 fn component_name(component: &ComponentStep) -> String {
     match &component.commitment_id {
         Some(commitment) => format!("Paid by commitment {commitment}"),

@@ -1,4 +1,5 @@
-//! The rows in words: from exact costs to rounded ones, the charges they add up to, the table file.
+//! Describes the rows in text: from exact to rounded costs, the charges that they add up to, and the table
+//! file.
 
 use prorata_engine::trace::RowStep;
 use prorata_schemas::decimal::Decimal12;
@@ -10,7 +11,7 @@ use super::find::{self, FIGURES};
 use super::text::{TOLD_MAX, TextLines, instant};
 use super::{Answer, Changes, Subject};
 
-/// Tells the rows and their charges.
+/// Writes the rows and their charges.
 pub fn tell(lines: &mut TextLines, answer: &Answer) {
     let by_pod = matches!(answer.subject, Subject::Namespace(_) | Subject::Commitment(_));
     lines.head("Rows of cost_allocation");
@@ -35,7 +36,7 @@ pub fn tell(lines: &mut TextLines, answer: &Answer) {
     }
 }
 
-/// The exact step to a row.
+/// Returns the exact step that leads to a row.
 fn step_of<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
     let wanted = find::grain(row);
     answer.trace.rows.iter().find(|step| step_grain(step) == wanted)
@@ -99,7 +100,7 @@ fn tell_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     }
 }
 
-/// Says whether the table files have the same.
+/// Reports whether the table files have the same rows.
 pub fn compare(lines: &mut TextLines, answer: &Answer) {
     if answer.is_same() {
         lines.add(format!("The same rows are in {}.", answer.table_files.join(", ")));
@@ -135,11 +136,11 @@ pub fn compare(lines: &mut TextLines, answer: &Answer) {
 }
 
 impl Answer {
-    /// One JSON document. Money and quantities are text; what twelve decimals do not say exactly comes with
-    /// its fraction.
+    /// Returns one JSON document. Money and quantities are text. A number that twelve decimals cannot express
+    /// exactly also has its fraction.
     ///
     /// # Errors
-    /// When a step cannot be serialized, which is a defect.
+    /// If a step cannot be serialized, which is a defect.
     pub fn json(&self) -> Result<Value, serde_json::Error> {
         let (what, name) = self.subject.name();
         let input = &self.input;

@@ -1,4 +1,4 @@
-//! Time of pods, reservations and commitments in words: what they were, what they matched, what they cost.
+//! Describes the time of pods, reservations and commitments in text: their properties, matches and costs.
 
 use prorata_engine::trace::{
     CommitmentSpan, LabelStep, MatchOutcome, MatchStep, PodSpan, PoolStep, RankedPod, ReservationSpan, Trace,
@@ -7,13 +7,13 @@ use prorata_engine::trace::{
 use super::Subject;
 use super::text::{TextLines, amounts, instant, span};
 
-/// Pods of a quota that are told around the ones that matter.
+/// Maximum number of pods of a quota to report around the pods in focus.
 const RANKED_TOLD_MAX: usize = 12;
 
-/// Most spans of one kind.
+/// Maximum number of spans of one kind.
 const SPANS_TOLD_MAX: usize = 40;
 
-/// Tells the time of everything in focus.
+/// Writes the time of everything in focus.
 pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     if !trace.pods.is_empty() && !matches!(subject, Subject::Namespace(_)) {
         lines.head("Time");

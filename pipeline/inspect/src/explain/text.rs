@@ -1,4 +1,4 @@
-//! An explanation as lines for people. Every number in it stands in the JSON document, too.
+//! Writes an explanation as lines of text. Every number in the text is also in the JSON document.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use prorata_schemas::time::Timestamp;
 use super::{Answer, Subject, nodes, rows, spans};
 use crate::text::PlainText;
 
-/// Most usage events of one explanation that are told one by one.
+/// Maximum number of usage events that one explanation reports one by one.
 const USAGE_TOLD_MAX: usize = 6;
 
-/// Most other events that are.
+/// Maximum number of other events that one explanation reports one by one.
 const EVENTS_TOLD_MAX: usize = 60;
 
-/// Most rows of one list that are told.
+/// Maximum number of rows of one list to report.
 pub const TOLD_MAX: usize = 24;
 
 /// Lines under headings.
@@ -25,48 +25,48 @@ pub const TOLD_MAX: usize = 24;
 pub struct TextLines(PlainText);
 
 impl TextLines {
-    /// A line.
+    /// Writes a line.
     pub fn add(&mut self, line: impl fmt::Display) {
         // Writing to a string never fails.
         let _infallible = writeln!(self.0, "{line}");
     }
 
-    /// A heading.
+    /// Writes a heading.
     pub fn head(&mut self, heading: &str) {
         self.add("");
         self.add(heading);
     }
 
-    /// A line of a table with a column for each resource.
+    /// Writes a line of a table with a column for each resource.
     pub fn resources(&mut self, name: &str, values: PerResource<String>) {
         let PerResource { cpu, memory, gpu } = values;
         self.add(format_args!("  {name:<32} {cpu:>19} {memory:>19} {gpu:>19}"));
     }
 
-    /// The same of exact numbers.
+    /// Writes a line of exact numbers, with a column for each resource.
     pub fn exact(&mut self, name: &str, values: &PerResource<ExactNumber>) {
         self.resources(name, values.as_ref().map(ToString::to_string));
     }
 
-    /// The names of the columns.
+    /// Writes the names of the columns.
     pub fn resource_names(&mut self, name: &str) {
         self.resources(name, PerResource { cpu: "CPU".into(), memory: "memory".into(), gpu: "GPU".into() });
     }
 }
 
-/// An instant within the hour that is explained.
+/// Formats an instant within the explained hour.
 pub fn instant(at: Timestamp) -> String {
     let text = at.to_string();
     let text = text.strip_suffix(".000000Z").map(|text| format!("{text}Z")).unwrap_or(text);
     text.split_once('T').map_or(text.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
 }
 
-/// From one instant to another, within an hour.
+/// Formats the span from one instant to another within an hour.
 pub fn span(from: Timestamp, to: Timestamp) -> String {
     format!("{} to {}", instant(from), instant(to))
 }
 
-/// Amounts of the resources in words.
+/// Describes amounts of the resources in words.
 pub fn amounts(amounts: &PerResource<ExactNumber>) -> String {
     format!("{} vCPU, {} GiB, {} GPU", amounts.cpu, amounts.memory, amounts.gpu)
 }

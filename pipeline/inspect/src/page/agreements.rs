@@ -1,4 +1,4 @@
-//! Reservations, commitments, quotas and pools, from their tables.
+//! Reads reservations, commitments, quotas and pools from their tables.
 
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
@@ -11,66 +11,66 @@ use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::{HourRange, LakeTables};
 
-/// Use of a reservation.
+/// Usage of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReservationUse {
-    /// Its name.
+    /// Name of the reservation.
     pub name: String,
-    /// Its GPU model.
+    /// GPU model of the reservation.
     pub gpu_model: String,
     /// Unit-seconds that pods held.
     pub used_seconds: Sum,
-    /// Unit-seconds that none did.
+    /// Unit-seconds that no pod held.
     pub unused_seconds: Sum,
-    /// What those cost.
+    /// Cost of the unused unit-seconds.
     pub unused_cost: Sum,
 }
 
-/// Use of a commitment.
+/// Usage of a commitment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitmentUse {
-    /// Its name.
+    /// Name of the commitment.
     pub name: String,
     /// Cost that nodes received.
     pub used_cost: Sum,
-    /// Cost that none did.
+    /// Cost that no node received.
     pub unused_cost: Sum,
-    /// What the covered capacity would have cost at list prices.
+    /// Cost of the covered capacity at list prices.
     pub list_cost_avoided: Sum,
 }
 
-/// Use of one resource of a quota.
+/// Usage of one resource of a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// Cost of its pods while over quota; the same on each of its resources.
+    /// Cost of the quota's pods while over quota; the same for each of its resources.
     pub over_quota_cost: Sum,
-    /// Part of that while it borrowed more than is guaranteed.
+    /// Part of that cost while the quota borrowed more than is guaranteed.
     pub preemptible_cost: Sum,
-    /// Amount-hours that it borrowed.
+    /// Amount-hours that the quota borrowed.
     pub borrowed_hours: Sum,
-    /// Amount-hours that it lent.
+    /// Amount-hours that the quota lent.
     pub lent_hours: Sum,
 }
 
 /// Money of a GPU pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpend {
-    /// What its pods were charged.
+    /// Charges of the pool's pods.
     pub charges: Sum,
-    /// What its nodes cost.
+    /// Cost of the pool's nodes.
     pub node_cost: Sum,
-    /// The last hour that has it.
+    /// The last hour with rows of the pool.
     pub last: Hour,
     /// Spend since the start of that hour's month.
     pub spend_month: Sum,
-    /// Budgets that were exceeded then.
+    /// Budgets that were exceeded in that hour.
     pub exceeded: String,
 }
 
 /// Reads the tables of agreements into the report.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn read(
     lake: &LakeTables<'_>,
     (first, last): (Hour, Hour),
@@ -92,7 +92,7 @@ pub async fn read(
     Ok(())
 }
 
-/// Rows of one batch that are on the page, by organization and hour.
+/// The rows of a batch that belong on the page, by organization and hour.
 struct Batch<'a> {
     rows: &'a Rows,
     organizations: Vec<Option<&'a str>>,
@@ -110,7 +110,7 @@ impl<'a> Batch<'a> {
         Ok(Self { rows, organizations, hours, is_shown })
     }
 
-    /// Rows in range, with organization and hour.
+    /// Returns the rows in range, with organization and hour.
     fn in_range(&self) -> impl Iterator<Item = (usize, String, Hour)> {
         let rows = (0..self.rows.len()).map(|row| {
             let organization = self.organizations.get(row).copied().flatten().unwrap_or_default();

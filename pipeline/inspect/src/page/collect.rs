@@ -1,4 +1,4 @@
-//! Costs from `cost_allocation`, by time and bearer.
+//! Reads costs from `cost_allocation`, by time and bearer.
 
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
@@ -33,12 +33,12 @@ const COLUMNS: [&str; 19] = [
     "AllocatedTags",
 ];
 
-/// Hours that a lake has, as the names of its files say.
+/// Returns the hours of a lake, from the names of its files.
 pub fn hours(lake: &LakeTables<'_>) -> impl Iterator<Item = Hour> {
     lake.files().filter(|file| file.table == Table::Hours).flat_map(|file| file.hours())
 }
 
-/// A row, as far as the page needs it.
+/// The part of a row that the page needs.
 struct CostLine {
     hour: Hour,
     bearer: CostBearer,
@@ -50,7 +50,7 @@ struct CostLine {
 /// Reads the rows of some hours into the report.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn costs(
     lake: &LakeTables<'_>,
     (first, last): (Hour, Hour),
@@ -76,10 +76,10 @@ pub async fn costs(
     .await
 }
 
-/// Reads what groups cost in the period before, of the same length.
+/// Reads the cost of groups in the previous period of the same length.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn before(
     lake: &LakeTables<'_>,
     (first, last): (Hour, Hour),
@@ -183,7 +183,7 @@ fn at<T: Copy>(column: &[Option<T>], row: usize) -> Option<T> {
     column.get(row).copied().flatten()
 }
 
-/// Who bears rows of a kind; none for purchases, which cost nothing in EffectiveCost.
+/// Returns the bearer of rows of a kind, or `None` for purchases, which have no EffectiveCost.
 fn bearer_kind(row_kind: &str) -> Option<&'static str> {
     match row_kind {
         "node_idle" => Some("idle"),

@@ -1,4 +1,4 @@
-//! The explanations that the page holds: of what cost most, each of the hour in which it cost most.
+//! The explanations on the page: for the bearers with the highest cost, each for its most expensive hour.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use crate::check::Checkpoints;
 use crate::explain::{ExplainError, HourToExplain, Subject};
 use crate::lake::{HourRange, LakeTables};
 
-/// Most bearers of cost that an organization may have in an hour that is explained, or in its day where time
-/// goes by days: all events of the hour are in memory then.
+/// Maximum number of cost bearers that an organization may have in an explained hour, or in its day if the
+/// page shows days: all events of the hour are in memory during the explanation.
 const BEARERS_MAX: usize = 20_000;
 
-/// Explains the bearers that cost most in the whole period, so many of them. What cannot be explained is told
-/// in its place.
+/// Explains the `count` bearers with the highest cost in the whole period. If one cannot be explained, the
+/// page has the reason instead.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn dearest(
     lake: &LakeTables<'_>,
     ports: &Ports,
@@ -43,7 +43,7 @@ pub async fn dearest(
             let told = match answer {
                 Ok(answer) if answer.is_same() => answer.to_string(),
                 Ok(mut answer) => {
-                    // What the table has may be of another revision than what was folded.
+                    // The table may have another revision than the folded hour.
                     let checkpoints = match &mut checkpoints {
                         Some(checkpoints) => checkpoints,
                         none => none.insert(Checkpoints::read(&*ports.store).await?),
@@ -60,7 +60,7 @@ pub async fn dearest(
     Ok(())
 }
 
-/// The bearers to be explained, by organization and hour.
+/// Selects the bearers to explain, by organization and hour.
 fn chosen(report: &Report, count: usize) -> BTreeMap<(OrganizationId, Hour), Vec<CostBearer>> {
     let mut totals: BTreeMap<&CostBearer, BearerAmounts> = BTreeMap::new();
     for ((_, bearer), amounts) in &report.amounts {
@@ -86,7 +86,7 @@ fn chosen(report: &Report, count: usize) -> BTreeMap<(OrganizationId, Hour), Vec
     chosen
 }
 
-/// What the command explains of a bearer.
+/// Returns the subject that the command explains for a bearer.
 fn subject(bearer: &CostBearer) -> Subject {
     let CostBearer { kind, cluster, name, uid, .. } = bearer;
     match *kind {

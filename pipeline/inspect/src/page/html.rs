@@ -1,5 +1,5 @@
-//! The page: a frame, styles, a script, and the data as compact columns. Money and quantities are whole
-//! numbers of 10^-12, as text: the script adds them up without rounding.
+//! Writes the page: a frame, styles, a script, and the data as compact columns. Money and quantities are
+//! whole numbers of 10^-12 as text: the script adds them up without rounding.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 
-/// How to fix a missing price.
+/// Returns the fix for a missing price.
 fn fix(reason: &str) -> &'static str {
     match reason {
         "unknown_node" => "send the node that the pods name: a late NodeStarted corrects the hours",
@@ -27,12 +27,12 @@ fn fix(reason: &str) -> &'static str {
     }
 }
 
-/// A sum in atoms; one that has too many digits says so.
+/// Formats a sum in atoms, or a text if it has too many digits.
 fn atoms(sum: Sum) -> String {
     sum.amount().map_or("more than 38 digits".to_owned(), |amount| amount.atoms().to_string())
 }
 
-/// Texts by number: each is written once.
+/// Numbered texts: each text is written once.
 #[derive(Default)]
 struct Texts {
     numbers: BTreeMap<String, usize>,
@@ -51,7 +51,7 @@ impl Texts {
 }
 
 impl Report {
-    /// What the page's script reads.
+    /// Returns the data for the page's script.
     pub fn data(&self) -> Value {
         let mut texts = Texts::default();
         let mut bearers: BTreeMap<&CostBearer, usize> = BTreeMap::new();
@@ -125,13 +125,13 @@ impl Report {
         })
     }
 
-    /// What is explained of bearers, by their numbers.
+    /// Returns the explanations of bearers, by the bearers' numbers.
     fn explained(&self, bearers: &BTreeMap<&CostBearer, usize>) -> Value {
         let numbered = self.explained.iter().filter_map(|(bearer, told)| Some((bearers.get(bearer)?, told)));
         numbered.map(|(number, told)| (number.to_string(), json!(told))).collect::<Map<_, _>>().into()
     }
 
-    /// The hour in which each bearer cost most, by its number.
+    /// Returns the hour in which each bearer cost most, by the bearer's number.
     fn dearest_hours(&self, bearers: &BTreeMap<&CostBearer, usize>) -> Vec<String> {
         let mut dearest = vec![None; bearers.len()];
         for ((_, bearer), amounts) in &self.amounts {
@@ -173,7 +173,7 @@ impl Report {
         })
     }
 
-    /// The page.
+    /// Returns the page.
     pub fn html(&self) -> String {
         // Nothing in the data can end its element: every '<' is escaped.
         let data = self.data().to_string().replace('<', "\\u003c");

@@ -1,8 +1,8 @@
-//! A lake as one HTML page: what it cost over time, who bore it, what was idle or unused, and what has no
-//! price. The page holds its data and asks nobody for anything.
+//! Writes a lake as one HTML page: cost over time, its bearers, idle and unused cost, and missing prices. The
+//! page contains its data and makes no requests.
 //!
-//! Reading order: [`Report`] is what is told; `collect` reads the cost rows, `agreements` the other tables;
-//! `explained` explains what cost most; `html` writes the page; `assets` is what runs in the browser.
+//! Reading order: [`Report`] is the content; `collect` reads the cost rows, `agreements` the other tables;
+//! `explained` explains the highest costs; `html` writes the page; `assets` runs in the browser.
 
 mod agreements;
 mod collect;
@@ -22,10 +22,10 @@ use crate::lake::{HourRange, LakeTables};
 
 pub use agreements::{CommitmentUse, PoolSpend, QuotaUse, ReservationUse};
 
-/// Up to so many hours the page shows hours; beyond, days.
+/// Maximum number of hours that the page shows as hours; a longer period is shown in days.
 const HOURS_SHOWN_MAX: i64 = 96;
 
-/// What costs are grouped by.
+/// The property that costs are grouped by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// The pod's namespace.
@@ -38,7 +38,7 @@ pub enum GroupBy {
     Label(String),
 }
 
-/// A text is nothing to group by.
+/// The text does not name a property to group by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be namespace, cluster, gpu_model or label:KEY, such as label:team")]
 pub struct ParseGroupError;
@@ -68,20 +68,20 @@ impl fmt::Display for GroupBy {
     }
 }
 
-/// What bears a cost: a pod, or what no pod does.
+/// A bearer of cost: a pod, or another object if the cost belongs to no pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CostBearer {
     /// The organization.
     pub organization: String,
-    /// Its currency.
+    /// Currency of the costs.
     pub currency: String,
     /// `pod`, `idle`, `reservation` or `commitment`.
     pub kind: &'static str,
-    /// The group that the page was asked for.
+    /// The bearer's group.
     pub group: String,
-    /// The cluster; empty where there is none.
+    /// The cluster; empty if there is none.
     pub cluster: String,
-    /// The namespace of a pod.
+    /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod, id of the idle node, reservation or commitment.
     pub name: String,
@@ -91,69 +91,69 @@ pub struct CostBearer {
     pub gpu_model: String,
 }
 
-/// What one bearer had in a span of time.
+/// Amounts of one bearer in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BearerAmounts {
     /// EffectiveCost.
     pub cost: Sum,
-    /// Part of it for capacity of nodes that it was allocated.
+    /// Part of the cost for node capacity that was allocated to the bearer.
     pub used: Sum,
-    /// Part of it for capacity of nodes that nobody was allocated.
+    /// Part of the cost for node capacity that was allocated to nobody.
     pub unused: Sum,
-    /// Part of it while over quota.
+    /// Part of the cost while over quota.
     pub over_quota: Sum,
-    /// Part of it for GPUs.
+    /// Part of the cost for GPUs.
     pub gpu_cost: Sum,
-    /// GPU-hours that it was allocated.
+    /// GPU-hours that were allocated to the bearer.
     pub gpu_hours: Sum,
-    /// The row that cost most, and its hour: that is what there is to explain.
+    /// The cost and the hour of the most expensive row, which an explanation starts from.
     pub dearest: Option<(Decimal12, Hour)>,
 }
 
 /// Pods without a price.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnpricedPods {
-    /// How many.
+    /// Names of the pods.
     pub pods: std::collections::BTreeSet<String>,
-    /// Seconds for which they ran.
+    /// Seconds that the pods ran.
     pub seconds: Sum,
 }
 
-/// What a page is to show.
+/// The content to show on a page.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// The lake's name.
+    /// Name of the lake.
     pub lake: String,
-    /// Its hours.
+    /// Hours to show.
     pub range: HourRange,
-    /// The only organization; `None` for all.
+    /// The only organization to show. `None` if all are shown.
     pub organization: Option<String>,
-    /// What costs are grouped by.
+    /// The property that costs are grouped by.
     pub group_by: GroupBy,
-    /// How many of the bearers that cost most are explained.
+    /// Number of bearers to explain, from the highest cost down.
     pub explain: usize,
 }
 
-/// Everything that the page tells.
+/// The content of the page.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The lake's name.
+    /// Name of the lake.
     pub lake: String,
-    /// The only organization that is on the page; `None` if all are.
+    /// The only organization on the page. `None` if all are shown.
     pub organization: Option<String>,
-    /// What costs are grouped by.
+    /// The property that costs are grouped by.
     pub group_by: GroupBy,
-    /// First and last hour; none of an empty lake.
+    /// First and last hour. `None` if the lake is empty.
     pub hours: Option<(Hour, Hour)>,
-    /// The period before, of the same length, if the lake has any of it.
+    /// The previous period of the same length, if the lake has any of it.
     pub before_hours: Option<(Hour, Hour)>,
-    /// Whether time goes by days.
+    /// Whether the page shows days instead of hours.
     pub by_day: bool,
-    /// BearerAmounts by time and bearer. Time is an hour, the first of its day where it goes by days.
+    /// Amounts by time and bearer. The time is an hour, or the first hour of the day if the page shows days.
     pub amounts: BTreeMap<(Hour, CostBearer), BearerAmounts>,
-    /// Explanations of what cost most, each of the hour in which it cost most, as lines for people.
+    /// Explanations of the highest costs, each for its most expensive hour, as lines of text.
     pub explained: BTreeMap<CostBearer, String>,
-    /// Cost of groups in the period before, by organization, currency and group.
+    /// Cost of groups in the previous period, by organization, currency and group.
     pub before: BTreeMap<(String, String, String), Sum>,
     /// Pods without a price by organization and reason.
     pub unpriced: BTreeMap<(String, String), UnpricedPods>,
@@ -165,12 +165,12 @@ pub struct Report {
     pub quotas: BTreeMap<(String, String, String, String), QuotaUse>,
     /// Pools by organization and id.
     pub pools: BTreeMap<(String, String), PoolSpend>,
-    /// Live files that cannot be read, and why.
+    /// Live files that cannot be read, with the error.
     pub unreadable: Vec<(String, String)>,
 }
 
 impl Report {
-    /// A page of these hours, with nothing on it yet.
+    /// Creates an empty page of these hours.
     fn new(options: &ReportOptions, hours: Option<(Hour, Hour)>) -> Self {
         Self {
             lake: options.lake.clone(),
@@ -191,21 +191,21 @@ impl Report {
         }
     }
 
-    /// Whether rows of an organization are on the page.
+    /// Returns whether rows of an organization belong on the page.
     fn shows(&self, organization: Option<&str>) -> bool {
         self.organization.as_deref().is_none_or(|only| organization == Some(only))
     }
 
-    /// The time that an hour belongs to: itself, or the first hour of its day.
+    /// Returns the time of an hour on the page: the hour itself, or the first hour of its day.
     fn time_of(&self, hour: Hour) -> Hour {
         if self.by_day { Hour(hour.date().days() * 24) } else { hour }
     }
 }
 
-/// Reads the tables of a lake for a page, and explains what cost most.
+/// Reads the tables of a lake for a page, and explains the highest costs.
 ///
 /// # Errors
-/// When storage is unavailable. A file that cannot be read is told on the page.
+/// If storage is unavailable. A file that cannot be read is reported on the page.
 pub async fn report(
     lake: &LakeTables<'_>,
     ports: &Ports,
