@@ -13,12 +13,12 @@ use crate::object::ObjectKind;
 /// The instant from which a pod counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartAt {
-    /// It is bound to its node: from then on, the scheduler reserves its requests.
+    /// The pod is bound to its node: from then on, the scheduler reserves its requests.
     #[default]
     Scheduled,
-    /// The kubelet has accepted it.
+    /// The kubelet has accepted the pod.
     Started,
-    /// One of its containers runs.
+    /// One of the pod's containers runs.
     Running,
 }
 

@@ -20,7 +20,7 @@ use crate::object::ObjectKind;
 pub struct Key {
     /// The kind of the object.
     pub kind: ObjectKind,
-    /// Its id, unique within the kind.
+    /// Id of the object, unique within the kind.
     pub id: Text,
 }
 

@@ -1,5 +1,5 @@
-//! Exports the current rows of one organization as plain Parquet, one file for each table and date, for a
-//! reader who must see no other organization.
+//! Exports the current rows of one organization, for a reader who must see no other organization. Each table
+//! and date is one plain Parquet file.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::ArrowError;

@@ -48,8 +48,8 @@ pub struct Agreements {
 /// The events of a file, and the changes that they make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreementEvents {
-    /// Events of everything that has begun and was not sent before, and retractions of everything that the
-    /// file no longer has, in the order of time.
+    /// Events in the order of time: for everything that has begun and was not sent before, and retractions of
+    /// everything that the file no longer has.
     pub events: Vec<Event>,
     /// Objects whose description changes.
     pub changes: Vec<ChangedObject>,

@@ -1,7 +1,7 @@
 //! The collector: takes changes of objects, returns events and the state to store.
 //!
-//! Reading order: [`Collector::apply`] here, `pods` and `nodes` for the events of one object, `lists` for the
-//! objects that a complete list lacks, `sets` for quotas and pools, `announce` for times and repeats.
+//! Reading order: [`Collector::apply`] here; `pods` and `nodes` for the events of one object; `lists` for the
+//! objects that a complete list lacks; `sets` for quotas and pools; `announce` for times and repeats.
 
 mod announce;
 mod lists;

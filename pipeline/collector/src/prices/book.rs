@@ -77,8 +77,7 @@ impl PriceBook {
 }
 
 /// Returns the region by which lists price a node. In a Local Zone or Wavelength Zone of AWS, this is the
-/// zone without its letter (`us-west-2-lax-1` for `us-west-2-lax-1a`), because machines there have their own
-/// prices.
+/// zone without its letter (`us-west-2-lax-1` for `us-west-2-lax-1a`). Machines there have their own prices.
 pub fn priced_region(provider: &str, region: &Text, zone: Option<&Text>) -> Text {
     if names::provider(provider) != "aws" {
         return region.clone();

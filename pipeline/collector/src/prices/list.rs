@@ -116,8 +116,8 @@ impl PriceList {
     /// Adds a price. The same price counts once, even if its provider or region is spelled differently.
     ///
     /// # Errors
-    /// If the list already has another price of this type from the same instant (which stays), or if the
-    /// currency differs or the price is negative.
+    /// If the price is negative, or in another currency than the list. If the list has another price of this
+    /// type from the same instant, which stays.
     pub fn add(
         &mut self,
         of: PricedType,

@@ -64,8 +64,8 @@ impl Checkpoints {
     }
 }
 
-/// Checks that every table has a log with the expected columns, and that every live file has a valid name and
-/// shares no hour with another file.
+/// Checks that every table has a log with the expected columns. Checks that every live file has a valid name,
+/// and shares no hour with another file.
 pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     for table in Table::ALL {
         match lake.logs().get(&table) {

@@ -44,7 +44,7 @@ const SUPPLY: [&str; 5] =
 pub struct Day {
     hours: BTreeMap<(String, Hour), OrganizationHour>,
     with_totals: BTreeSet<(Option<Shard>, Hour)>,
-    /// By reason: number of rows, and the first pod.
+    /// Number of rows and the first pod, by reason.
     unpriced: BTreeMap<String, (u64, String)>,
 }
 
@@ -58,7 +58,7 @@ struct OrganizationHour {
     reservation_unused: Sum,
     commitment_unused: Sum,
     purchases: Sum,
-    /// The same amounts from their own tables.
+    /// The unused and used amounts again, from their own tables.
     reservation_usage: Sum,
     used_in_utilization: Sum,
     unused_in_utilization: Sum,

@@ -169,7 +169,7 @@ pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, E
     among(lake, question, &rows).await
 }
 
-/// Finds the rows of a question among those of its hour.
+/// Finds the rows of a question among the rows of its hour.
 ///
 /// # Errors
 /// The same errors as [`find`].

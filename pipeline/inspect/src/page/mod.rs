@@ -113,7 +113,7 @@ pub struct BearerAmounts {
 /// Pods without a price.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnpricedPods {
-    /// Names of the pods.
+    /// Uids of the pods.
     pub pods: std::collections::BTreeSet<String>,
     /// Seconds that the pods ran.
     pub seconds: Sum,
