@@ -150,7 +150,7 @@ impl FakeBroker {
     /// Appends a message, and returns its offset.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn produce(&self, topic: &str, partition: Shard, record: Record) -> Result<i64, SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -166,7 +166,7 @@ impl FakeBroker {
     /// Makes a hole at the end, as an aborted transaction does.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn skip_offsets(&self, topic: &str, partition: Shard, offsets: u32) -> Result<(), SourceError> {
         self.lock().log(topic, partition)?.end += i64::from(offsets);
         Ok(())
@@ -175,7 +175,7 @@ impl FakeBroker {
     /// Removes one message, as compaction does.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn compact(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         self.lock().log(topic, partition)?.messages.remove(&offset);
         Ok(())
@@ -184,7 +184,7 @@ impl FakeBroker {
     /// Removes all messages before an offset, as retention does; never beyond the end.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn delete_before(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -198,7 +198,7 @@ impl FakeBroker {
     /// starts again is not.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn truncate(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -215,7 +215,7 @@ impl FakeBroker {
     /// First offset that is still there, and next offset.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn bounds(&self, topic: &str, partition: Shard) -> Result<(i64, i64), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -225,7 +225,7 @@ impl FakeBroker {
     /// All messages of a topic partition that are still there.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn messages(&self, topic: &str, partition: Shard) -> Result<Vec<Message>, SourceError> {
         Ok(self.lock().log(topic, partition)?.messages.values().cloned().collect())
     }
