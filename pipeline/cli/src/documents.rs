@@ -12,21 +12,21 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The program's arguments, with what clap itself adds.
+/// Returns the program's arguments, with those that clap adds.
 fn arguments() -> clap::Command {
     let mut arguments = Arguments::command();
     arguments.build();
     arguments
 }
 
-/// Names in the first column of the table headed `command`, without backticks or a link.
+/// Returns the names in the first column of the table with the head `command`, without backticks or a link.
 fn listed(page: &str) -> BTreeSet<&str> {
     let lines = page.lines().skip_while(|line| !line.starts_with("| command |")).skip(2);
     let cells = lines.map_while(|line| line.strip_prefix('|')?.split('|').next());
     cells.filter_map(|cell| cell.split('`').nth(1)).collect()
 }
 
-/// All pages of the repository, by path.
+/// Returns all pages of the repository, each with its path.
 fn pages() -> Vec<(String, String)> {
     let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"];
     let output = process::Command::new("git").args(listing).current_dir(repository()).output().unwrap();
@@ -35,7 +35,7 @@ fn pages() -> Vec<(String, String)> {
     there.map(|path| (path.to_owned(), std::fs::read_to_string(repository().join(path)).unwrap())).collect()
 }
 
-/// The page that must have a table of commands. Any other page may have one, and it is checked too.
+/// The page that must have a table of commands. If another page has one, it is checked too.
 const PAGE: &str = "pipeline/cli/README.md";
 
 #[test]
@@ -52,7 +52,7 @@ fn a_table_of_commands_has_every_command() {
     }
 }
 
-/// Command lines of the program in a page: in code, from `prorata` to the end of the command.
+/// Returns the program's command lines in a page: in code, from `prorata` to the end of the command.
 fn command_lines(page: &str) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for (index, part) in page.replace("\\\n", " ").split("```").enumerate() {
@@ -67,17 +67,18 @@ fn command_lines(page: &str) -> Vec<Vec<String>> {
     let words = |line: String| {
         let mut words = line.split_whitespace().skip_while(|word| *word != "prorata").skip(1);
         let words: Vec<String> = words.by_ref().take_while(is_end).map(str::to_owned).collect();
-        // `helm install prorata CHART` and `-p prorata -- work` name no command.
+        // `helm install prorata CHART` and `-p prorata -- work` do not name a command.
         let is_name = |word: &String| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         words.first().is_some_and(|first| is_name(first) && !first.starts_with('-')).then_some(words)
     };
     lines.into_iter().filter_map(words).collect()
 }
 
-/// First words after `prorata` that are no commands: the first line of a digest is `prorata rows 1`.
+/// First words after `prorata` that are not commands. For example, the first line of a digest is `prorata
+/// rows 1`.
 const NO_COMMANDS: &[&str] = &["rows"];
 
-/// The fault of a command line of the program; `None` if it has none.
+/// Returns the fault of a command line of the program; `None` if it has none.
 fn fault(arguments: &clap::Command, words: &[String]) -> Option<String> {
     let mut command = arguments;
     for (index, word) in words.iter().enumerate() {

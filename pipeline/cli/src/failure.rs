@@ -1,4 +1,4 @@
-//! Failures: one message and one exit code, never a stack trace.
+//! Failures: each has one message and one exit code, and never a stack trace.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use prorata_worker::WorkerError;
 /// Some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;
 
-/// Something was left out that must be fixed first.
+/// Something was left out, and a person must fix it first.
 pub const LEFT_OUT: u8 = 1;
 
 const INTERNAL: u8 = 1;
@@ -25,22 +25,22 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Arguments or configuration are wrong.
+    /// Creates the failure of wrong arguments or configuration.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { code: USAGE, message: message.to_string() }
     }
 
-    /// What stops a worker or backfill.
+    /// Creates the failure of a worker or backfill that stopped.
     pub fn from_worker(error: &WorkerError) -> Self {
         Self { code: error.exit_code(), message: error.to_string() }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub const fn code(&self) -> u8 {
         self.code
     }
 
-    /// Storage is unavailable.
+    /// Creates the failure of unavailable storage.
     pub fn storage(message: impl fmt::Display) -> Self {
         Self { code: STORAGE, message: message.to_string() }
     }
@@ -54,12 +54,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints what went wrong and returns the exit code.
+/// Prints the error and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let worker = error.downcast_ref::<WorkerError>();
     let remedy = worker.and_then(WorkerError::remedy).map(|remedy| format!("; {remedy}"));
     let message = format!("{error}{}", remedy.unwrap_or_default());
-    // Where it cannot be written, the exit code still tells.
+    // If the message cannot be written, the exit code still reports the failure.
     let _ = writeln!(io::stderr(), "prorata: {}", plain(&message));
     let code = match (error.downcast_ref::<Failure>(), worker) {
         (Some(failure), _) => failure.code,

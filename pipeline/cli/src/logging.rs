@@ -7,28 +7,28 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{LogConfig, LogFormat};
 use crate::failure::Failure;
 
-/// Libraries that log errors which the worker handles itself: a lost commit race is not an error. The Avro
-/// library repeats whole schemas.
+/// Libraries whose logs are off. Most log errors that the worker handles itself: a lost commit race is not an
+/// error. The Avro library repeats whole schemas.
 const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off,kube_client=off,apache_avro=off";
 
 /// Starts logging.
 ///
 /// # Errors
-/// When the level is invalid.
+/// If the level is invalid.
 pub fn start(log: &LogConfig) -> Result<(), Failure> {
     let directives = format!("{QUIET},{}", log.level);
     let filter = EnvFilter::try_new(&directives).map_err(|error| {
         let level = &log.level;
         Failure::usage(format!("log.level '{level}': {error}; use error, warn, info, debug or trace"))
     })?;
-    // Colours are for terminals only: in files and container logs they are noise.
+    // Colours are for terminals only. In files and container logs they are noise.
     let colours = std::io::stderr().is_terminal();
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colours)
         .with_writer(std::io::stderr)
-        // A line that cannot be written, as on a full disk, is lost. Told on standard error, which fails too,
-        // it would be a panic wherever that line stands.
+        // A line that cannot be written, for example on a full disk, is lost. A report of it goes to standard
+        // error, which fails too. That would be a panic in whatever code logs the line.
         .log_internal_errors(false);
     let started = match log.format {
         LogFormat::Text => logs.try_init(),

@@ -1,7 +1,7 @@
-//! The program: arguments in; an exit code, and one message if something is wrong, out.
+//! The program: it reads arguments, returns an exit code, and prints one message if something is wrong.
 //!
-//! Read `commands` first; `wiring` builds what they run on, `config` is what is configured, `operations` what
-//! a worker serves over HTTP, `report` what is printed.
+//! Read `commands` first. `wiring` builds the parts that commands run on, and `config` reads the
+//! configuration. `operations` serves a worker's HTTP endpoints, and `report` formats the output.
 
 mod commands;
 mod config;

@@ -1,4 +1,4 @@
-//! A lake in memory, backfills into it, and the tables that a plain fold of the same events gives.
+//! A lake in memory, backfills into it, and the tables that a plain fold of the same events produces.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness stops on a broken assumption")]
 
@@ -29,27 +29,27 @@ use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, File
 /// A root in memory.
 #[derive(Clone, Default)]
 pub struct Lake {
-    /// Its objects.
+    /// Objects of the root.
     pub store: FakeStore,
-    /// The logs of its tables.
+    /// Logs of the root's tables.
     pub tables: FakeTables,
-    /// Rows with which a table file ends; none: as by default.
+    /// Number of rows at which a table file ends; `None` for the default.
     pub file_rows: Option<u64>,
 }
 
-/// What a run may differ in.
+/// Settings that differ between runs.
 #[derive(Clone)]
 pub struct Run {
     /// Options of the backfill.
     pub options: BackfillOptions,
     /// Faults of store and tables.
     pub faults: Faults,
-    /// What its clock shows; none: the store's time.
+    /// Time on the clock of the run; `None` for the store's time.
     pub now: Option<WallTime>,
 }
 
 impl Run {
-    /// A run of its own owner with two shards.
+    /// Creates a run with its own owner and two shards.
     pub fn new(owner: &str) -> Self {
         let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
@@ -57,21 +57,21 @@ impl Run {
         Self { options, faults: Faults::default(), now: None }
     }
 
-    /// With this fault.
+    /// Sets the faults.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// With other options.
+    /// Changes the options.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut BackfillOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// With a checkpoint behind every window of one hour.
+    /// Sets options by which a run writes a checkpoint after every window of one hour.
     #[must_use]
     pub fn hurried(self) -> Self {
         self.with(|options| {
@@ -90,7 +90,7 @@ impl Lake {
     /// Runs a backfill.
     ///
     /// # Errors
-    /// Those of the backfill.
+    /// Returns the errors of the backfill.
     pub async fn run(&self, files: &Files, run: Run) -> Result<Outcome, WorkerError> {
         let store = Arc::new(self.store.with_faults(run.faults.clone()));
         let tables = Arc::new(self.tables.with_faults(run.faults.clone()));
@@ -100,7 +100,7 @@ impl Lake {
     /// Runs a backfill on ports of its own.
     ///
     /// # Errors
-    /// Those of the backfill.
+    /// Returns the errors of the backfill.
     pub async fn run_on(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -114,7 +114,7 @@ impl Lake {
     /// Runs a backfill of any input on ports of its own.
     ///
     /// # Errors
-    /// Those of the backfill.
+    /// Returns the errors of the backfill.
     pub async fn run_with(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -136,7 +136,7 @@ impl Lake {
         backfill::run(ports, run.options).await
     }
 
-    /// The encoder of its tables.
+    /// Returns the encoder of the lake's tables.
     pub fn encoder(&self) -> Arc<dyn TableEncoder> {
         Arc::new(FileRows { encoder: FakeEncoder, rows: self.file_rows() })
     }
@@ -145,8 +145,8 @@ impl Lake {
         self.file_rows.unwrap_or(FILE_ROWS)
     }
 
-    /// Content of every table by hour and shard, without the clock columns of `hours`: the rows of all files
-    /// of an hour. Files end where they should.
+    /// Returns the content of every table by hour and shard: the rows of all files of an hour, without the
+    /// clock columns of `hours`. Checks that files end where they should.
     pub fn content(&self) -> Content {
         let mut files: BTreeMap<(Table, Hour, Shard), Vec<String>> = BTreeMap::new();
         let objects = self.store.objects();
@@ -182,7 +182,7 @@ impl Lake {
         whole.collect()
     }
 
-    /// Names of the live files by table.
+    /// Returns the names of the live files by table.
     pub fn files(&self) -> BTreeMap<Table, Vec<String>> {
         let tables = self.tables.tables();
         tables
@@ -191,12 +191,12 @@ impl Lake {
             .collect()
     }
 
-    /// Names of all objects.
+    /// Returns the names of all objects.
     pub fn objects(&self) -> Vec<String> {
         self.store.objects().into_keys().collect()
     }
 
-    /// The clock columns of an hour's file.
+    /// Returns the clock columns of an hour's file.
     pub fn clocks(&self, hour: i64, shard: Shard) -> String {
         let objects = self.store.objects();
         let files = self.files();
@@ -209,7 +209,8 @@ impl Lake {
     }
 }
 
-/// Says which hours of which tables differ, and how the first does.
+/// Asserts that the content is as expected. The message names the hours of tables that differ, and shows the
+/// first difference.
 pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
     let found = lake.content();
     let keys: std::collections::BTreeSet<_> = found.keys().chain(expected.keys()).collect();
@@ -222,10 +223,10 @@ pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
     assert!(differ.is_empty(), "{context}: {names:?}; found and expected of the first: {first:#?}");
 }
 
-/// Text of live files.
+/// Text of live files, by table, hour and shard.
 pub type Content = BTreeMap<(Table, Hour, Shard), String>;
 
-/// Files end after the organization with which they reach `file_rows` rows, and nowhere else.
+/// Asserts that files end after the organization with which they reach `file_rows` rows, and nowhere else.
 fn assert_cut(files: &[String], file_rows: u64, context: &str) {
     let organization = |line: &str| line.split(' ').next().unwrap().to_owned();
     for (index, file) in files.iter().enumerate() {
@@ -244,8 +245,8 @@ fn without_clocks(table: Table, text: &str) -> String {
     }
 }
 
-/// What a plain fold of these events gives, hour after hour from each organization's first. One that an hour
-/// cannot be folded with is held from then on.
+/// Returns the tables of a plain fold of these events, hour by hour from each organization's first hour. If
+/// an hour of an organization cannot be folded, the organization is held from that hour on.
 pub fn expected(
     events: &[EventRecord],
     through: Hour,
@@ -296,24 +297,24 @@ pub fn expected(
     content
 }
 
-/// The shard of an organization in a root of two.
+/// Returns the shard of an organization in a root of two shards.
 pub fn shard_of(organization: &str) -> Shard {
     Root::new(2).shard_of(organization)
 }
 
-/// Input files of these events.
+/// Returns input files of these events.
 pub fn files(parts: &[&[EventRecord]]) -> Files {
     let name = |index: usize| format!("part-{index}.avro");
     parts.iter().enumerate().map(|(index, events)| (name(index), file(events))).collect()
 }
 
-/// One input file.
+/// Returns one input file.
 pub fn file(events: &[EventRecord]) -> Bytes {
     let bodies: Vec<_> = events.iter().map(|event| (event.event.payload.kind(), &*event.body)).collect();
     FakeArchive.write(&bodies).unwrap().into()
 }
 
-/// Default rules at every hour.
+/// Returns the default rules, which are the same at every hour.
 pub fn rules(_hour: Hour) -> Rules {
     Rules::default()
 }

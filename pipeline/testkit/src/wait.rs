@@ -1,52 +1,52 @@
-//! Waiting in tests: by condition, with one bound for all of them.
+//! Waits in tests: for a condition, with one bound for all of them.
 //!
-//! A test never sleeps for a time after which something "has surely happened": it names the condition and
-//! waits for it. The bound is generous, because a busy machine may be many times slower than a quiet one;
-//! only a hang reaches it.
+//! A test never sleeps until something "has surely happened". It names the condition and waits for it. The
+//! bound is generous, because a busy machine may be many times slower than an idle one. Only a hang reaches
+//! it.
 
 use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest that a test waits for anything.
+/// Longest time that a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The pause between two looks at a condition.
+/// Pause between two checks of a condition.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The end of a wait, for a loop that waits inside, such as one of polls.
+/// The end of a wait, for a loop that waits inside, such as a loop of polls.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// [`PATIENCE`] from now.
+    /// Returns the end of a wait of [`PATIENCE`] from now.
     #[must_use]
     pub fn start() -> Self {
         Self::after(PATIENCE)
     }
 
-    /// This long from now.
+    /// Returns the end of a wait of this time from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self(Instant::now() + time)
     }
 
-    /// Whether it has passed.
+    /// Returns whether the deadline has passed.
     #[must_use]
     pub fn passed(self) -> bool {
         Instant::now() >= self.0
     }
 }
 
-/// What a look at a condition found: the awaited value, or what is missing.
+/// The result of checking a condition: the awaited value, or what is missing.
 pub trait Look {
     /// The awaited value.
     type Value;
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// What is missing, for the message of a test that fails.
+    /// Returns what is missing, for the message of a failed test.
     fn found(self) -> Result<Self::Value, String>;
 }
 
@@ -74,10 +74,10 @@ impl<T, E: Display> Look for Result<T, E> {
     }
 }
 
-/// Looks at a condition until it holds, and returns what was found.
+/// Checks a condition until it holds, and returns the value that it found.
 ///
 /// # Panics
-/// When it does not hold within [`PATIENCE`].
+/// If the condition does not hold within [`PATIENCE`].
 #[track_caller]
 pub fn eventually<L: Look>(what: &str, mut look: impl FnMut() -> L) -> L::Value {
     let deadline = Deadline::start();
@@ -90,10 +90,10 @@ pub fn eventually<L: Look>(what: &str, mut look: impl FnMut() -> L) -> L::Value 
     }
 }
 
-/// The same for a condition that is looked at asynchronously.
+/// Does the same for a condition that is checked asynchronously.
 ///
 /// # Panics
-/// When it does not hold within [`PATIENCE`].
+/// If the condition does not hold within [`PATIENCE`].
 pub async fn eventually_async<L: Look>(what: &str, mut look: impl AsyncFnMut() -> L) -> L::Value {
     let deadline = Deadline::start();
     loop {

@@ -1,4 +1,4 @@
-//! `prorata backfill`: events of archived files into tables.
+//! `prorata backfill`: folds events of archived files into tables.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
     Ok(backfill::run(ports, options(args, loaded, threads)?).await?)
 }
 
-/// Options of the command.
+/// Returns the options of the command.
 fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<BackfillOptions, Failure> {
     let organizations = match args.organizations.as_slice() {
         [] => None,
@@ -109,7 +109,7 @@ fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<Backf
     })
 }
 
-/// Options of a backfill that adds events, and does not apply other rules to hours.
+/// Returns the options of a backfill that adds events and does not apply other rules to hours.
 pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> BackfillOptions {
     let config = &loaded.config;
     BackfillOptions {
@@ -129,10 +129,10 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
     }
 }
 
-/// What such a backfill runs on: its input is put in later.
+/// Returns the ports of such a backfill. Its input is added later.
 ///
 /// # Errors
-/// When the lake's tables cannot be reached.
+/// If the lake's tables cannot be reached.
 pub async fn replay_ports(store: Store) -> anyhow::Result<BackfillPorts> {
     Ok(BackfillPorts {
         shared: wiring::ports(store).await?,
@@ -141,14 +141,14 @@ pub async fn replay_ports(store: Store) -> anyhow::Result<BackfillPorts> {
     })
 }
 
-/// Shards as the command line names them.
+/// Shards, as the command line names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardList(pub BTreeSet<Shard>);
 
-/// Reads numbers and ranges.
+/// Reads shard numbers and ranges.
 ///
 /// # Errors
-/// When they are none.
+/// If the text is not a list of numbers and ranges.
 pub fn parse_shards(text: &str) -> Result<ShardList, String> {
     let number = |text: &str| text.trim().parse::<Shard>().ok();
     let mut shards = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `prorata maintain`: compacts tables and trims what only grows in a lake, next to running workers.
+//! `prorata maintain`: compacts tables and deletes leftovers in a lake, while workers may run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,10 +26,11 @@ pub struct MaintainArgs {
     pub json: bool,
 }
 
-/// Compacts and trims, and prints what was done.
+/// Compacts and deletes, and prints what was done.
 ///
 /// # Errors
-/// When there is no lake, or storage is unavailable; what was trimmed stays so, and another run goes on.
+/// If there is no lake, or storage is unavailable. What was deleted stays deleted, and the next run
+/// continues.
 pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;

@@ -1,4 +1,4 @@
-//! The commands of the program: arguments, the work itself, and what is printed at the end.
+//! The commands of the program: arguments, the work, and the output at the end.
 
 pub mod backfill;
 pub mod check;

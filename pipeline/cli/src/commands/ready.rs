@@ -1,4 +1,4 @@
-//! `prorata ready`: asks workers, over the network, whether they are ready.
+//! `prorata ready`: asks workers over the network whether they are ready.
 
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,11 +12,11 @@ use tokio::runtime::Runtime;
 use crate::failure::Failure;
 use crate::{report, wiring};
 
-/// Longest time for one answer.
+/// Longest time for one response.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Time between two rounds of questions.
+/// Time between two rounds of requests.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most bytes of an answer.
+/// Maximum bytes of a response.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Arguments of `prorata ready`.
@@ -33,10 +33,10 @@ pub struct ReadyArgs {
     pub wait: u64,
 }
 
-/// Asks all of them, prints what each says, and ends with 0 when all are ready.
+/// Asks all of them, prints each response, and exits with 0 if all are ready.
 ///
 /// # Errors
-/// When the answers cannot be printed, or the system gives no resources.
+/// If the responses cannot be printed, or the system refuses resources.
 pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + Duration::from_secs(args.wait);
     let asker = Asker::new()?;
@@ -60,14 +60,14 @@ pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What one address says.
+/// The response of one address.
 struct Answer {
     address: String,
     is_ready: bool,
     message: String,
 }
 
-/// Who asks.
+/// The client that asks.
 struct Asker {
     runtime: Runtime,
     client: Client,
@@ -75,7 +75,8 @@ struct Asker {
 
 impl Asker {
     fn new() -> anyhow::Result<Self> {
-        // Workers are asked where they are: through no proxy, and nowhere that an answer redirects to.
+        // Requests go directly to the workers: through no proxy, and to no address that a response redirects
+        // to.
         let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(ANSWER);
         Ok(Self { runtime: wiring::small_runtime()?, client: client.build()? })
     }
@@ -99,7 +100,7 @@ impl Asker {
         answers
     }
 
-    /// The code and the message that `/readyz` answers.
+    /// Returns the status code and the message of `/readyz`.
     async fn ask(&self, address: SocketAddr) -> reqwest::Result<(u16, String)> {
         let request = self.client.get(format!("http://{address}/readyz"));
         let mut answer = request.send().await.map_err(reqwest::Error::without_url)?;
@@ -114,7 +115,7 @@ impl Asker {
     }
 }
 
-/// The last cause of an error, which says what the system or the other side did.
+/// Returns the innermost cause of an error, which says what the system or the other side did.
 fn cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives one answer to each of so many questions.
+    /// Starts a server that gives the same response to each of `questions` requests, and returns its address.
     fn server(answer: &'static str, questions: usize) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -178,7 +179,7 @@ mod tests {
             let mut stream = listener.accept().unwrap().0;
             let _question = stream.read(&mut [0; 512]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-            // Until the asker hangs up.
+            // The loop ends when the client closes the connection.
             while stream.write_all(&[b'x'; 8_192]).is_ok() {}
         });
         let answers = Asker::new().unwrap().ask_all(&[address]);

@@ -1,4 +1,4 @@
-//! `prorata replay`: folds what retired topics still hold.
+//! `prorata replay`: folds the messages that retired topics still hold.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,17 +35,17 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
-/// Reads, folds, and prints what it did.
+/// Reads and folds messages, and prints what was done.
 ///
 /// # Errors
-/// When no topic is retired, or something that is needed is wrong or unavailable.
+/// If no topic is retired, or something that the command needs is wrong or unavailable.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(Some(&args.config))?;
     logging::start(&loaded.config.log)?;
     let (runtime, threads) = wiring::runtime(loaded.config.backfill.threads)?;
     let mut done = TopicsReplayed::default();
     let result = runtime.block_on(replay(args, &loaded, threads, &mut done));
-    // What was folded before an error stays folded, so the report comes first.
+    // Messages that were folded before an error stay folded, so the report is printed first.
     report::print(&if args.json { as_json(&done)? } else { as_text(&done) })?;
     result?;
     Ok(match (done.left_out.is_empty(), done.dead_letters.is_empty()) {

@@ -1,5 +1,4 @@
-//! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`, printed or
-//! registered.
+//! `prorata schemas`: prints or registers the Avro schemas of the events, as they are in `schemas/events/`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,10 +33,10 @@ pub struct SchemasArgs {
     pub json: bool,
 }
 
-/// Prints or registers one schema, or all.
+/// Prints or registers one schema or all schemas.
 ///
 /// # Errors
-/// When there is no such event type, or the registry does not take a schema.
+/// If there is no such event type, or the registry refuses a schema.
 pub fn run(args: &SchemasArgs) -> anyhow::Result<ExitCode> {
     let kinds = match &args.event {
         Some(name) => vec![named(name)?],

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 use crate::{logging, operations};
 
-/// How long the last response of the probes may take at a clean stop.
+/// Longest time for the last response of the probes at a clean stop.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Arguments of `prorata work`.
@@ -33,7 +33,7 @@ pub struct WorkArgs {
     pub config: PathBuf,
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it receives a request to stop.
 ///
 /// # Errors
 /// See [`WorkerError`].
@@ -42,7 +42,7 @@ pub fn run(args: &WorkArgs) -> anyhow::Result<ExitCode> {
     logging::start(&loaded.config.log)?;
     let (runtime, _threads) = wiring::runtime(loaded.config.work.threads)?;
     let outcome = runtime.block_on(work(&loaded));
-    // Work that other threads have not finished after a stop that took too long is abandoned.
+    // If a stop takes too long, the unfinished work of other threads is abandoned.
     runtime.shutdown_background();
     outcome.map(|()| ExitCode::SUCCESS)
 }
@@ -167,7 +167,8 @@ fn skipped_batch(skipped: &SkippedBatchConfig) -> SkippedBatch {
     }
 }
 
-/// Bytes of memory of this process, without mapped files. 0 where the system does not report it (Linux does).
+/// Returns the bytes of memory of this process, without mapped files. 0 if the system does not report it
+/// (Linux does).
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status
@@ -176,10 +177,10 @@ fn resident() -> u64 {
     kib.map_or(0, |kib: u64| kib << 10)
 }
 
-/// The first SIGTERM or SIGINT asks for a clean stop, the second ends the process.
+/// Sets up the signals: the first SIGTERM or SIGINT requests a clean stop, and the second ends the process.
 ///
 /// # Errors
-/// When signals cannot be received.
+/// If signals cannot be received.
 pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = Arc::clone(stop);

@@ -9,114 +9,115 @@ use serde::{Deserialize, Serialize};
 
 use super::duration;
 
-/// What `prorata collect` watches, and what it makes of it.
+/// The settings of `prorata collect`: the cluster that it watches, and the events that it makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CollectConfig {
-    /// Whose cluster it is.
+    /// Organization that owns the cluster.
     pub organization_id: String,
-    /// Its id in events. Empty: uid of the namespace kube-system.
+    /// Id of the cluster in events. If empty, the uid of the namespace kube-system.
     pub cluster_id: String,
-    /// The kubeconfig. Empty: as kubectl finds it, else as a pod of the cluster.
+    /// Path of the kubeconfig. If empty, the one that kubectl would use, else the pod's service account.
     pub kubeconfig: String,
-    /// Its context. Empty: the current one.
+    /// Context of the kubeconfig. If empty, the current context.
     pub context: String,
     /// Compacted topic with the collector's state.
     pub state_topic: String,
-    /// File with the price list. Empty: none.
+    /// File with the price list. If empty, there is none.
     pub price_list: String,
-    /// Price of a vCPU for an hour, where the list has none. Empty: none.
+    /// Price of a vCPU for an hour, for nodes that the list has no price for. If empty, there is none.
     pub price_per_vcpu_hour: String,
     /// Price of a GiB of memory for an hour.
     pub price_per_gib_hour: String,
     /// Price of a GPU for an hour.
     pub price_per_gpu_hour: String,
-    /// Provider of nodes that name none.
+    /// Provider of nodes that do not name one.
     pub provider: String,
-    /// Region of nodes that name none.
+    /// Region of nodes that do not name one.
     pub region: String,
-    /// Instance type of nodes that name none.
+    /// Instance type of nodes that do not name one.
     pub instance_type: String,
-    /// Nothing is sent of what was before. Empty: since the first start.
+    /// Time before which nothing is sent. If empty, the time of the first start.
     pub since: String,
-    /// From when on a pod counts.
+    /// Moment from which a pod counts.
     pub pod_start: PodStart,
-    /// When an unseen stop is said to have been.
+    /// Time that is reported for a stop that was not seen.
     pub missed_stop: MissedStopTime,
-    /// Labels of pods that are sent.
+    /// Labels of pods that go into events.
     pub labels: Vec<Text>,
     /// Label of virtual nodes, as `name=value`.
     pub virtual_node_label: String,
-    /// Label of pods with their quality of service. Empty: none.
+    /// Label of pods with their quality of service. If empty, there is none.
     pub qos_label: String,
-    /// Label of pods with the GPU model that they ask for. Empty: none.
+    /// Label of pods with the GPU model that they request. If empty, there is none.
     pub gpu_model_label: String,
-    /// Label of pods and nodes with their GPU pool. Empty: none.
+    /// Label of pods and nodes with their GPU pool. If empty, there is none.
     pub pool_label: String,
     /// Annotation of nodes with their price for an hour.
     pub price_annotation: String,
     /// Domain of TensorFusion's labels and annotations.
     pub tensor_fusion_domain: String,
-    /// Names of GPU models in events, by what objects have.
+    /// Names of GPU models in events, by the names that objects have.
     pub gpu_models: BTreeMap<Text, Text>,
-    /// Resource names of which each unit is a GPU.
+    /// Names of resources whose every unit is a GPU.
     pub gpu_resources: Vec<Text>,
     /// Resource names of device classes.
     pub device_classes: BTreeMap<Text, Text>,
-    /// Share of what runs that one list may end.
+    /// Largest share of running objects, in percent, that one list may end.
     pub mass_stop_percent: u32,
-    /// Lists that must agree before more is believed.
+    /// Number of lists that must agree before a larger share is believed.
     pub mass_stop_confirmations: u32,
-    /// Where measured use is read.
+    /// Source of measured use.
     pub usage_source: MeasuredBy,
-    /// How often it is read.
+    /// Time between two reads of measured use.
     #[serde(with = "duration")]
     pub usage_interval: Duration,
-    /// Selector of DCGM exporter's pods. Empty: GPUs are not measured.
+    /// Selector of the pods of the DCGM exporter. If empty, GPUs are not measured.
     pub dcgm_selector: String,
-    /// Namespace of these pods. Empty: any.
+    /// Namespace of these pods. If empty, any namespace.
     pub dcgm_namespace: String,
     /// Port of these pods that serves `/metrics`.
     pub dcgm_port: u16,
-    /// Time between two checks of a kind: it is listed and compared with what was told.
+    /// Time between two checks of a kind. A check lists the kind and compares it with the events that were
+    /// sent.
     #[serde(with = "duration")]
     pub relist_interval: Duration,
-    /// How long a file is written to.
+    /// Time for which a file is written to.
     #[serde(with = "duration")]
     pub file_rotation_interval: Duration,
 }
 
-/// Where measured use is read.
+/// Source of measured use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredBy {
-    /// Nowhere.
+    /// Measured use is not read.
     None,
-    /// From `metrics.k8s.io`.
+    /// Source `metrics.k8s.io`.
     MetricsApi,
-    /// From each node's kubelet, through the API server.
+    /// Source is each node's kubelet, through the API server.
     Kubelet,
 }
 
-/// From when on a pod counts.
+/// Moment from which a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PodStart {
-    /// It is bound to its node.
+    /// The pod is bound to its node.
     Scheduled,
-    /// The kubelet has accepted it.
+    /// The kubelet has accepted the pod.
     Started,
-    /// A container of it runs.
+    /// A container of the pod runs.
     Running,
 }
 
-/// When an unseen stop is said to have been.
+/// Time that is reported for a stop that was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MissedStopTime {
-    /// At the beginning of the span in which it lies.
+    /// The beginning of the span in which the stop lies.
     Earliest,
-    /// At its end.
+    /// The end of that span.
     Latest,
 }
 

@@ -16,7 +16,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-/// Parses a duration. `M` would mean months, and is most likely a mistyped `m`.
+/// Parses a duration. `M` is refused: it would mean months, and is most likely a mistyped `m`.
 pub fn parse(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok().filter(|_| !text.contains('M'))
 }

@@ -1,4 +1,4 @@
-//! `PRORATA_SECTION__KEY` from the environment as a provider of configuration values.
+//! Provider of configuration values from environment variables `PRORATA_SECTION__KEY`.
 
 use figment::providers::Serialized;
 use figment::value::{Dict, Map, Value};
@@ -9,23 +9,24 @@ use super::Config;
 /// Prefix of all variables.
 pub const PREFIX: &str = "PRORATA_";
 
-/// Variables with their values. A value whose default is text is taken as text, whatever it looks like.
+/// Variables with their values. If the default of a key is text, its value is read as text, whatever it looks
+/// like.
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// These variables. Those that are not `PRORATA_SECTION__KEY` are ignored.
+    /// Takes these variables. Variables that are not `PRORATA_SECTION__KEY` are ignored.
     pub const fn new(variables: Vec<(String, String)>) -> Self {
         Self(variables)
     }
 
-    /// The environment of this process.
+    /// Takes the environment of this process.
     pub fn of_process() -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
         Self::new(variables.collect())
     }
 
-    /// Keys such as `root.shards`, with the text of their values.
+    /// Returns keys such as `root.shards`, with the text of their values.
     pub fn keys(&self) -> impl Iterator<Item = (String, &str)> {
         self.0.iter().filter_map(|(variable, text)| {
             let name = variable.strip_prefix(PREFIX).filter(|name| name.contains("__"))?;
@@ -34,7 +35,7 @@ impl Environment {
     }
 }
 
-/// The variable that sets this key.
+/// Returns the variable that sets this key.
 pub fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }

@@ -1,11 +1,11 @@
-//! Configuration by which others on the network can read secrets or change what is sent. It may be meant, so
-//! it is a warning.
+//! Configuration that lets others on the network read secrets or change messages. It may be intended, so it
+//! is only a warning.
 
 use prorata_connectors::store::unverified_certificates;
 
 use super::{KafkaConfig, RegistryConfig, SaslMechanism, SecurityProtocol};
 
-/// Returns what the connection to Kafka gives away; `None` if nothing.
+/// Returns what the connection to Kafka exposes; `None` if nothing.
 pub fn kafka(kafka: &KafkaConfig) -> Option<&'static str> {
     let is_plain = kafka.security_protocol == SecurityProtocol::SaslPlaintext
         && matches!(kafka.sasl_mechanism, SaslMechanism::Plain | SaslMechanism::OauthBearer);
@@ -14,14 +14,14 @@ pub fn kafka(kafka: &KafkaConfig) -> Option<&'static str> {
     )
 }
 
-/// Returns what the connection to the schema registry gives away; `None` if nothing.
+/// Returns what the connection to the schema registry exposes; `None` if nothing.
 pub fn registry(registry: &RegistryConfig) -> Option<&'static str> {
     let is_plain = registry.url.to_ascii_lowercase().starts_with("http://") && !registry.username.is_empty();
     is_plain
         .then_some("the password for the schema registry is sent without encryption; name an https:// URL")
 }
 
-/// Returns what connections to object stores give away; `None` if nothing.
+/// Returns what connections to object stores expose; `None` if nothing.
 pub fn store() -> Option<String> {
     let variable = unverified_certificates()?;
     Some(format!(
@@ -42,7 +42,7 @@ mod tests {
         let warning = with(SecurityProtocol::SaslPlaintext, SaslMechanism::Plain);
         assert!(warning.is_some_and(|text| text.contains("set kafka.security_protocol to sasl_ssl")));
         assert!(with(SecurityProtocol::SaslPlaintext, SaslMechanism::OauthBearer).is_some());
-        // SCRAM sends no password.
+        // SCRAM does not send the password.
         assert_eq!(with(SecurityProtocol::SaslPlaintext, SaslMechanism::ScramSha512), None);
         assert_eq!(with(SecurityProtocol::SaslSsl, SaslMechanism::Plain), None);
         assert_eq!(with(SecurityProtocol::Plaintext, SaslMechanism::Plain), None);

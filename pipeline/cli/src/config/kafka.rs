@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::duration;
 use crate::failure::Failure;
 
-/// Where the stream worker reads.
+/// Settings of the stream worker's input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaConfig {
@@ -22,46 +22,47 @@ pub struct KafkaConfig {
     pub bootstrap_servers: String,
     /// Topics with events, all with the same number of partitions.
     pub topics: Vec<TopicConfig>,
-    /// Topics that were read before and are not read any more.
+    /// Topics that were read before and are not read now.
     pub retired_topics: Vec<TopicConfig>,
-    /// Topic for dead letters, in addition to their files. Empty: none.
+    /// Topic for dead letters, in addition to their files. If empty, there is none.
     pub dead_letter_topic: String,
     /// Consumer group.
     pub group_id: String,
-    /// Consumer (group@cluster) that has read for the root so far, when it moves. Empty: none.
+    /// Consumer (group@cluster) that has read for the root so far, if reading moves to another. If empty,
+    /// reading does not move.
     pub moved_from: String,
-    /// Static membership. Empty: none.
+    /// Id of static membership. If empty, membership is dynamic.
     pub group_instance_id: String,
-    /// How long a member may be silent before its shards go to others.
+    /// Time for which a member may be silent before its shards go to other members.
     #[serde(with = "duration")]
     pub session_timeout: Duration,
-    /// Bytes of prefetched messages.
+    /// Maximum bytes of prefetched messages.
     pub queue_bytes: u64,
-    /// What to do when Kafka no longer has an offset.
+    /// Behaviour when Kafka no longer has an offset.
     pub offsets_lost: OffsetsLost,
-    /// Batches of messages to pass over if they cannot be read.
+    /// Batches of messages to skip if they cannot be read.
     pub skip_batches: Vec<SkippedBatchConfig>,
     /// Encryption and authentication.
     pub security_protocol: SecurityProtocol,
-    /// How to authenticate.
+    /// Method of authentication.
     pub sasl_mechanism: SaslMechanism,
     /// User name.
     pub sasl_username: String,
-    /// Password; only from the environment.
+    /// Password, which is read only from the environment.
     pub sasl_password: Secret,
-    /// File with the password. Empty: none.
+    /// File with the password. If empty, there is none.
     pub sasl_password_file: String,
-    /// File with the OAUTHBEARER token, which is read again before the token expires. Empty: none.
+    /// File with the OAUTHBEARER token. It is read again before the token expires. If empty, there is none.
     pub sasl_token_file: String,
-    /// File with the trusted certificates. Empty: those of the system.
+    /// File with the trusted certificates. If empty, the system's certificates are trusted.
     pub ssl_ca_file: String,
-    /// File with this client's certificate. Empty: none.
+    /// File with this client's certificate. If empty, there is none.
     pub ssl_certificate_file: String,
-    /// File with the key of the certificate. Empty: none.
+    /// File with the key of the certificate. If empty, there is none.
     pub ssl_key_file: String,
 }
 
-/// What to do when Kafka no longer has an offset.
+/// Behaviour when Kafka no longer has an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OffsetsLost {
@@ -71,28 +72,28 @@ pub enum OffsetsLost {
     Earliest,
 }
 
-/// A topic: its name, or its name and the organizations that it may bring.
+/// A topic: its name, or its name and the organizations whose events it may bring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "not the name of a topic, nor {name: .., organizations: [..]}")]
 pub enum TopicConfig {
-    /// Its name: it may bring any organization.
+    /// The name alone: the topic may bring any organization.
     Name(String),
-    /// Its name, and the organizations.
+    /// The name and the organizations.
     Bound(BoundTopic),
 }
 
-/// A topic that may bring some organizations alone.
+/// A topic that may bring only some organizations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundTopic {
-    /// Its name.
+    /// Name of the topic.
     pub name: String,
-    /// The organizations: names, and beginnings of names that end in `*`.
+    /// Names of organizations, and beginnings of names that end in `*`.
     pub organizations: Vec<String>,
 }
 
 impl TopicConfig {
-    /// Its name.
+    /// Returns the name of the topic.
     pub fn name(&self) -> &str {
         match self {
             Self::Name(name) | Self::Bound(BoundTopic { name, .. }) => name,
@@ -100,16 +101,16 @@ impl TopicConfig {
     }
 }
 
-/// Names of topics.
+/// Returns the names of topics.
 pub fn names(topics: &[TopicConfig]) -> Vec<String> {
     topics.iter().map(|topic| topic.name().to_owned()).collect()
 }
 
 impl KafkaConfig {
-    /// The organizations that topics may bring, retired ones included.
+    /// Returns the organizations that each topic may bring, also for retired topics.
     ///
     /// # Errors
-    /// Which topic has a wrong list.
+    /// Returns the name of a topic with a wrong list.
     pub fn organizations(&self) -> Result<TopicOrganizations, Failure> {
         let bound = self.topics.iter().chain(&self.retired_topics).filter_map(|topic| match topic {
             TopicConfig::Name(_) => None,
@@ -127,13 +128,13 @@ impl KafkaConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkippedBatchConfig {
-    /// Its topic.
+    /// Topic of the batch.
     pub topic: String,
-    /// Its partition.
+    /// Partition of the batch.
     pub partition: Shard,
-    /// Its first offset.
+    /// First offset of the batch.
     pub offset: i64,
-    /// Its last offset. `None`: it has one message.
+    /// Last offset of the batch. `None` if the batch has one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<i64>,
 }
@@ -142,23 +143,23 @@ pub struct SkippedBatchConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecurityProtocol {
-    /// Neither.
+    /// Neither encryption nor authentication.
     Plaintext,
-    /// Encryption.
+    /// Encryption only.
     Ssl,
-    /// Authentication.
+    /// Authentication only.
     SaslPlaintext,
-    /// Both.
+    /// Both encryption and authentication.
     SaslSsl,
 }
 
-/// How to authenticate.
+/// Method of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SaslMechanism {
     /// User name and password.
     #[serde(rename = "PLAIN")]
     Plain,
-    /// User name and password, which is not sent as it is.
+    /// User name and password; the password itself is not sent. With SHA-256.
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
     /// The same with SHA-512.
@@ -169,21 +170,21 @@ pub enum SaslMechanism {
     OauthBearer,
 }
 
-/// Where producers register their schemas.
+/// Settings of the registry in which producers register their schemas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryConfig {
-    /// Base URL of the Confluent API. Empty: messages are in single-object encoding.
+    /// Base URL of the Confluent API. If empty, messages are in single-object encoding.
     pub url: String,
-    /// User name. Empty: none.
+    /// User name. If empty, there is none.
     pub username: String,
-    /// Password; only from the environment.
+    /// Password, which is read only from the environment.
     pub password: Secret,
-    /// File with the password. Empty: none.
+    /// File with the password. If empty, there is none.
     pub password_file: String,
-    /// File with the trusted certificates. Empty: those of the system.
+    /// File with the trusted certificates. If empty, the system's certificates are trusted.
     pub ca_file: String,
-    /// How long to wait for one response.
+    /// Longest time to wait for one response.
     #[serde(with = "duration")]
     pub timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration, where, and how to fix it.
+//! Messages about errors of the configuration: what is wrong, where, and how to fix it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use figment::error::Kind;
 
 use super::environment::PREFIX;
 
-/// One message for all errors. `from_environment` are the keys that the environment sets.
+/// Returns one message for all errors. `from_environment` holds the keys that the environment sets.
 pub fn message(file: Option<&Path>, from_environment: &[String], errors: figment::Error) -> String {
     let messages = errors.into_iter().map(|error| one(file, from_environment, &error));
     messages.collect::<Vec<_>>().join("; ")
@@ -32,7 +32,7 @@ fn one(file: Option<&Path>, from_environment: &[String], error: &figment::Error)
     format!("{place} {source}: {}", error.kind)
 }
 
-/// The known key that is most like `name`.
+/// Suggests the known key that is most like `name`.
 fn suggestion(name: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()

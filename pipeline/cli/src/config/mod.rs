@@ -1,7 +1,7 @@
 //! Configuration: defaults, then one YAML file, then `PRORATA_SECTION__KEY` from the environment.
 //!
-//! `deploy/prorata.yaml` documents every key. Defaults are those of the crates that use the values. Unknown
-//! keys are errors, with the key that was probably meant.
+//! `deploy/prorata.yaml` documents every key. Defaults come from the crates that use the values. An unknown
+//! key is an error, and its message suggests the key that was probably meant.
 
 mod collect;
 pub mod duration;
@@ -38,27 +38,27 @@ pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig,
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The root, and what is fixed for it.
+    /// The root, and the settings that are fixed for it.
     pub root: RootConfig,
     /// The accounting rules.
     pub rules: Rules,
-    /// How a backfill runs.
+    /// Settings of a backfill.
     pub backfill: BackfillConfig,
-    /// Where the stream worker reads.
+    /// Settings of the stream worker's input.
     pub kafka: KafkaConfig,
-    /// Where producers register their schemas.
+    /// Settings of the registry in which producers register their schemas.
     pub registry: RegistryConfig,
-    /// How the stream worker runs.
+    /// Settings of the stream worker.
     pub work: WorkConfig,
-    /// What the collector watches, and what it makes of it.
+    /// The cluster that the collector watches, and the events that it makes.
     pub collect: CollectConfig,
-    /// Where the stream worker serves probes, metrics and status.
+    /// Address at which the stream worker serves probes, metrics and status.
     pub http: HttpConfig,
     /// Logs.
     pub log: LogConfig,
 }
 
-/// The configuration, and which parts were set rather than left to defaults.
+/// The configuration, and which parts of it were set rather than left at defaults.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// All values.
@@ -72,7 +72,7 @@ pub struct Loaded {
 /// Reads the file, if any, and the environment.
 ///
 /// # Errors
-/// When the file cannot be read, or a key or value is wrong.
+/// If the file cannot be read, or a key or value is wrong.
 pub fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
     load_from(file, Environment::of_process())
 }

@@ -1,4 +1,4 @@
-//! Secrets: from the environment or from a file of their own, never from the configuration file.
+//! Secrets come from the environment or from files of their own, never from the configuration file.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use crate::failure::Failure;
 /// Keys of secrets.
 const SECRETS: [&str; 2] = ["kafka.sasl_password", "registry.password"];
 
-/// Refuses secrets in the configuration file: such files are copied, mounted and read by many.
+/// Refuses secrets in the configuration file, because many people and programs copy, mount and read such
+/// files.
 ///
 /// # Errors
-/// When a secret is set; the message says where it belongs, and not its value.
+/// If a secret is set. The message says where the secret belongs, and does not contain it.
 pub fn refuse_in_file(file: &Path, values: &Figment) -> Result<(), Failure> {
     let is_set = |key: &&str| values.find_value(key).is_ok_and(|value| value.as_str() != Some(""));
     let Some(key) = SECRETS.into_iter().find(is_set) else { return Ok(()) };
@@ -25,10 +26,11 @@ pub fn refuse_in_file(file: &Path, values: &Figment) -> Result<(), Failure> {
     )))
 }
 
-/// A secret as it is set, otherwise the content of its file without one line end. Empty if neither is given.
+/// Returns a secret if it is set, otherwise the content of its file without one line end. The result is empty
+/// if neither is given.
 ///
 /// # Errors
-/// When the file cannot be read or is empty.
+/// If the file cannot be read or is empty.
 pub fn read(secret: &Secret, file: &str) -> Result<Secret, Failure> {
     if !secret.is_empty() || file.is_empty() {
         return Ok(secret.clone());

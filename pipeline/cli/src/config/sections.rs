@@ -10,79 +10,81 @@ use serde::{Deserialize, Serialize};
 
 use super::duration;
 
-/// The root, and what is fixed for it.
+/// The root, and the settings that are fixed for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RootConfig {
-    /// Folder or URL of the root. Empty: none.
+    /// Folder or URL of the root. If empty, there is none.
     pub url: String,
     /// Number of shards.
     pub shards: u16,
-    /// Format to raise the root to. 0: as it is.
+    /// Format to raise the root to. If 0, the format stays as it is.
     pub format: u32,
 }
 
-/// How a backfill runs.
+/// Settings of a backfill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BackfillConfig {
-    /// Threads for reading, folding and encoding. 0: one per core.
+    /// Threads for reading, folding and encoding. If 0, one per core.
     pub threads: usize,
     /// Bytes of new events to buffer before they are archived.
     pub buffer_bytes: u64,
-    /// Bytes of memory that folding should stay within.
+    /// Bytes of memory that folding should not exceed.
     pub memory_limit: u64,
-    /// Most rows of `cost_allocation` in memory.
+    /// Maximum rows of `cost_allocation` in memory.
     pub rows_in_flight: u64,
-    /// Least time between two checkpoints.
+    /// Minimum time between two checkpoints.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
-    /// Most hours of one shard in one run.
+    /// Maximum hours of one shard in one run.
     pub max_hours: i64,
 }
 
-/// How the stream worker runs.
+/// Settings of the stream worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkConfig {
-    /// How far events of one topic partition may be out of order before an hour closes.
+    /// Largest disorder of events of one topic partition before an hour closes.
     #[serde(with = "duration")]
     pub out_of_orderness: Duration,
-    /// How long a topic partition at its end may bring nothing newer and still hold the watermark.
+    /// Longest time for which a topic partition, read to its end, may bring nothing newer and still hold the
+    /// watermark.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
-    /// How far a topic partition at its end may hold the watermark behind the wall clock.
+    /// Largest distance behind the wall clock at which a topic partition, read to its end, may hold the
+    /// watermark.
     #[serde(with = "duration")]
     pub max_watermark_hold: Duration,
-    /// How far in the future an event may be.
+    /// Largest distance of an event in the future.
     #[serde(with = "duration")]
     pub max_clock_skew: Duration,
-    /// How many hours before the wall clock a shard without closed hours may start.
+    /// Largest number of hours before the wall clock at which a shard without closed hours may start.
     pub max_history_hours: i64,
-    /// Most time between two checkpoints of a shard.
+    /// Maximum time between two checkpoints of a shard.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that trigger a checkpoint.
     pub checkpoint_bytes: u64,
-    /// Most time that closed hours wait to be written again while late events never end.
+    /// Maximum time for which closed hours wait to be rewritten while late events keep arriving.
     #[serde(with = "duration")]
     pub max_restate_delay: Duration,
-    /// Bytes of memory that the worker should stay within.
+    /// Bytes of memory that the worker should not exceed.
     pub memory_limit: u64,
-    /// Most rows of `cost_allocation` in memory, as far as hours can be divided.
+    /// Maximum rows of `cost_allocation` in memory, as far as hours can be divided.
     pub rows_in_flight: u64,
-    /// Most time for the last checkpoint of a clean stop or of a revoked shard.
+    /// Maximum time for the last checkpoint of a clean stop or of a revoked shard.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
-    /// Threads for folding and encoding. 0: one per core.
+    /// Threads for folding and encoding. If 0, one per core.
     pub threads: usize,
 }
 
-/// Where the stream worker serves probes, metrics and status.
+/// Address at which the stream worker serves probes, metrics and status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Address and port. Empty: none.
+    /// Address and port. If empty, nothing is served.
     pub listen: String,
 }
 

@@ -1,4 +1,4 @@
-//! The configuration as people and environments write it.
+//! Tests of the configuration as people and environments write it.
 
 use std::path::PathBuf;
 

@@ -1,32 +1,32 @@
-//! The YAML file as a provider of configuration values.
+//! Provider of configuration values from the YAML file.
 //!
 //! Files are small and written by people, so limits are low: nesting, aliases and size cannot exhaust memory
-//! or the stack. Duplicate keys are errors; a merge key (`<<`) is an unknown key.
+//! or the stack. A duplicate key is an error, and a merge key (`<<`) is an unknown key.
 
 use figment::value::{Dict, Map};
 use figment::{Metadata, Profile, Provider};
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Options, alias_limits, budget, options};
 
-/// Most bytes of a file: the documented file has about 10 KiB.
+/// Maximum bytes of a file. The documented file has about 10 KiB.
 const BYTES_MAX: usize = 1 << 20;
-/// Deepest nesting of lists and sections; the configuration needs four.
+/// Deepest nesting of lists and sections. The configuration needs four levels.
 const DEPTH_MAX: usize = 32;
-/// Most values, each counted as often as aliases repeat it.
+/// Maximum number of values. A value counts as often as aliases repeat it.
 const VALUES_MAX: usize = 100_000;
 
-/// The text of a file is not one YAML mapping, or exceeds a limit.
+/// Errors of a text that is not one YAML mapping or exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
-    /// More bytes than a configuration has.
+    /// The file has more bytes than a configuration needs.
     #[error("the file has {0} bytes, more than the {BYTES_MAX} that are allowed")]
     TooLarge(usize),
-    /// With line and column, and without a snippet: a line may hold a secret.
+    /// The error has line and column but no snippet, because a line may hold a secret.
     #[error("{}", .0.without_snippet())]
     Syntax(serde_saphyr::Error),
 }
 
-/// A value of a YAML text, under the limits of configuration files.
+/// Reads a value from a YAML text, under the limits of configuration files.
 ///
 /// # Errors
 /// See [`YamlError`].
@@ -61,7 +61,7 @@ impl Provider for Yaml {
     }
 }
 
-/// Low limits, and the core schema of YAML 1.2: `no` and `0755` are texts.
+/// Returns low limits and the core schema of YAML 1.2, in which `no` and `0755` are texts.
 fn limits() -> Options {
     options! {
         budget: budget! {

@@ -1,4 +1,4 @@
-//! What a collector serves: the same four paths as a worker, made from a copy of [`CollectorReport`].
+//! Endpoints of a collector: the same four paths as a worker, made from a copy of [`CollectorReport`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::metrics::{Labels, Out, PREFIX};
 use super::{JSON, LIVE_WITHIN, OPEN_METRICS, TEXT, answer, elsewhere, probe};
 
-/// How one kind is followed.
+/// The state of following one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KindReport {
     /// Complete lists.
@@ -28,13 +28,13 @@ pub struct KindReport {
     pub changes: u64,
     /// Time of the last list or watch event from the API server.
     pub last_contact_at: Option<String>,
-    /// Whether the server does not serve it, or it may not be listed.
+    /// Whether the server does not serve the kind, or the collector may not list it.
     pub absent: bool,
     /// Current error.
     pub error: Option<String>,
 }
 
-/// How measured use is read.
+/// The state of reading measured use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageReport {
     /// Rounds of reads.
@@ -43,13 +43,13 @@ pub struct UsageReport {
     pub round_end: Option<String>,
     /// Responses that were read.
     pub responses: u64,
-    /// Reads that failed: their pods have no interval in that round.
+    /// Failed reads: their pods have no interval in that round.
     pub failed_reads: u64,
     /// Intervals of measured use.
     pub intervals: u64,
     /// Incomplete samples: their pods have no interval in that round.
     pub incomplete_samples: u64,
-    /// Samples of pods that do not run according to events.
+    /// Samples of pods that, according to events, do not run.
     pub unknown_pods: u64,
     /// Gaps between two rounds that have no samples.
     pub gaps: u64,
@@ -57,21 +57,21 @@ pub struct UsageReport {
     pub errors: Vec<String>,
 }
 
-/// What a collector reports: for probes, metrics and people.
+/// A collector's report, for probes, metrics and people.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CollectorReport {
-    /// The cluster's id in events.
+    /// Id of the cluster in events.
     pub cluster_id: String,
-    /// Where its API server is.
+    /// URL of the API server.
     pub api_server: String,
-    /// When the loop last made a round.
+    /// Time of the loop's last iteration.
     #[serde(skip)]
     pub heartbeat: Option<Instant>,
     /// Whether nodes and pods are known, and their events are written.
     pub ready: bool,
     /// Whether a stop was requested.
     pub stopping: bool,
-    /// By kind.
+    /// State of each kind.
     pub kinds: BTreeMap<String, KindReport>,
     /// Number of queued changes.
     pub queue_depth: usize,
@@ -79,9 +79,9 @@ pub struct CollectorReport {
     pub pods: usize,
     /// Number of running nodes.
     pub nodes: usize,
-    /// Number of pods that wait for their node or their claims.
+    /// Number of pods that wait for their node or claims.
     pub waiting_pods: usize,
-    /// Nodes without a price, each with the entry that the price list lacks.
+    /// Nodes without a price. Each has the entry that the price list lacks.
     pub unpriced_nodes: BTreeMap<String, String>,
     /// Number of events written.
     pub events: u64,
@@ -89,26 +89,26 @@ pub struct CollectorReport {
     pub stored_at: Option<String>,
     /// Lag of the written events behind the API server, in seconds.
     pub lag_seconds: f64,
-    /// Why events cannot be written now.
+    /// Error because of which events cannot be written now.
     pub write_error: Option<String>,
-    /// Objects whose stop was missed: a list lacked them.
+    /// Number of objects whose stop was missed: a list lacked them.
     pub missed_stops: u64,
-    /// Objects of which the watch missed a change that a list repaired.
+    /// Number of objects whose change the watch missed and a list repaired.
     pub repaired_objects: u64,
-    /// Lists that were not accepted at once.
+    /// Number of lists that were not accepted at once.
     pub suspect_lists: u64,
-    /// Fields of objects that could not be read.
+    /// Number of fields of objects that could not be read.
     pub unreadable_fields: u64,
-    /// How measured use is read; `None` if it is not.
+    /// State of reading measured use; `None` if it is not read.
     pub usage: Option<UsageReport>,
-    /// Why the price list could not be read again.
+    /// Error because of which the price list could not be read again.
     pub price_list_error: Option<String>,
 }
 
-/// The report, as it is shared.
+/// The report, shared between the loop and the handlers.
 pub type SharedReport = Arc<Mutex<CollectorReport>>;
 
-/// The four paths.
+/// Builds the router of the four paths.
 pub fn router(report: &SharedReport) -> Router {
     Router::new()
         .route("/livez", get(livez))

@@ -1,5 +1,5 @@
-//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` in this folder lists them; a test
-//! compares.
+//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` in this folder lists them, and a
+//! test compares the two.
 //!
 //! Labels are bounded: shards of the root, configured topics, event types and reasons, never organizations.
 
@@ -23,7 +23,7 @@ pub(super) const PREFIX: &str = "prorata";
 /// Labels of a sample.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// All metrics as text.
+/// Formats all metrics as text.
 pub(super) fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(snapshot));
@@ -83,7 +83,7 @@ impl Snapshot {
         out.gauge("shard_stopped", help, None, stopped)
     }
 
-    /// One sample for each dependency and kind of reason: 1 where the worker waits.
+    /// Returns one sample for each dependency and kind of reason: 1 if the worker waits.
     fn waits(&self) -> impl Iterator<Item = (Labels, f64)> {
         Dependency::ALL.into_iter().flat_map(|dependency| {
             let waits = self.status.waits.get(&dependency).map(|wait| wait.kind);
@@ -222,7 +222,7 @@ impl Snapshot {
         out.histogram("publish_duration", "Time to publish checkpoints to the tables", &counts.publish)
     }
 
-    /// One sample for each shard that has a value.
+    /// Returns one sample for each shard that has a value.
     fn by_shard<'a>(
         &'a self,
         value: impl Fn(&ShardStatus) -> Option<f64> + 'a,
@@ -275,7 +275,7 @@ impl Out<'_> {
     }
 }
 
-/// An empty set of labels is written as none.
+/// Writes a sample; an empty set of labels is written as no labels.
 fn labelled(
     metric: &mut MetricEncoder<'_>,
     labels: &Labels,

@@ -37,13 +37,15 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Longer than one call to an object store that does not respond: its client retries for three minutes.
+/// Longest silence of a live worker. It exceeds one call to an object store that does not respond, because
+/// the client retries for three minutes.
 const LIVE_WITHIN: Duration = Duration::from_secs(300);
 
-/// When a worker counts as dead.
+/// Limit after which a worker counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest time between two iterations of its loop or responses of storage, and before the first one.
+    /// Longest time between two iterations of the worker's loop or responses of storage, and before the first
+    /// one.
     pub live_within: Duration,
 }
 
@@ -56,13 +58,13 @@ impl Default for Limits {
 /// A server that answers until it is stopped.
 #[derive(Debug)]
 pub struct Serving {
-    /// Where it listens: the port is known even where port 0 was asked for.
+    /// Address of the listener. The port is known even if port 0 was requested.
     pub address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Serving {
-    /// Once the server was asked to stop, waits until the last response is sent. A client that does not read
+    /// Waits until the last response is sent, after the server was asked to stop. A client that does not read
     /// its response is cut off after `within`.
     pub async fn finish(mut self, within: Duration) {
         if tokio::time::timeout(within, &mut self.task).await.is_err() {
@@ -74,7 +76,7 @@ impl Serving {
 /// Listens at `listen`, and serves until `stop` resolves.
 ///
 /// # Errors
-/// When nothing can listen there; the message says how to fix `http.listen`.
+/// If nothing can listen there. The message says how to fix `http.listen`.
 pub async fn serve(
     listen: &str,
     status: Arc<Status>,
@@ -125,7 +127,7 @@ fn cannot_listen(listen: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 struct Shared {
     status: Arc<Status>,
@@ -136,7 +138,7 @@ struct Shared {
 
 impl Shared {
     fn snapshot(&self) -> Snapshot {
-        // Copied under the lock, and looked at without it: the worker never waits for a reader.
+        // The status is copied under the lock and used without it, so the worker never waits for a reader.
         let status = self.status.lock().clone();
         Snapshot::new(status, self.clock.now(), self.started, self.limits)
     }
@@ -180,7 +182,7 @@ async fn status_page(
         return answer(StatusCode::OK, JSON, format!("{:#}\n", page::json(&snapshot)));
     }
     let mut response = answer(StatusCode::OK, HTML, page::html(&snapshot));
-    // The page has no scripts, and no injected script would run.
+    // The page has no scripts, and the policy stops injected scripts.
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     if let Ok(policy) = policy.parse() {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
@@ -188,7 +190,8 @@ async fn status_page(
     response
 }
 
-/// A format in the query decides; otherwise the type that `Accept` names first.
+/// Returns whether the client wants JSON. A format in the query decides; otherwise, the type that `Accept`
+/// names first.
 fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
     let format = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("format="));
     if let Some(format) = format {

@@ -1,4 +1,4 @@
-//! The status page: for people as HTML without scripts, for machines as JSON. Both say the same.
+//! The status page: HTML without scripts for people, and JSON for machines. Both have the same content.
 
 use std::fmt::{self, Display, Write};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::view::Snapshot;
 
-/// The status as one JSON document.
+/// Formats the status as one JSON document.
 pub(super) fn json(snapshot: &Snapshot) -> Value {
     let status = &snapshot.status;
     let shards = status.shards.iter().map(|(shard, status)| json_shard(snapshot, *shard, status));
@@ -95,7 +95,7 @@ fn text(value: &impl Display) -> String {
     value.to_string()
 }
 
-/// The page for people.
+/// Formats the page for people.
 pub(super) fn html(snapshot: &Snapshot) -> String {
     let mut page = String::new();
     // Writing to a string never fails.
@@ -281,13 +281,13 @@ fn hour(hour: Hour) -> String {
     format!("{} {:02}:00", hour.date(), hour.of_day())
 }
 
-/// A time to the second.
+/// Formats a time to the second.
 fn second(time: impl Display) -> String {
     let text = time.to_string();
     text.split('.').next().unwrap_or(&text).replace('T', " ")
 }
 
-/// A duration in its two largest units.
+/// Formats a duration in its two largest units.
 fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     let (days, hours, minutes) = (whole / 86_400, whole / 3_600 % 24, whole / 60 % 60);
@@ -309,7 +309,7 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Text without markup.
+/// A text whose markup is escaped when it is printed.
 struct Escaped<T>(T);
 
 impl<T: AsRef<str>> Display for Escaped<T> {

@@ -1,7 +1,8 @@
-//! Connections: few at a time, and none forever, so that clients that disappear cost nothing.
+//! Connections: their number and duration are limited, so that clients that disappear cost nothing.
 //!
-//! A new connection always gets in. Where there are too many, the one goes whose last request is the longest
-//! ago, first of those from the same address. So no client keeps probes out by holding connections.
+//! A new connection always gets in. If there are too many, the server ends the one whose last request is
+//! oldest, first among connections from the same address. So no client keeps probes out by holding
+//! connections.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -21,16 +22,17 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What clients may take.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Connections at a time.
+    /// Maximum number of connections at a time.
     pub connections: usize,
-    /// Connections at a time from one address: a browser opens six.
+    /// Maximum number of connections at a time from one address. A browser opens six.
     pub connections_of_address: usize,
-    /// How long a connection may wait for the end of a request's head, from its start or its last response.
+    /// Longest time for which a connection may wait for the end of a request's head, from its start or its
+    /// last response.
     pub head_within: Duration,
-    /// How long a connection may last, with all of its requests.
+    /// Longest time for which a connection may last, over all of its requests.
     pub connection_within: Duration,
 }
 
@@ -41,10 +43,10 @@ impl Default for Bounds {
     }
 }
 
-/// How long to wait after the system gave no connection, for example because file descriptors ran out.
+/// Pause after the system refused a connection, for example because file descriptors ran out.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// A connection that is served.
+/// A connection that the server serves.
 struct Open {
     address: IpAddr,
     /// Number of its last request among all requests and connections; its own number before the first.
@@ -52,7 +54,7 @@ struct Open {
     task: JoinHandle<()>,
 }
 
-/// All that are served.
+/// All connections that the server serves.
 struct Connections {
     open: Vec<Open>,
     bounds: Bounds,
@@ -66,7 +68,7 @@ impl Connections {
         self.keep(self.bounds.connections, |_| true);
     }
 
-    /// Ends the connections of these that asked the longest ago, until there are fewer than so many.
+    /// Ends the matching connections with the oldest requests, until fewer than `fewer_than` are left.
     fn keep(&mut self, fewer_than: usize, is_one: impl Fn(&Open) -> bool) {
         while self.open.iter().filter(|open| is_one(open)).count() >= fewer_than.max(1) {
             let ones = self.open.iter().enumerate().filter(|(_, open)| is_one(open));
@@ -77,7 +79,7 @@ impl Connections {
     }
 }
 
-/// Answers until `stop` comes back, and then what was asked already.
+/// Answers until `stop` resolves, and then finishes the requests that have already arrived.
 pub(super) async fn run(
     listener: TcpListener,
     router: Router,
@@ -108,7 +110,7 @@ pub(super) async fn run(
         });
         let connection = graceful.watch(protocol.serve_connection(TokioIo::new(stream), service));
         let task = tokio::spawn(async move {
-            // A client's faults are its own.
+            // A client's errors are not errors of the server.
             let _ended = tokio::time::timeout(bounds.connection_within, connection).await;
         });
         connections.open.push(Open { address, last, task });

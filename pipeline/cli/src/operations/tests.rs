@@ -1,4 +1,4 @@
-//! The four paths, asked without sockets, and once over a real one.
+//! Tests of the four paths, without sockets, and once over a real socket.
 
 mod connections;
 
@@ -21,14 +21,14 @@ use tower::ServiceExt;
 use super::collector::{CollectorReport, KindReport, UsageReport};
 use super::*;
 
-/// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
+/// 2026-11-01T12:30:00Z, the time of the clock in these tests.
 const NOW: WallTime = WallTime((498_192 + 12) * 3_600_000_000 + 1_800_000_000);
 
 fn ago(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 - seconds * 1_000_000)
 }
 
-/// A worker at work: one shard loaded, one not.
+/// Returns the status of a worker with one shard that is loaded and one that is not.
 fn working() -> Arc<Status> {
     let status = Status::default();
     let mut worker = status.lock();
@@ -90,7 +90,7 @@ async fn ask(status: &Arc<Status>, path: &str) -> Answer {
     ask_with(status, Limits::default(), path, None).await
 }
 
-/// The sample of a metric, named with its labels.
+/// Returns the sample of a metric, named with its labels.
 fn sample(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} has no sample: {text}")).parse().unwrap()
@@ -198,7 +198,7 @@ async fn metrics_say_what_the_status_holds() {
 /// Metrics by name, with their type and labels.
 type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// The metrics of a text, which has a sample with each label.
+/// Reads the metrics of a text, which has a sample with each label.
 fn metrics_of(text: &str) -> Metrics {
     let mut found = Metrics::new();
     for line in text.lines() {
@@ -223,7 +223,7 @@ fn metrics_of(text: &str) -> Metrics {
     found
 }
 
-/// The metrics that the README lists, of a collector or of a worker.
+/// Returns the metrics that the README lists for a collector or a worker.
 fn documented(of_collector: bool) -> Metrics {
     let plain = |cell: &str| cell.trim().trim_matches('`').to_owned();
     let rows = include_str!("README.md").lines().filter(|line| line.starts_with("| `prorata_"));

@@ -1,4 +1,4 @@
-//! A worker's status at one time, with what is computed from it: ages, lags and the verdicts of the probes.
+//! A worker's status at one time, with values computed from it: ages, lags and the results of the probes.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::Limits;
 pub(super) struct Snapshot {
     /// The status.
     pub status: WorkerStatus,
-    /// The wall clock's time then.
+    /// The wall clock's time when the status was copied.
     pub now: WallTime,
-    /// Time since the last iteration of the loop or response of storage; before the first, since the server
-    /// started.
+    /// Time since the last iteration of the loop or response of storage. Before the first, time since the
+    /// server started.
     pub heartbeat_age: Duration,
     limits: Limits,
 }
@@ -27,7 +27,7 @@ impl Snapshot {
         Self { status, now, heartbeat_age, limits }
     }
 
-    /// Whether the loop iterates. Dependencies do not matter, except that one call to storage may take too
+    /// Returns whether the loop iterates. Dependencies do not matter, but one call to storage may take too
     /// long.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.heartbeat_age.as_secs(), self.limits.live_within);
@@ -42,7 +42,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether shards are assigned and loaded, storage needs no person, and the worker does not stop.
+    /// Returns whether shards are assigned and loaded, storage needs no action by a person, and the worker
+    /// does not stop.
     pub(super) fn ready(&self) -> Result<String, String> {
         let status = &self.status;
         let (loaded, all) = (self.loaded(), status.shards.len());
@@ -64,54 +65,54 @@ impl Snapshot {
         })
     }
 
-    /// The shards that are stopped, each with what to do about it; empty where none is.
+    /// Returns the message of each stopped shard, with how to fix it; empty if none is stopped.
     fn stopped_messages(&self) -> String {
         let stopped =
             self.stopped().map(|(shard, stop)| format!("; shard {shard} is stopped: {}", stop.message));
         stopped.collect()
     }
 
-    /// Shards that cannot go on, with the reason.
+    /// Returns the shards that cannot continue, with the reason.
     pub(super) fn stopped(&self) -> impl Iterator<Item = (Shard, &ShardStop)> {
         let shards = self.status.shards.iter();
         shards.filter_map(|(shard, status)| Some((*shard, status.stopped.as_ref()?)))
     }
 
-    /// Number of shards with their state loaded.
+    /// Returns the number of shards whose state is loaded.
     pub(super) fn loaded(&self) -> usize {
         self.status.shards.values().filter(|shard| shard.loaded).count()
     }
 
-    /// Seconds from `then`, an event time, to now; 0 for times after now.
+    /// Returns the seconds from `then`, an event time, to now; 0 for times after now.
     pub(super) fn age_seconds(&self, then: Timestamp) -> f64 {
         seconds(self.now.event_time().0.saturating_sub(then.0).max(0))
     }
 
-    /// How far, in event time, a topic partition is behind now: 0 when its end is reached, none while nothing
-    /// of it was seen.
+    /// Returns how far a topic partition is behind now, in event time: 0 if its end is reached, `None` if
+    /// nothing of it was seen.
     pub(super) fn lag_seconds(&self, topic: &TopicStatus) -> Option<f64> {
         if topic.at_end { Some(0.0) } else { topic.max_event_time.map(|seen| self.age_seconds(seen)) }
     }
 
-    /// The largest lag of all topic partitions.
+    /// Returns the largest lag of all topic partitions.
     pub(super) fn lag_max(&self) -> Option<f64> {
         let topics = self.status.shards.values().flat_map(|shard| shard.topics.values());
         topics.filter_map(|topic| self.lag_seconds(topic)).max_by(f64::total_cmp)
     }
 
-    /// The last hour that all loaded shards have closed; none where one has closed none.
+    /// Returns the last hour that all loaded shards have closed; `None` if one of them has closed none.
     pub(super) fn closed_through(&self) -> Option<Hour> {
         let loaded = self.status.shards.values().filter(|shard| shard.loaded);
         loaded.map(|shard| shard.closed_through).min().flatten()
     }
 
-    /// The first hour that waits to be recomputed, over all shards.
+    /// Returns the first hour that waits to be recomputed, over all shards.
     pub(super) fn dirty_from(&self) -> Option<Hour> {
         self.status.shards.values().filter_map(|shard| shard.dirty_from).min()
     }
 }
 
-/// Microseconds as seconds.
+/// Converts microseconds to seconds.
 fn seconds(micros: i64) -> f64 {
     Duration::from_micros(micros.unsigned_abs()).as_secs_f64()
 }

@@ -7,19 +7,20 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_worker::backfill::{Outcome, Totals};
 use serde_json::{Value, json};
 
-/// Most held organizations told one by one.
+/// Maximum number of held organizations that are printed one by one.
 const HELD_MAX: usize = 10;
 
-/// Most namespaces listed by name. The others are one line.
+/// Maximum number of namespaces that are listed by name. The others share one line.
 const NAMESPACES_MAX: usize = 20;
 
-/// Most characters to which shorter names are padded.
+/// Maximum number of characters to which shorter names are padded.
 const NAME_WIDTH_MAX: usize = 60;
 
-/// One JSON document. Money is text, so that no reader turns it into a float by default.
+/// Formats the report as one JSON document. Money is text, so that readers do not turn it into a float by
+/// default.
 ///
 /// # Errors
-/// When it cannot be serialized.
+/// If the report cannot be serialized.
 pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> {
     let money = |totals: &Totals| {
         json!({
@@ -74,7 +75,7 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
     }))
 }
 
-/// Lines for people.
+/// Formats the report as lines for people.
 pub fn text(outcome: &Outcome, lake: &str, elapsed: Duration) -> String {
     let mut text = PlainText::default();
     // Writing to a string never fails.
@@ -222,8 +223,8 @@ fn write_dead_letters(out: &mut PlainText, outcome: &Outcome) -> std::fmt::Resul
     Ok(())
 }
 
-/// Rounded half to even to two places, with separators. Exact amounts are in the tables and in `--json`. Sums
-/// of columns have up to 38 digits, more than a `rust_decimal::Decimal` has.
+/// Formats an amount, rounded half to even to two places, with separators. Exact amounts are in the tables
+/// and in `--json`. Sums of columns have up to 38 digits, more than a `rust_decimal::Decimal` holds.
 fn amount(value: Decimal12) -> String {
     const CENT: u128 = 10_000_000_000;
     let atoms = value.atoms().unsigned_abs();
@@ -291,7 +292,7 @@ mod tests {
         assert!(json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_recomputed\": null"));
     }
 
-    /// A wider padding than 65,535 characters would be a panic.
+    /// A padding of more than 65,535 characters would be a panic.
     #[test]
     fn names_of_any_length_and_content_are_plain_lines() {
         let long = "x".repeat(70_000);

@@ -10,11 +10,11 @@ use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Letter, Replayed};
 use prorata_worker::ports::Origin;
 use serde_json::{Map, Value, json};
 
-/// Dead letters of a lake, counted.
+/// The counts of a lake's dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Listing(BTreeMap<Reason, Counted>);
 
-/// Letters with one reason.
+/// Dead letters with one reason.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     letters: u64,
@@ -31,13 +31,13 @@ struct Example {
 }
 
 impl Listing {
-    /// Counts a letter.
+    /// Counts a dead letter.
     pub fn add(&mut self, letter: &Letter) {
         let rejected = &letter.letter.rejected;
         let counted = self.0.entry(rejected.reject.reason).or_default();
         counted.letters += 1;
         counted.replayed += u64::from(letter.replayed);
-        // Examples are of letters that were not replayed yet.
+        // Examples come only from letters that were not replayed yet.
         if !letter.replayed && counted.examples.len() < EXAMPLES_PER_REASON_MAX {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
@@ -65,19 +65,19 @@ fn time(origin: &Origin) -> Option<String> {
     }
 }
 
-/// What is printed.
+/// The content of the report.
 #[derive(Clone, Debug)]
 pub struct DeadLetterReport<'a> {
-    /// The lake, as it was named.
+    /// The lake, as the user named it.
     pub lake: &'a str,
-    /// What it held.
+    /// The dead letters that the lake held.
     pub listing: Listing,
-    /// What a replay did.
+    /// The result of a replay; `None` if there was none.
     pub replayed: Option<Replayed>,
 }
 
 impl DeadLetterReport<'_> {
-    /// One JSON document.
+    /// Formats the report as one JSON document.
     pub fn json(&self) -> serde_json::Result<String> {
         let reasons = self.listing.0.iter().map(|(reason, counted)| {
             let examples = counted.examples.iter().map(|example| {
@@ -99,7 +99,7 @@ impl DeadLetterReport<'_> {
         }))
     }
 
-    /// Lines for people.
+    /// Formats the report as lines for people.
     pub fn text(&self) -> String {
         let mut text = PlainText::default();
         // Writing to a string never fails.

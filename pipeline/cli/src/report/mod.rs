@@ -1,4 +1,4 @@
-//! What commands print: progress while they run, and a report at the end, for people or as one JSON document.
+//! Output of commands: progress while they run, and a report at the end, for people or as one JSON document.
 
 pub mod backfill;
 pub mod dead_letters;
@@ -10,11 +10,11 @@ use prorata_inspect::text::is_unsafe;
 
 use crate::failure::Failure;
 
-/// Prints a report. A character that a terminal would obey is printed as JSON escapes it, so that a document
-/// keeps its values. A reader that has gone away, such as `head`, is no error.
+/// Prints a report. Characters that a terminal would obey are printed as JSON escapes, so that a document
+/// keeps its values. If the reader has gone away, such as `head`, that is not an error.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// If standard output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
     match writeln!(std::io::stdout(), "{}", escaped(text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error)),

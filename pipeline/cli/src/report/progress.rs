@@ -9,7 +9,7 @@ use prorata_worker::ports::{Progress, Silent};
 const READING: &str = "reading {bar:40} {pos}/{len} files, {msg} events";
 const FOLDING: &str = "folding {bar:40} {pos}/{len} hours, {eta} left";
 
-/// Bars when standard error is a terminal, else nothing.
+/// Returns progress bars if standard error is a terminal, and otherwise a display that shows nothing.
 pub fn on_terminal() -> Arc<dyn Progress> {
     if std::io::stderr().is_terminal() { Arc::new(Bars::new()) } else { Arc::new(Silent) }
 }

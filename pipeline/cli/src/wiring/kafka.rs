@@ -1,4 +1,4 @@
-//! Kafka as the configuration describes it.
+//! Connections to Kafka, as configured.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use prorata_worker::source::SourceError;
 use crate::config::{self, KafkaConfig, SaslMechanism, SecurityProtocol};
 use crate::failure::Failure;
 
-/// How to reach the configured brokers. Nothing is connected yet.
+/// Returns the connection to the configured brokers. Nothing is connected yet.
 ///
 /// # Errors
-/// When settings contradict each other, or a file that one names cannot be read.
+/// If settings contradict each other, or a file that a setting names cannot be read.
 pub fn connection(kafka: &KafkaConfig) -> Result<Connection, Failure> {
     if let Some(exposed) = config::exposed::kafka(kafka) {
         tracing::warn!("{exposed}");
@@ -53,7 +53,7 @@ fn login(kafka: &KafkaConfig) -> Result<Login, Failure> {
     })
 }
 
-/// The message of Kafka's error, with its exit code.
+/// Returns the message of Kafka's error, with its exit code.
 pub fn failure(error: SourceError) -> Failure {
     match error {
         SourceError::Unavailable(_) => Failure::storage(error),

@@ -1,4 +1,4 @@
-//! A lake to look at: nothing is created and nothing is written.
+//! Read-only access to a lake: nothing is created and nothing is written.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,13 +18,13 @@ use prorata_worker::ports::{Clock, ObjectStore};
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// Attempts after which a lake that is still the same has no worker that is writing it.
+/// Number of attempts after which an unchanged lake has no worker that is writing it.
 const RESTS_AFTER: usize = 3;
 
-/// The lake that an argument names, or else the configuration.
+/// Returns the lake that an argument names, or else the configured lake.
 ///
 /// # Errors
-/// When neither does.
+/// If neither the argument nor the configuration names a lake.
 pub fn named<'a>(argument: Option<&'a String>, config: &'a Config) -> Result<&'a str, Failure> {
     let lake = argument.unwrap_or(&config.root.url);
     if lake.is_empty() {
@@ -34,10 +34,10 @@ pub fn named<'a>(argument: Option<&'a String>, config: &'a Config) -> Result<&'a
     Ok(lake)
 }
 
-/// The store of a lake that is there.
+/// Opens the store of an existing lake.
 ///
 /// # Errors
-/// When the name is wrong, the folder is no lake, or storage is unavailable.
+/// If the name is wrong, the folder is not a lake, or storage is unavailable.
 pub async fn store(lake: &str) -> anyhow::Result<Store> {
     let store = super::store(lake)?;
     if store.get(names::ROOT).await.map_err(WorkerError::Store)?.is_none() {
@@ -48,10 +48,10 @@ pub async fn store(lake: &str) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// What is said before a lake is read again.
+/// The message before a lake is read again.
 const READ_AGAIN: &str = "the tables do not match the checkpoints yet; reading the lake again";
 
-/// Pauses before a lake is read again next to a worker that is writing it.
+/// Pauses before a lake is read again while a worker writes it.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -60,31 +60,33 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(4),
 ];
 
-/// How long after a decision its worker may be committing it to tables. Clocks differ by less.
+/// Longest time after deciding a checkpoint for which a worker may be committing it to tables. Clocks differ
+/// by less.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// Whether a worker may be committing the newest of these checkpoints to tables. Where it is old, what tables
-/// lack of it will not come within seconds.
+/// Returns whether a worker may be committing the newest of these checkpoints to tables. If the checkpoint is
+/// old, the files that tables lack will not arrive within seconds.
 pub fn may_be_under_way(checkpoints: &Checkpoints) -> bool {
     let age = checkpoints.newest().map(|newest| SystemClock.now().micros_since(newest));
     age.is_some_and(|age| i128::from(age) < COMMITTED_WITHIN.as_micros() as i128)
 }
 
-/// Waits before a lake is read again after so many attempts, and says so; false: it is not to be read again.
+/// Prints a message and waits before a lake is read again after so many attempts. Returns `false` if the lake
+/// must not be read again.
 pub async fn try_again(attempts: usize) -> bool {
     let Some(pause) = PAUSES.get(attempts) else { return false };
-    // Where it cannot be written, the answer still tells.
+    // If the message cannot be written, the command still prints its result.
     let _ = writeln!(std::io::stderr(), "prorata: {READ_AGAIN}");
     tokio::time::sleep(*pause).await;
     true
 }
 
-/// The tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first, and
-/// then commits to one table after another: next to one, the lake is read again until all of them agree.
-/// Those of a worker that has died in between are as it has left them.
+/// Reads the tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first,
+/// and then commits to one table after another. If a worker is running, this function reads the lake again
+/// until all of them agree. The tables of a worker that died in between stay as the worker left them.
 ///
 /// # Errors
-/// When the lake changes faster than it is read, or storage is unavailable.
+/// If the lake changes faster than it is read, or storage is unavailable.
 pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTables<'_>, Checkpoints)> {
     let mut attempts = 0;
     let mut before = None;
@@ -106,10 +108,10 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
     }
 }
 
-/// The tables of a lake, as of an instant or now.
+/// Reads the tables of a lake, as of an instant or now.
 ///
 /// # Errors
-/// When storage is unavailable, or a table's log cannot be read.
+/// If storage is unavailable, or a table's log cannot be read.
 pub async fn tables(store: &Store, as_of: Option<Timestamp>) -> Result<LakeTables<'_>, WorkerError> {
     let delta = DeltaTables::new(store.clone());
     let mut logs = BTreeMap::new();

@@ -1,5 +1,4 @@
-//! Wiring: the real ports, runtimes and clients, as the configuration describes them. Every command takes
-//! them here.
+//! Wiring: the real ports, runtimes and clients, as configured. Every command takes them from here.
 
 pub mod kafka;
 pub mod lake;
@@ -20,11 +19,11 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config;
 use crate::failure::Failure;
 
-/// A runtime with this many threads (0: one per core), and their number. Rayon gets as many for folding and
-/// encoding.
+/// Builds a runtime with this many threads (0: one per core), and returns it with their number. Rayon gets as
+/// many threads for folding and encoding.
 ///
 /// # Errors
-/// When threads cannot be started.
+/// If threads cannot be started.
 pub fn runtime(threads: usize) -> anyhow::Result<(Runtime, usize)> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -34,18 +33,18 @@ pub fn runtime(threads: usize) -> anyhow::Result<(Runtime, usize)> {
     Ok((Builder::new_multi_thread().worker_threads(threads).enable_all().build()?, threads))
 }
 
-/// A runtime for a few requests, without threads of its own.
+/// Builds a runtime for a few requests, without threads of its own.
 ///
 /// # Errors
-/// When it cannot be built.
+/// If the runtime cannot be built.
 pub fn small_runtime() -> anyhow::Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The object store of a lake.
+/// Opens the object store of a lake.
 ///
 /// # Errors
-/// When the name is wrong.
+/// If the name is wrong.
 pub fn store(lake: &str) -> Result<Store, Failure> {
     if let Some(exposed) = config::exposed::store() {
         tracing::warn!("{exposed}");
@@ -53,16 +52,16 @@ pub fn store(lake: &str) -> Result<Store, Failure> {
     Store::open(lake).map_err(Failure::usage)
 }
 
-/// The ports of backfill and stream worker, after checking that the store can do what they need.
+/// Returns the ports of backfill and stream worker, after a check that the store can do what they need.
 ///
 /// # Errors
-/// When the store is unavailable or lacks create-if-absent.
+/// If the store is unavailable or lacks create-if-absent.
 pub async fn ports(store: Store) -> Result<Ports, WorkerError> {
     store.probe().await.map_err(WorkerError::Store)?;
     Ok(look_ports(store))
 }
 
-/// The same without the check, which writes: for those who only look.
+/// Returns the same ports without the check. The check writes, so read-only commands use this function.
 pub fn look_ports(store: Store) -> Ports {
     Ports {
         store: Arc::new(store.clone()),
@@ -73,7 +72,7 @@ pub fn look_ports(store: Store) -> Ports {
     }
 }
 
-/// A random id of this process, as owner of shards.
+/// Creates a random id of this process, as owner of shards.
 pub fn owner() -> Text {
     format!("{:016x}", rand::random::<u64>()).into()
 }

@@ -1,4 +1,4 @@
-//! The schema registry as the configuration describes it.
+//! Clients of the schema registry, as configured.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use prorata_worker::source::MessageDecoder;
 use crate::config::{self, RegistryConfig};
 use crate::failure::Failure;
 
-/// A client of the configured registry; nothing is sent yet. `None` without a URL: messages are in
-/// single-object encoding.
+/// Creates a client of the configured registry. Nothing is sent yet. Returns `None` if there is no URL:
+/// messages are then in single-object encoding.
 ///
 /// # Errors
-/// When a setting is wrong, or a file that it names cannot be read.
+/// If a setting is wrong, or a file that a setting names cannot be read.
 pub fn open(registry: &RegistryConfig) -> Result<Option<Registry>, Failure> {
     if registry.url.is_empty() {
         return Ok(None);
@@ -32,8 +32,7 @@ pub fn open(registry: &RegistryConfig) -> Result<Option<Registry>, Failure> {
     Registry::new(&settings).map(Some).map_err(failure)
 }
 
-/// The decoder of messages in the format that the configuration implies.
-///
+/// Creates the decoder of messages in the format that the configuration implies.
 /// # Errors
 /// See [`open`].
 pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dyn MessageDecoder>> {
@@ -43,10 +42,11 @@ pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dy
     })
 }
 
-/// Asks what a producer needs to begin: again, with [`REGISTER`], while the registry is unavailable.
+/// Asks a question that a producer needs answered at its start. Repeats it as [`REGISTER`] says while the
+/// registry is unavailable.
 ///
 /// # Errors
-/// The last one, with its exit code.
+/// Returns the last error, with its exit code.
 pub async fn ask<T>(question: impl AsyncFn() -> Result<T, RegistryFault>) -> Result<T, Failure> {
     let mut failures = 0;
     loop {
@@ -63,7 +63,7 @@ pub async fn ask<T>(question: impl AsyncFn() -> Result<T, RegistryFault>) -> Res
     }
 }
 
-/// The message of a registry's error, with its exit code.
+/// Returns the message of a registry's error, with its exit code.
 pub fn failure(fault: RegistryFault) -> Failure {
     match fault {
         RegistryFault::Unavailable(_) => Failure::storage(fault),

@@ -1,4 +1,4 @@
-//! `prorata dead-letters` as a program: what it lists, what it replays, and its exit codes.
+//! `prorata dead-letters` as a program: the letters that it lists and replays, and its exit codes.
 
 use std::path::Path;
 use std::process::Output;
@@ -47,7 +47,7 @@ fn late() -> EventRecord {
     pod("acme", 45, "late", 1)
 }
 
-/// A lake of the trace, and a worker that has put these letters in it.
+/// Builds a lake of the trace, with a worker that has put these letters in it.
 fn lake_with(letters: &[DeadLetter], released: bool) -> Room {
     let room = Room::new();
     room.put_events("good.avro", &trace());
@@ -201,7 +201,7 @@ fn a_message_goes_back_to_its_topic_as_it_came() {
         partitions.add_partition_offset("pods", partition, Offset::Beginning).unwrap();
     }
     consumer.assign(&partitions).unwrap();
-    // A moment longer, for what should not be there.
+    // The test waits a little longer for messages that should not arrive.
     let (mut found, deadline) = (Vec::new(), Deadline::start());
     let window = Deadline::after(Duration::from_secs(2));
     while !window.passed() || (found.is_empty() && !deadline.passed()) {

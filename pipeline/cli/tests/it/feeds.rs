@@ -112,7 +112,7 @@ fn what_was_written_before_is_corrected_and_the_hours_are_printed() {
         let (events, lake) = (text(events), text(lake));
         ok(&["backfill", "--events", &events, "--lake", &lake, "--to", "2026-02-01T01"]);
     }
-    // The first hour has other events, and the same rows.
+    // The first hour has other events but the same rows.
     ok(&["diff", "--lake", &text(&lake), "--with", &text(&fresh), "--from", "2026-01-01T01"]);
     std::fs::write(events.join("acme/agreements-0.avro"), b"Obj").unwrap();
     let damaged = usage_error(&["agreements", "--file", &text(&file), "--output", &text(&events)]);

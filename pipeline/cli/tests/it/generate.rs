@@ -1,4 +1,4 @@
-//! `prorata generate` as a program: wrong usage is told before anything is written or sent.
+//! `prorata generate` as a program: wrong usage is reported before anything is written or sent.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The `prorata` program: arguments, exit codes, output, and the tables that it leaves.
+//! The `prorata` program: arguments, exit codes, output, and the tables that it writes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! `prorata schemas` as a program: what it prints, what it registers, exit codes and messages.
+//! `prorata schemas` as a program: its output, the schemas that it registers, exit codes and messages.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The one line that says what went wrong, after the exit code is checked.
+/// Checks the exit code, and returns the one line of the error message.
 fn failure(output: &Output, code: i32) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{message}");

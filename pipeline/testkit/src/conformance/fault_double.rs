@@ -1,18 +1,18 @@
-//! Doubles that break one promise each, to prove that a suite catches it.
+//! Doubles that break one promise each. They prove that a suite catches it.
 
 use std::fmt::Debug;
 
-/// A port that keeps all its promises but one. Each suite implements its port for it.
+/// A port that keeps all its promises but one. Each suite implements its own port for this type.
 pub(super) struct FaultDouble<P, D, M = ()> {
-    /// What keeps the promises.
+    /// The port that keeps the promises.
     pub(super) honest: P,
-    /// The promise that is broken, and how.
+    /// The promise that is broken, and in which way.
     pub(super) defect: D,
-    /// What it remembers for that.
+    /// State that the double needs to break the promise.
     pub(super) memory: M,
 }
 
-/// Fails unless the suite catches every defect, and blames the promise that it breaks.
+/// Fails unless the suite catches every defect and names the promise that it breaks.
 pub(super) async fn assert_caught<D: Copy + Debug>(
     defects: &[(D, &str)],
     mut suite: impl AsyncFnMut(D) -> Result<Vec<&'static str>, String>,

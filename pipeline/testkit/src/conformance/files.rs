@@ -1,4 +1,4 @@
-//! Conformance of what makes files, archive and table encoder: the fake and the real thing both pass.
+//! Conformance of archive and table encoder: the fake and the real thing both pass.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use prorata_worker::ports::{
 
 use crate::conformance::{Checked, equal};
 
-/// Files are cut and bent at this many places.
+/// Number of places at which files are cut and changed.
 const PLACES: usize = 400;
 
-/// What reading a file told: events, their positions, and how much was rejected.
+/// The result of reading a file: events, their positions, and the number of rejections.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     events: Vec<Body>,
@@ -43,10 +43,10 @@ fn told(archive: &dyn Archive, mut file: &[u8]) -> Result<Told, String> {
     Ok(told)
 }
 
-/// Checks an archive with these events, at least two different ones.
+/// Checks an archive with these events, of which at least two differ.
 ///
 /// # Errors
-/// The first promise that is not kept.
+/// Returns the first promise that is not kept.
 pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     let bodies: Vec<Body> =
         events.iter().map(|record| (record.event.payload.kind(), record.body.clone())).collect();
@@ -67,8 +67,8 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     dead_letters(archive)
 }
 
-/// Of a file that is cut or bent, what is told as an event was written, and what is missing is told as
-/// rejected.
+/// Checks files that are cut or have a changed byte. Every reported event was written, and missing events
+/// cause a rejection.
 fn damage(archive: &dyn Archive, file: &[u8], bodies: &[Body]) -> Checked {
     let written: BTreeSet<&Body> = bodies.iter().collect();
     let step = (file.len() / PLACES).max(1);
@@ -118,11 +118,11 @@ fn dead_letters(archive: &dyn Archive) -> Checked {
     equal("a file of letters that is cut is an error", archive.read_dead_letters(cut).is_err(), true)
 }
 
-/// Checks a table encoder with the tables of an hour, which have rows of `table`, and with those of another
-/// organization, which differ in them.
+/// Checks a table encoder with the tables of an hour, which have rows of `table`, and with the tables of
+/// another organization, whose rows differ.
 ///
 /// # Errors
-/// The first promise that is not kept.
+/// Returns the first promise that is not kept.
 pub fn table_encoder(
     encoder: &dyn TableEncoder,
     table: Table,
@@ -174,7 +174,7 @@ pub fn table_encoder(
     equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
 }
 
-/// Replacing the rows of one of two organizations gives what encoding both again gives.
+/// Checks that replacing the rows of one of two organizations gives the same result as encoding both again.
 fn splice(
     encoder: &dyn TableEncoder,
     (table, file_rows): (Table, u64),

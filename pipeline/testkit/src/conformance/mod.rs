@@ -1,7 +1,8 @@
 //! Conformance suites of the ports: each promise is a check that the fake and the real thing both pass.
 //!
-//! A suite runs on a [`Harness`], which makes a fresh place for each check. What a harness cannot do, such as
-//! taking brokers down, the check leaves out and says so; tests compare the list of what was left out.
+//! A suite runs on a [`Harness`], which makes a fresh place for each check. If a harness cannot do something,
+//! such as stop the brokers, the check reports that and leaves it out. Tests compare the list of what was
+//! left out.
 
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;
@@ -15,20 +16,20 @@ pub mod store;
 #[cfg(test)]
 mod fault_double;
 
-/// Where a suite runs.
+/// The environment in which a suite runs.
 #[async_trait(?Send)]
 pub trait Harness {
-    /// What a check runs on, such as `dyn SourcePlace`.
+    /// Type of the place on which a check runs, such as `dyn SourcePlace`.
     type Place: ?Sized;
 
-    /// A place that no check has used before.
+    /// Creates a place that no check has used before.
     async fn place(&self) -> Result<Box<Self::Place>, String>;
 }
 
-/// A promise is kept, or how it is broken.
+/// The result of a check: an error says how the promise is broken.
 pub(crate) type Checked = Result<(), String>;
 
-/// A check's place, and what it had to leave out.
+/// The place of a check, and what the check left out.
 pub(crate) struct Stage<P: ?Sized> {
     pub(crate) place: Box<P>,
     pub(crate) left_out: Vec<&'static str>,
@@ -41,10 +42,10 @@ pub(crate) type Check<P> = for<'s> fn(&'s mut Stage<P>) -> LocalBoxFuture<'s, Ch
 pub(crate) struct Suite<P: ?Sized>(pub(crate) Vec<(&'static str, Check<P>)>);
 
 impl<P: ?Sized> Suite<P> {
-    /// Runs every check, and returns what the harness could not do, in order of the checks.
+    /// Runs every check. Returns what the harness could not do, in order of the checks.
     ///
     /// # Errors
-    /// The first promise that is broken, with how.
+    /// Returns the first broken promise, with the way in which it is broken.
     pub(crate) async fn run(
         self,
         harness: &(impl Harness<Place = P> + ?Sized),
@@ -60,7 +61,7 @@ impl<P: ?Sized> Suite<P> {
     }
 }
 
-/// What was found is what was expected.
+/// Checks that the found value is the expected value.
 pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
 }

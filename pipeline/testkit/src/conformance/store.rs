@@ -13,7 +13,7 @@ use super::{Checked, equal};
 /// Checks an empty object store.
 ///
 /// # Errors
-/// The first promise that is not kept.
+/// Returns the first promise that is not kept.
 pub async fn object_store(store: &dyn ObjectStore) -> Checked {
     let text = |error: prorata_worker::ports::StoreError| error.to_string();
     let (path, other) = ("state/shard=0000/checkpoint-0000000001.json", "state/shard=0001/x.json");
@@ -40,7 +40,8 @@ pub async fn object_store(store: &dyn ObjectStore) -> Checked {
     equal("an empty object", store.get(empty).await.map_err(text)?, Some(Bytes::new()))
 }
 
-/// Of concurrent writers exactly one creates, and everybody reads its bytes.
+/// Checks that exactly one of several concurrent writers creates the object, and that everybody reads its
+/// bytes.
 async fn race(store: &dyn ObjectStore) -> Checked {
     for round in 0..8_u32 {
         let path = format!("state/race-{round}");
@@ -64,7 +65,7 @@ async fn race(store: &dyn ObjectStore) -> Checked {
 /// Checks the logs of a root without tables.
 ///
 /// # Errors
-/// The first promise that is not kept.
+/// Returns the first promise that is not kept.
 pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
     let text = |error: prorata_worker::ports::TableError| error.to_string();
     let table = Table::QuotaUsage;

@@ -1,4 +1,4 @@
-//! The clocks of a simulation: one that shows the true time, and those of processes that are wrong.
+//! Clocks of a simulation: one that shows the true time, and clocks of processes, which may be wrong.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,14 +17,14 @@ pub struct SteppedClock(Arc<Mutex<Hands>>);
 #[derive(Debug)]
 struct Hands {
     now: WallTime,
-    /// Time that has passed.
+    /// Elapsed time.
     elapsed: Duration,
     pauses: Vec<Duration>,
     moved_by_pauses: bool,
 }
 
 impl SteppedClock {
-    /// A clock that shows `now` until it is moved.
+    /// Creates a clock that shows `now` until the simulation moves it.
     pub fn new(now: WallTime) -> Self {
         Self(Arc::new(Mutex::new(Hands {
             now,
@@ -34,19 +34,19 @@ impl SteppedClock {
         })))
     }
 
-    /// A clock that every pause moves on by the pause's length.
+    /// Creates a clock that each pause advances by the length of the pause.
     pub fn moved_by_pauses(now: WallTime) -> Self {
         let clock = Self::new(now);
         clock.lock().moved_by_pauses = true;
         clock
     }
 
-    /// Moves it on.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         self.lock().pass(by);
     }
 
-    /// Sets it: time passes until then, but none where it is set back.
+    /// Sets the clock. Time passes until `now`, but no time passes if the clock is set back.
     pub fn set(&self, now: WallTime) {
         let mut hands = self.lock();
         let passed = now.micros_since(hands.now).max(0);
@@ -54,12 +54,12 @@ impl SteppedClock {
         hands.now = now;
     }
 
-    /// The clock of a process, which is right until it is put wrong.
+    /// Returns the clock of a process, which is right until it is set wrong.
     pub fn of_process(&self) -> ProcessClock {
         ProcessClock { of: self.clone(), ahead: Arc::default() }
     }
 
-    /// Pauses wished for since the last time somebody asked, in their order.
+    /// Returns the pauses that were requested since the last call, in order.
     pub fn take_pauses(&self) -> Vec<Duration> {
         std::mem::take(&mut self.lock().pauses)
     }
@@ -76,7 +76,7 @@ impl Hands {
     }
 }
 
-/// The clock of one process: its wall clock may be ahead of the true time, or behind. Clones share it.
+/// The clock of one process. Its wall clock may be ahead of the true time, or behind. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ProcessClock {
     of: SteppedClock,
@@ -84,7 +84,7 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Puts it ahead of the true time by so many seconds, or behind it.
+    /// Sets the clock ahead of the true time by so many seconds; a negative number sets it behind.
     pub fn set_ahead(&self, seconds: i64) {
         self.ahead.store(seconds, Ordering::Relaxed);
     }
@@ -123,7 +123,7 @@ impl Clock for SteppedClock {
                 hands.pass(duration);
             }
         }
-        // A loop that tries again for ever lets the simulation act in between.
+        // The pause yields once, so that the simulation can act while a loop retries forever.
         let mut paused = false;
         poll_fn(|context| {
             if std::mem::replace(&mut paused, true) {

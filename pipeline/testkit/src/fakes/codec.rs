@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-/// Archive files as a list of kinds and bodies behind its digest: no damage goes unseen.
+/// Archive files as a list of kinds and bodies after its digest, so that all damage is detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeArchive;
 
@@ -77,7 +77,7 @@ fn unseal<T: for<'de> Deserialize<'de>>(sealed: &[u8]) -> Result<T, String> {
     postcard::from_bytes(bytes).map_err(|error| error.to_string())
 }
 
-/// A dead letter in the fake's files.
+/// A dead letter in files of the fake.
 #[derive(Serialize, Deserialize)]
 struct Letter {
     reason: Reason,
@@ -123,7 +123,7 @@ impl From<Letter> for DeadLetter {
     }
 }
 
-/// A clock that stands still.
+/// A clock that always shows the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct StoppedClock(pub WallTime);
 

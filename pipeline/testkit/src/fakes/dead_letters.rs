@@ -20,24 +20,24 @@ pub struct FakeDeadLetterTopic {
 #[derive(Debug, Default)]
 struct Topic {
     letters: Vec<DeadLetter>,
-    /// How many letters it takes until it answers no more; none: any number.
+    /// Number of letters that the topic takes before it stops responding; `None` for any number.
     room: Option<usize>,
-    /// Bytes of the largest value that it takes; none: any.
+    /// Bytes of the largest value that the topic takes; `None` for any size.
     largest: Option<usize>,
 }
 
 impl FakeDeadLetterTopic {
-    /// The same topic, as a process with these faults sends to it.
+    /// Returns the same topic, as a process with these faults sends to it.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { topic: Arc::clone(&self.topic), faults }
     }
 
-    /// All letters sent so far; one sent twice is there twice.
+    /// Returns all letters sent so far. A letter that was sent twice appears twice.
     pub fn letters(&self) -> Vec<DeadLetter> {
         lock(&self.topic).letters.clone()
     }
 
-    /// The same as messages of one partition.
+    /// Returns the same letters as messages of one partition.
     pub fn messages(&self) -> Vec<Message> {
         let message = |(offset, letter): (i64, &DeadLetter)| Message {
             topic: "dead-letters".into(),
@@ -51,12 +51,13 @@ impl FakeDeadLetterTopic {
         (0..).zip(&lock(&self.topic).letters).map(message).collect()
     }
 
-    /// Takes this many letters more, in the midst of a call or not, and then fails; none: it does not fail.
+    /// Makes the topic fail after this many more letters, even in the middle of a call; `None` if it does not
+    /// fail.
     pub fn set_room(&self, letters: Option<usize>) {
         lock(&self.topic).room = letters;
     }
 
-    /// Takes no letter with a value of more bytes than this; none: takes any.
+    /// Makes the topic refuse letters with a value of more bytes than this; `None` if it takes any.
     pub fn set_largest(&self, bytes: Option<usize>) {
         lock(&self.topic).largest = bytes;
     }
@@ -77,7 +78,7 @@ impl DeadLetterTopic for FakeDeadLetterTopic {
     }
 }
 
-/// How sending came out.
+/// The outcome of sending.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     All,
@@ -86,7 +87,7 @@ enum Sent {
 }
 
 impl Topic {
-    /// Keeps what there is room for.
+    /// Keeps as many letters as there is room for.
     fn take(&mut self, letters: &[DeadLetter]) -> Sent {
         let fits = |letter: &&DeadLetter| self.largest.is_none_or(|most| letter.rejected.bytes.len() <= most);
         let fitting: Vec<DeadLetter> = letters.iter().filter(fits).cloned().collect();

@@ -12,16 +12,16 @@ use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{FormatError, TableEncoder};
 use sha2::{Digest, Sha256};
 
-/// Table files as one line of text for each row; the file of `hours` ends with a line of all clocks.
+/// Table files with one line of text for each row. The file of `hours` ends with a line of all clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeEncoder;
 
-/// An encoder whose files end with another number of rows.
+/// An encoder whose files end at another number of rows.
 #[derive(Clone, Debug)]
 pub struct FileRows<E> {
-    /// The encoder.
+    /// The encoder that makes the files.
     pub encoder: E,
-    /// Rows with which a file ends.
+    /// Number of rows at which a file ends.
     pub rows: u64,
 }
 
@@ -56,9 +56,9 @@ impl<E: TableEncoder> TableEncoder for FileRows<E> {
 /// A file as text.
 #[derive(Default)]
 struct Text {
-    /// Each begins with its organization and a blank.
+    /// Lines of the rows. Each begins with its organization and a blank.
     lines: Vec<String>,
-    /// Of `hours`: one for each line.
+    /// Clocks of `hours`, one for each line; empty for other tables.
     clocks: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ impl TableEncoder for FakeEncoder {
     }
 }
 
-/// The first file of those that were joined, and the rest.
+/// Splits joined files into the first file and the rest.
 fn split_first(text: &str) -> Option<(HourFile, &str)> {
     let (head, rest) = text.split_once('\n')?;
     let mut head = head.split(' ');
@@ -160,7 +160,7 @@ fn split_first(text: &str) -> Option<(HourFile, &str)> {
     Some((HourFile { hour, file }, rest.get(length..)?.strip_prefix('\n')?))
 }
 
-/// Revision and time of change are those of the hour.
+/// Replaces the revision and the time of change of a clock with the values of the hour.
 fn stamp(clock: &str, splice: &TableSplice<'_>) -> String {
     let (own, _) = clock.split_once("revision: ").unwrap_or((clock, ""));
     let TableSplice { revision, last_updated, .. } = splice;
@@ -199,7 +199,7 @@ impl Text {
         organizations.into_iter().map(OrganizationId::from).collect()
     }
 
-    /// Files that end after the organization with which they reach this number of rows.
+    /// Cuts the rows into files that end after the organization with which they reach this number of rows.
     fn into_files(self, table: Table, file_rows: u64) -> Vec<CutFile> {
         let Self { lines, clocks } = self;
         if table == Table::Hours {

@@ -21,29 +21,29 @@ struct Registry {
     odd: BTreeSet<u32>,
     down: bool,
     fetches: u64,
-    /// Questions that are not answered yet, and the most of them at one time.
+    /// Number of open requests, and the largest number of them at one time.
     asked: (usize, usize),
 }
 
 impl FakeRegistry {
-    /// With these schemas.
+    /// Creates a registry with these schemas.
     pub fn with(schema_ids: impl IntoIterator<Item = u32>) -> Self {
         let registry = Self::default();
         registry.lock().known.extend(schema_ids);
         registry
     }
 
-    /// Makes a schema known.
+    /// Adds a schema.
     pub fn register(&self, schema_id: u32) {
         self.lock().known.insert(schema_id);
     }
 
-    /// The registry does not answer, or does again.
+    /// Stops or restarts the registry's responses.
     pub fn set_down(&self, down: bool) {
         self.lock().down = down;
     }
 
-    /// From now on the registry gives no schema for this id though it answers about others, or does again.
+    /// Makes the registry refuse the schema of this id while it responds about others, or undoes that.
     pub fn set_odd(&self, schema_id: u32, odd: bool) {
         let mut registry = self.lock();
         if odd {
@@ -53,17 +53,17 @@ impl FakeRegistry {
         }
     }
 
-    /// How often it was asked, in vain or not.
+    /// Returns the number of requests to the registry, whether they succeeded or not.
     pub fn fetches(&self) -> u64 {
         self.lock().fetches
     }
 
-    /// The most questions that it was asked at one time.
+    /// Returns the largest number of open requests at one time.
     pub fn most_at_once(&self) -> usize {
         self.lock().asked.1
     }
 
-    /// The decoder of a new process, which has not asked for any schema yet.
+    /// Returns the decoder of a new process, which has not asked for any schema yet.
     pub fn decoder(&self) -> FakeMessages {
         FakeMessages { registry: self.clone(), fetched: Mutex::default() }
     }
@@ -77,12 +77,12 @@ impl FakeRegistry {
 #[derive(Debug)]
 pub struct FakeMessages {
     registry: FakeRegistry,
-    /// Schemas asked for, and whether the registry knew them.
+    /// Requested schemas, and whether the registry knew them.
     fetched: Mutex<BTreeMap<u32, bool>>,
 }
 
 impl FakeMessages {
-    /// The value of a message.
+    /// Returns the value of a message.
     pub fn encode(schema_id: u32, event: &EventRecord) -> Vec<u8> {
         let kind = EventKind::ALL.iter().position(|kind| *kind == event.event.payload.kind());
         let kind = kind.and_then(|kind| u8::try_from(kind).ok()).unwrap_or(u8::MAX);
@@ -125,7 +125,7 @@ impl MessageDecoder for FakeMessages {
             let asked = registry.asked.0 + 1;
             registry.asked = (asked, asked.max(registry.asked.1));
         }
-        // A caller that asks for several at once does so now.
+        // The call yields once, so that a caller that sends several requests at once can do so.
         let mut waited = false;
         poll_fn(|context| {
             if std::mem::replace(&mut waited, true) {

@@ -1,4 +1,5 @@
-//! In-memory fakes of the ports, for simulation: the promises of the real things, plus faults on demand.
+//! In-memory fakes of the ports, for simulation. They keep the promises of the real things, and add faults on
+//! demand.
 
 mod clock;
 mod codec;

@@ -1,17 +1,16 @@
-//! The seeded choices of the fakes: the same seed makes the same run, on every machine and with every
-//! release.
+//! Seeded choices of the fakes. The same seed makes the same run, on every machine and in every release.
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(in crate::fakes) struct Random(u64);
 
 impl Random {
-    /// Choices of this seed.
+    /// Creates the choices of this seed.
     pub(in crate::fakes) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(in crate::fakes) const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,18 +19,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in [0, `bound`); 0 where the bound is 0.
+    /// Returns a number in [0, `bound`); 0 if `bound` is 0.
     pub(in crate::fakes) fn below(&mut self, bound: usize) -> usize {
         let bound = (bound as u64).max(1);
         usize::try_from(self.bits() % bound).unwrap_or_default()
     }
 
-    /// Whether something of this chance, in millionths, happens.
+    /// Returns whether an event of this chance, in millionths, happens.
     pub(in crate::fakes) const fn happens(&mut self, millionths: u32) -> bool {
         self.bits() % 1_000_000 < millionths as u64
     }
 
-    /// Brings items into a random order.
+    /// Puts items into a random order.
     pub(in crate::fakes) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));

@@ -14,7 +14,7 @@ use super::clock::SteppedClock;
 use super::faults::Effect;
 use super::faults::{Failed, Faults};
 
-/// When objects of a store without a clock were stored: 2,000 hours after the first event of the trace.
+/// Time of storage in a store without a clock: 2,000 hours after the first event of the trace.
 pub const STORED_AT: WallTime = WallTime((START + 2_000) * 3_600_000_000);
 
 /// Objects in memory. Clones share the objects; each process has its own faults.
@@ -32,40 +32,40 @@ struct Stored {
 }
 
 impl FakeStore {
-    /// The same objects, seen by a process with these faults.
+    /// Returns the same objects, as a process with these faults sees them.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { faults, ..self.clone() }
     }
 
-    /// The same objects. New ones are stored at this clock's time, and at a fixed time without one.
+    /// Returns the same objects. New ones are stored at this clock's time; without a clock, at a fixed time.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }
 
-    /// All objects, for comparison.
+    /// Returns all objects, for comparison.
     pub fn objects(&self) -> BTreeMap<String, Bytes> {
         self.lock().iter().map(|(path, stored)| (path.clone(), stored.bytes.clone())).collect()
     }
 
-    /// One object, whatever faults there are.
+    /// Returns one object, regardless of faults.
     pub fn object(&self, path: &str) -> Option<Bytes> {
         self.lock().get(path).map(|stored| stored.bytes.clone())
     }
 
-    /// Paths of the objects that begin with this, in order.
+    /// Returns the paths that begin with this prefix, in order.
     pub fn paths_under(&self, prefix: &str) -> Vec<String> {
         let objects = self.lock();
         let from = objects.range(prefix.to_owned()..).map(|(path, _)| path);
         from.take_while(|path| path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Replaces an object, as no writer of ours ever does.
+    /// Replaces an object, which no real writer of prorata does.
     pub fn overwrite(&self, path: &str, bytes: Bytes) {
         let modified = self.now();
         self.lock().insert(path.to_owned(), Stored { bytes, modified });
     }
 
-    /// When an object would be stored now.
+    /// Returns the time at which an object would be stored now.
     pub fn now(&self) -> WallTime {
         self.clock.as_ref().map_or(STORED_AT, SteppedClock::now)
     }

@@ -24,25 +24,25 @@ pub struct FakeTables {
     clock: Option<SteppedClock>,
 }
 
-/// What each commit of a table removed, and when.
+/// Files that each commit of a table removed, and the time of the commit.
 type Removed = BTreeMap<Table, Vec<(WallTime, Vec<String>)>>;
 
 /// One table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableLog {
-    /// Its newest version.
+    /// Newest version of the table.
     pub live: LiveTable,
     /// Latest version of every transaction.
     pub transactions: BTreeMap<String, u64>,
 }
 
 impl FakeTables {
-    /// The same logs, seen by a process with these faults.
+    /// Returns the same logs, as a process with these faults sees them.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { faults, ..self.clone() }
     }
 
-    /// The same logs. New commits are stored at this clock's time, and at time 0 without one.
+    /// Returns the same logs. New commits are stored at this clock's time; without a clock, at time 0.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }
@@ -51,7 +51,7 @@ impl FakeTables {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All tables as they are now.
+    /// Returns all tables as they are now.
     pub fn tables(&self) -> BTreeMap<Table, TableLog> {
         self.lock().clone()
     }
@@ -61,7 +61,7 @@ impl FakeTables {
         *self.lock() = tables;
     }
 
-    /// Adds a file that is none of ours.
+    /// Adds a file that prorata did not write.
     pub fn add_foreign(&self, table: Table, path: &str) {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
@@ -70,7 +70,7 @@ impl FakeTables {
         log.live.version += 1;
     }
 
-    /// Removes such a file again.
+    /// Removes such a file.
     pub fn remove_foreign(&self, table: Table, path: &str) {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();

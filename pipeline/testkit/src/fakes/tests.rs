@@ -1,4 +1,4 @@
-//! What simulations rely on beyond the contracts of the ports.
+//! Behaviour that simulations rely on beyond the contracts of the ports.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use prorata_worker::source::{
 
 use super::*;
 
-/// One poll of a source.
+/// Polls a source once.
 async fn told(source: &mut FakeSource) -> Vec<SourceEvent> {
     source.poll(Duration::ZERO).await.unwrap()
 }
@@ -30,7 +30,7 @@ async fn start(source: &mut FakeSource, shard: u16) {
     source.start(shard, BTreeMap::from([("t".into(), Start::Earliest)])).await.unwrap();
 }
 
-/// A topic `t` of four partitions with one message each.
+/// Creates a topic `t` of four partitions with one message each.
 fn broker() -> FakeBroker {
     let broker = FakeBroker::default();
     broker.set_partitions("t", 4);
@@ -244,7 +244,7 @@ async fn the_same_seed_makes_the_same_polls() {
     assert_eq!(runs[0], runs[1]);
 }
 
-/// What a future says when it is polled once.
+/// Polls a future once, and returns the result.
 fn once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

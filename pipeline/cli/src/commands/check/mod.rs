@@ -1,4 +1,4 @@
-//! `prorata check`: whether a lake is whole and its money adds up, or whether a configuration can work.
+//! `prorata check`: checks that a lake is intact and its costs add up, or that a configuration can work.
 
 mod start;
 
@@ -19,7 +19,7 @@ use start::{CheckOutcome, StartCheck};
 /// Exit code of a lake with errors.
 const ERRORS: u8 = 1;
 
-/// Exit code of a lake that is whole, with warnings.
+/// Exit code of an intact lake with warnings.
 const WARNINGS: u8 = DEAD_LETTERED;
 
 /// Arguments of `prorata check`.
@@ -45,11 +45,12 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Checks, and prints what is wrong. The exit code of a lake is 0 when nothing is wrong, 1 with errors, 3
-/// with warnings alone; that of a configuration is 0, or that of the start that would fail.
+/// Runs the checks, and prints what is wrong. The exit code of a lake is 0 if nothing is wrong, 1 with
+/// errors, and 3 with only warnings. The exit code of a configuration is 0, or the exit code of the start
+/// that would fail.
 ///
 /// # Errors
-/// When there is no lake, the configuration cannot be read, or storage is unavailable.
+/// If there is no lake, the configuration cannot be read, or storage is unavailable.
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let runtime = wiring::small_runtime()?;
     match &args.lake {
@@ -71,7 +72,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
                 CheckOutcome::Failed(failure) => Some(failure.code()),
                 CheckOutcome::Good(_) | CheckOutcome::Warned(_) | CheckOutcome::Skipped(_) => None,
             });
-            // A configuration that can never work is told before a system that does not answer.
+            // A configuration that can never work is reported before a system that does not respond.
             Ok(failures.min().map_or(ExitCode::SUCCESS, ExitCode::from))
         }
     }

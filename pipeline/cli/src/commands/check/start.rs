@@ -1,4 +1,4 @@
-//! Everything that could fail at a worker's start, asked without consuming anything.
+//! Checks of everything that could fail at a worker's start, without consuming anything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,34 +17,34 @@ use crate::config::{self, Config, Loaded, TopicConfig, exposed};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 
-/// Most bytes of a compressed batch: events have a few kB, and gzip packs a thousandfold.
+/// Maximum bytes of a compressed batch. Events have a few kB, and gzip compresses up to a thousandfold.
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// Folder of the object that asks the store for its time.
+/// Folder of the object that shows the store's time.
 const PROBE: &str = "probe/";
 
-/// One thing that a start needs.
+/// A check of one thing that a start needs.
 pub struct StartCheck {
-    /// What.
+    /// Name of the check.
     pub name: &'static str,
-    /// How it came out.
+    /// Outcome of the check.
     pub outcome: CheckOutcome,
 }
 
-/// How a check came out.
+/// The outcome of a check.
 pub enum CheckOutcome {
-    /// It works.
+    /// The thing works.
     Good(String),
-    /// It works, but a person should look at it.
+    /// The thing works, but a person should look at it.
     Warned(String),
-    /// It is not configured.
+    /// The thing is not configured.
     Skipped(&'static str),
-    /// It does not work.
+    /// The thing does not work.
     Failed(Failure),
 }
 
 impl CheckOutcome {
-    /// Its name, and the message.
+    /// Returns the name and the message of the check.
     pub fn told(&self) -> (&'static str, String) {
         match self {
             Self::Good(what) => ("ok", what.clone()),
@@ -61,7 +61,7 @@ impl From<Result<String, Failure>> for CheckOutcome {
     }
 }
 
-/// Asks everything, also after something has failed.
+/// Runs all checks, even after one has failed.
 pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
     let config = &loaded.config;
     let mut checks = Vec::new();
@@ -128,7 +128,7 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
              listings",
         ));
     };
-    // Stores may keep whole seconds.
+    // Stores may round times down to whole seconds.
     let ahead = before.micros_since(object.modified);
     let behind = object.modified.micros_since(after);
     let skew = Duration::from_micros(ahead.max(behind).max(0).unsigned_abs());
@@ -142,7 +142,7 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
     Ok("this machine's clock agrees with the store's".to_owned())
 }
 
-/// Shards of the root, if it is made, and what to say.
+/// Returns the shards of the root, if it exists, and the message of the check.
 async fn root(
     store: &Store,
     shards: Option<names::Shard>,
@@ -171,7 +171,7 @@ fn ask_partitions(config: &Config, topics: &[Text]) -> Result<BTreeMap<Text, u32
     partitions(&kafka::connection(&config.kafka)?, topics).map_err(kafka::failure)
 }
 
-/// Whether all topics are there, with as many partitions as the root has shards.
+/// Checks that all topics exist, with as many partitions as the root has shards.
 fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failure> {
     if config.kafka.topics.is_empty() {
         return Err(Failure::usage("kafka.topics is not set; name the topics with events"));
@@ -196,7 +196,8 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
     }
 }
 
-/// Whether a batch of a topic is bounded: compressed, it may unpack to a thousand times as much.
+/// Checks that the size of a topic's batches is bounded. A compressed batch may unpack to a thousand times
+/// its size.
 async fn batches(config: &Config) -> CheckOutcome {
     let connection = match kafka::connection(&config.kafka) {
         Ok(connection) => connection,

@@ -1,4 +1,4 @@
-//! `prorata dead-letters`: lists dead letters by reason, and replays them once their cause is fixed.
+//! `prorata dead-letters`: lists dead letters by reason, and replays them after their cause is fixed.
 
 mod topics;
 
@@ -46,10 +46,10 @@ pub struct DeadLettersArgs {
     pub take_over: bool,
 }
 
-/// Lists or replays, and prints the result.
+/// Lists or replays dead letters, and prints the result.
 ///
 /// # Errors
-/// When there is no lake, or something that is needed is wrong or unavailable.
+/// If there is no lake, or something that the command needs is wrong or unavailable.
 pub fn run(args: &DeadLettersArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;
@@ -65,7 +65,7 @@ async fn list_and_replay(
     let lake = wiring::lake::named(args.lake.as_ref(), &loaded.config)?;
     let store = wiring::lake::store(lake).await?;
     let mut letters = DeadLetters::load(&store).await?;
-    // A broken shard, and a file that is gone, keep no other letter from the list.
+    // A broken shard or a missing file does not hide any other letter.
     let mut broken = std::mem::take(&mut letters.left_out).into_values().next();
     let mut listing = Listing::default();
     for file in &letters.files {
@@ -90,7 +90,7 @@ async fn list_and_replay(
         result = replay(args, loaded, threads, store, &letters, &mut done).await;
         report.replayed = Some(done);
     }
-    // Letters that were replayed before an error stay replayed, so the report comes first.
+    // Letters that were replayed before an error stay replayed, so the report is printed first.
     report::print(&if args.json { report.json()? } else { report.text() })?;
     result?;
     if let Some(broken) = broken {
@@ -128,7 +128,7 @@ async fn replay(
     replay.run(letters, done).await.map_err(failure)
 }
 
-/// What stopped a replay, with its exit code.
+/// Returns the error that stopped a replay, with its exit code.
 pub fn failure(error: ReplayError) -> anyhow::Error {
     match error {
         ReplayError::Worker(error) => error.into(),

@@ -1,4 +1,4 @@
-//! The topics to which dead letters are sent back.
+//! Topics to which dead letters are sent back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::config::KafkaConfig;
 use crate::failure::Failure;
 use crate::wiring::kafka;
 
-/// How long a message may wait for a broker.
+/// Longest time for which a message may wait for a broker.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The configured Kafka. It is connected when there is a message to send.
+/// The configured Kafka. It connects when there is a message to send.
 pub(super) struct KafkaTopics<'a> {
     kafka: &'a KafkaConfig,
     producer: OnceCell<Arc<KafkaProducer>>,
@@ -54,7 +54,7 @@ fn connect(kafka: &KafkaConfig) -> Result<KafkaProducer, SourceError> {
     KafkaProducer::new(&connection, PATIENCE)
 }
 
-/// The message of Kafka's error, with its exit code.
+/// Returns the message of Kafka's error, with its exit code.
 pub(super) fn failure(error: &SourceError) -> Failure {
     let message = format!("messages cannot be sent back: {error}");
     match error {

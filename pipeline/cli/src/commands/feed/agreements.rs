@@ -1,4 +1,4 @@
-//! `prorata agreements`: reservations, commitments, rates and pools of a file, as events.
+//! `prorata agreements`: converts reservations, commitments, rates and pools of a file to events.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,11 +41,11 @@ pub struct AgreementsArgs {
     pub kafka: KafkaArgs,
 }
 
-/// Checks the file, and writes or sends its events, with corrections of what was sent before. Doing so again
+/// Checks the file, and writes or sends its events, with corrections of what was sent before. A second run
 /// changes nothing.
 ///
 /// # Errors
-/// When the file is wrong, or its events cannot be read, written or sent.
+/// If the file is wrong, or its events cannot be read, written or sent.
 pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
     let is_kafka = args.output.as_deref() == Some("kafka");
     if !is_kafka && args.kafka != KafkaArgs::default() {
@@ -63,11 +63,12 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
         (None, _) => "checked, not sent".to_owned(),
         (Some(to), None) if !is_kafka => write(to, &agreements, &found.events)?,
         (Some(to), folder) => {
-            // They are kept first: to correct an event that never arrived does no harm, the opposite would.
+            // The events are kept first. It does no harm to correct an event that never arrived, but the
+            // opposite would.
             if let Some(folder) = folder {
                 write(folder, &agreements, &found.events)?;
             }
-            // Events that were kept and perhaps never sent are sent again. Twice is once.
+            // Events that were kept and perhaps never sent are sent again. A repeated event counts once.
             let all = [sent, found.events.clone()].concat();
             if is_kafka { send(&args.kafka, &agreements, &all)? } else { write(to, &agreements, &all)? }
         }
@@ -81,7 +82,7 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Events of all files that this command has written to a folder for the organization.
+/// Returns the events of all files that this command has written to a folder for the organization.
 fn sent_before(folder: &str, agreements: &Agreements) -> anyhow::Result<Vec<Event>> {
     let store = wiring::store(folder)?;
     let runtime = wiring::small_runtime()?;
@@ -118,7 +119,7 @@ fn summary(found: &AgreementEvents, to: &str) -> String {
     text
 }
 
-/// Writes one file, named by its content: the same events are the same file.
+/// Writes one file, named by its content, so that the same events make the same file.
 fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
     if events.is_empty() {
         return Ok("nothing new to write".to_owned());
@@ -133,7 +134,7 @@ fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<
     })
 }
 
-/// Sends the events, and returns when all are stored.
+/// Sends the events, and waits until all are stored.
 fn send(args: &KafkaArgs, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
     let mut config: Config = config::load(args.config.as_deref())?.config;
     if let Some(brokers) = &args.bootstrap_servers {

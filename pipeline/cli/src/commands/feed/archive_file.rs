@@ -1,4 +1,4 @@
-//! Files of events that are named by their content: the same events are the same file.
+//! Files of events, named by their content, so that the same events make the same file.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use prorata_schemas::body;
 use prorata_schemas::event::{Event, EventKind};
 use sha2::{Digest, Sha256};
 
-/// An archive file of these events, and a name that equal events share: 16 hexadecimal digits.
+/// Returns an archive file of these events, and a name that equal events share: 16 hexadecimal digits.
 ///
 /// # Errors
-/// When memory ran out.
+/// If memory runs out.
 pub fn archive_file(events: &[Event]) -> io::Result<(String, Vec<u8>)> {
     let bodies: Vec<(EventKind, Vec<u8>)> =
         events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();

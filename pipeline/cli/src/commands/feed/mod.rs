@@ -1,4 +1,4 @@
-//! What feeds prorata: a cluster's events, price lists, agreements.
+//! Commands that feed prorata: a cluster's events, price lists, agreements.
 
 pub mod agreements;
 pub mod archive_file;

@@ -1,4 +1,4 @@
-//! `prorata prices import`: one price list of the documents that providers publish.
+//! `prorata prices import`: builds one price list from the documents that providers publish.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -60,7 +60,7 @@ pub enum Provider {
 /// Writes a price list of the documents, and reports on standard error what was left out.
 ///
 /// # Errors
-/// When a file cannot be read or written, or a document is wrong.
+/// If a file cannot be read or written, or a document is wrong.
 pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
     let PricesAction::Import(args) = &args.action;
     if args.output.as_ref().is_some_and(|to| args.files.contains(to)) {
@@ -74,7 +74,7 @@ pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
             .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
     }
-    // The list is written; what is said about it may get lost.
+    // The list is already written, so the lines about it may get lost.
     for line in summary(&list, &imported).lines() {
         let _ = writeln!(io::stderr(), "{}", plain(line));
     }
@@ -97,7 +97,7 @@ fn read(args: &ImportArgs) -> anyhow::Result<(PriceList, Imported)> {
     Ok(importer.finish().map_err(Failure::usage)?)
 }
 
-/// Replaces a file as a whole: a reader sees the old list or the new one.
+/// Replaces a file as a whole: a reader sees the old list or the new list.
 fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beneath = to.as_os_str().to_owned();
     beneath.push(".new");

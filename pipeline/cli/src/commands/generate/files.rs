@@ -1,7 +1,7 @@
 //! Generated events as files: `<folder>/<organization>/<number>.avro`, each with at most a given number of
 //! events.
 //!
-//! Organizations are generated in parallel, one per core; files depend on the arguments alone.
+//! Organizations are generated in parallel, one per core. The files depend only on the arguments.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,21 +19,21 @@ use super::progress_bar;
 /// Encodes canonical bodies as one archive file.
 pub type EncodeFile<'a> = &'a (dyn Fn(&[(EventKind, &[u8])]) -> io::Result<Vec<u8>> + Sync);
 
-/// Why files could not be written.
+/// Reasons why files could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The folder has content: new files would mix with another input.
+    /// The folder is not empty: new files would mix with another input.
     #[error("'{path}' is not empty; name a new folder, or empty this one first", path = .0.display())]
     FolderNotEmpty(PathBuf),
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("failed to write '{path}': {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// The archive format refused; its message says why.
+    /// The archive format returned an error, whose message says why.
     #[error("failed to encode '{path}': {source}", path = .path.display())]
     Encode { path: PathBuf, source: io::Error },
 }
 
-/// Totals of what was written.
+/// Totals of the written files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub events: u64,
@@ -42,7 +42,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// The sum of both.
+    /// Returns the sum of both totals.
     const fn plus(self, other: Self) -> Self {
         Self {
             events: self.events + other.events,
@@ -55,7 +55,7 @@ impl Written {
 /// Writes the events of this load into an empty or missing folder.
 ///
 /// # Errors
-/// See [`FilesError`]. Files written before an error stay.
+/// See [`FilesError`]. Files that were written before an error stay.
 pub fn generate(
     load: &Load,
     folder: &Path,
@@ -82,7 +82,7 @@ pub fn generate(
     run.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Run<'a> {
     load: &'a Load,
     folder: &'a Path,
@@ -95,7 +95,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Writes one organization after the other, until all are written or one has failed.
+    /// Writes organizations in order, until all are written or one has failed.
     fn work(&self) {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +141,7 @@ fn refuse_a_full_folder(folder: &Path) -> Result<(), FilesError> {
     }
 }
 
-/// The files of one organization. It buffers the bodies of one file.
+/// The files of one organization. The bodies of one file are buffered.
 struct Files<'a> {
     folder: PathBuf,
     encode: EncodeFile<'a>,

@@ -1,4 +1,5 @@
-//! Generated events as messages: keyed by organization, spread over topics by event type, at a limited rate.
+//! Generated events as messages. Organizations are the keys, event types spread over topics, and the rate is
+//! limited.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,28 +47,28 @@ pub struct KafkaArgs {
     pub rate: Option<u32>,
 }
 
-/// Where messages go.
+/// Destination of messages.
 pub trait EventSink {
-    /// Takes a message; waits until there is room for it.
+    /// Sends a message. Waits until there is room for it.
     fn send(&mut self, topic: &str, key: &str, value: &[u8]) -> Result<(), Failure>;
 
-    /// Returns when all messages are stored.
+    /// Waits until all messages are stored.
     fn flush(&mut self) -> Result<(), Failure>;
 }
 
-/// Totals of what was sent.
+/// Totals of the sent messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Messages.
+    /// Number of messages.
     pub events: u64,
-    /// Bytes of their values.
+    /// Bytes of the messages' values.
     pub bytes: u64,
 }
 
-/// Sends the events and prints how many there are.
+/// Sends the events, and prints how many there are.
 ///
 /// # Errors
-/// When the configuration is wrong, or Kafka or the registry is unavailable.
+/// If the configuration is wrong, or Kafka or the registry is unavailable.
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     let mut config = config::load(args.kafka.config.as_deref())?.config;
     logging::start(&config.log)?;
@@ -89,7 +90,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long a message may wait for a slow broker before it counts as failed.
+/// Longest time for which a message may wait for a slow broker before it counts as failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 impl EventSink for KafkaProducer {
@@ -102,7 +103,7 @@ impl EventSink for KafkaProducer {
     }
 }
 
-/// The topics of the arguments, else the first configured topic.
+/// Returns the topics of the arguments, or else the first configured topic.
 pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     let topics = match args.topic.as_slice() {
         [] => config::topic_names(config.kafka.topics.get(..1).unwrap_or_default()),
@@ -114,8 +115,8 @@ pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure>
     Ok(topics)
 }
 
-/// Checks what a producer would find out only after its messages have timed out: that brokers accept the
-/// login and have the topics. Also that an organization has the same partition number in all topics, which
+/// Checks what a producer would otherwise learn only from timeouts of its messages: brokers accept the login
+/// and have the topics. Also checks that an organization has the same partition number in all topics, which
 /// readers require.
 pub fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
     let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
@@ -137,8 +138,8 @@ pub fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Fa
     }
 }
 
-/// Encodes messages in the wire format that readers expect. With a registry, schemas are registered there
-/// first.
+/// Returns the encoder of messages in the wire format that readers expect. With a registry, it registers the
+/// schemas there first.
 pub fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     let Some(registry) = registry::open(&config.registry)? else {
         return Ok(MessageEncoder::single_object());
@@ -147,10 +148,10 @@ pub fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     Ok(runtime.block_on(registry::ask(|| MessageEncoder::registered(&registry)))?)
 }
 
-/// Sends all events of this load, at most `per_second` in a second. Returns when all of them are stored.
+/// Sends all events of this load, at most `per_second` a second. Returns when all of them are stored.
 ///
 /// # Errors
-/// Those of the sink.
+/// Returns the errors of the sink.
 pub fn send(
     load: &Load,
     per_second: Option<u32>,
@@ -185,7 +186,7 @@ pub fn send(
     Ok(sent)
 }
 
-/// The topic of an event type, as the help of `--topic` documents it.
+/// Returns the topic of an event type, as the help of `--topic` documents it.
 pub fn topic_of(topics: &[String], kind: EventKind) -> &str {
     // Kinds are declared in the order of ALL.
     topics.get(kind as usize % topics.len().max(1)).map_or("", String::as_str)

@@ -1,5 +1,5 @@
-//! `prorata generate`: synthetic load, written to files or sent to Kafka. The same arguments give the same
-//! bytes.
+//! `prorata generate`: generates synthetic load, and writes it to files or sends it to Kafka. The same
+//! arguments give the same bytes.
 
 mod files;
 pub mod kafka;
@@ -27,9 +27,9 @@ use kafka::KafkaArgs;
 /// The value of `--output` that means Kafka instead of a folder.
 const KAFKA: &str = "kafka";
 
-/// Most pods that may run at once in one organization.
+/// Maximum number of pods that may run at once in one organization.
 const PODS_MAX: u64 = 10_000_000;
-/// Most hours of one run: ten years.
+/// Maximum number of hours in one run: ten years.
 const HOURS_MAX: u64 = 87_600;
 
 /// Arguments of `prorata generate`.
@@ -75,7 +75,7 @@ pub struct GenerateArgs {
 }
 
 impl GenerateArgs {
-    /// The load that these arguments describe.
+    /// Returns the load that these arguments describe.
     const fn load(&self) -> Load {
         Load {
             organizations: self.organizations,
@@ -90,11 +90,11 @@ impl GenerateArgs {
     }
 }
 
-/// Writes or sends the events and prints how many there are.
+/// Writes or sends the events, and prints how many there are.
 ///
 /// # Errors
-/// A folder that is not empty is an error of usage; a file that cannot be written is an error of storage. For
-/// those of Kafka see [`kafka::run`].
+/// If a folder is not empty, that is a usage error. If a file cannot be written, that is a storage error. For
+/// errors of Kafka, see [`kafka::run`].
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     if args.output.as_os_str() == KAFKA {
         return kafka::run(args);
@@ -116,7 +116,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A progress bar of hours, on a terminal only.
+/// Returns a progress bar of hours, which appears only on a terminal.
 fn progress_bar(hours: u64) -> ProgressBar {
     let bar = ProgressBar::new(hours);
     if let Ok(style) = ProgressStyle::with_template("generating {bar:40} {pos}/{len} hours, {eta} left") {
@@ -125,23 +125,23 @@ fn progress_bar(hours: u64) -> ProgressBar {
     bar
 }
 
-/// A text is no share.
+/// Error: a text is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a decimal from 0 to 1, such as 0.01")]
 struct ParseShareError;
 
-/// A text is no length of an interval.
+/// Error: a text is not the length of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a duration from 1s to 1h, such as 30s or 1m")]
 struct ParseIntervalError;
 
-/// A duration from a second to an hour: what an interval of measured use may be.
+/// Parses the interval of measured use: a duration from a second to an hour.
 fn parse_usage_interval(text: &str) -> Result<Duration, ParseIntervalError> {
     let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
     duration::parse(text).filter(|every| allowed.contains(every)).ok_or(ParseIntervalError)
 }
 
-/// A share from 0 to 1, as events in a million; what is beyond the sixth decimal is cut off.
+/// Parses a share from 0 to 1, as events in a million. Digits after the sixth decimal are cut off.
 fn parse_share(text: &str) -> Result<u32, ParseShareError> {
     let share = text.parse::<Ratio>().map_err(|_| ParseShareError)?;
     let per_million = u32::try_from(share.atoms() / (ONE / 1_000_000)).map_err(|_| ParseShareError)?;

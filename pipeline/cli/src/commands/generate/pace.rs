@@ -2,27 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-/// How far behind its rate a run may fall and still catch up. Time lost beyond this is not made up in a
-/// burst.
+/// Largest delay behind its rate that a run makes up. Time lost beyond it is not made up in a burst.
 const CATCH_UP: Duration = Duration::from_millis(100);
-/// Shorter waits are accumulated: timers are not finer.
+/// Shorter waits are accumulated, because timers are not finer.
 const WAIT_MIN: Duration = Duration::from_millis(2);
 
 /// Spreads events evenly over time.
 pub struct Pace {
-    /// Time between two events. `None`: no limit.
+    /// Time between two events; `None` if there is no limit.
     every: Option<Duration>,
     /// When the next event is due.
     due: Instant,
 }
 
 impl Pace {
-    /// At most `per_second` events in a second, from `now` on.
+    /// Limits the rate to `per_second` events a second, from `now` on.
     pub fn new(per_second: Option<u32>, now: Instant) -> Self {
         Self { every: per_second.map(|rate| Duration::from_secs(1) / rate.max(1)), due: now }
     }
 
-    /// How long to wait from `now` before the next event is sent.
+    /// Returns how long to wait from `now` before the next event is sent.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let Some(every) = self.every else { return Duration::ZERO };
         self.due = self.due.max(now.checked_sub(CATCH_UP).unwrap_or(now)) + every;

@@ -1,4 +1,4 @@
-//! Laws of `prorata generate`: files, messages, arguments.
+//! Tests of `prorata generate`: files, messages, arguments.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn load() -> Load {
     }
 }
 
-/// A stand-in for the archive's format: bodies, one after the other.
+/// Stands in for the archive's format: bodies, one after another.
 fn joined(bodies: &[(EventKind, &[u8])]) -> std::io::Result<Vec<u8>> {
     Ok(bodies.iter().flat_map(|(_, body)| body.iter().copied()).collect())
 }
@@ -75,7 +75,7 @@ fn a_full_folder_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Keeps the messages, and fails after `room` of them.
+/// A sink that keeps the messages, and fails after `room` messages.
 struct FakeSink {
     messages: Vec<(String, String, Event)>,
     decoder: SingleObjectMessages,
@@ -111,7 +111,7 @@ fn send_to(load: &Load, topics: &[&str], sink: &mut FakeSink) -> Result<Sent, Fa
     send(load, None, &topics, &MessageEncoder::single_object(), sink)
 }
 
-/// Bodies of every organization in the order of its files.
+/// Returns the bodies of every organization, in the order of its files.
 fn bodies_of_files(load: &Load) -> BTreeMap<String, Vec<Vec<u8>>> {
     let folder = tempfile::tempdir().unwrap();
     let seen = Mutex::new(BTreeMap::<String, Vec<Vec<u8>>>::new());

@@ -1,4 +1,4 @@
-//! `prorata diff`: what differs between two lakes, or between a lake now and then.
+//! `prorata diff`: compares two lakes, or a lake now with itself at an earlier time.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use crate::failure::Failure;
 use crate::{report, wiring};
 
-/// Exit code when something differs.
+/// Exit code if something differs.
 const DIFFERS: u8 = 1;
 
 /// Arguments of `prorata diff`.
@@ -39,10 +39,10 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// Compares, and prints what differs. The exit code is 0 when nothing differs, and 1 when something does.
+/// Compares, and prints the differences. The exit code is 0 if nothing differs, and 1 otherwise.
 ///
 /// # Errors
-/// When a lake is not there, a file that must be compared is gone, or storage is unavailable.
+/// If a lake does not exist, a file that must be compared is missing, or storage is unavailable.
 pub fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let difference = wiring::small_runtime()?.block_on(compare(args))?;
     let text = if args.json { format!("{:#}", difference.json()) } else { difference.to_string() };
@@ -72,7 +72,7 @@ async fn compare(args: &DiffArgs) -> anyhow::Result<Difference> {
     })
 }
 
-/// An instant of the command line.
+/// Parses an instant of the command line.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     parse_instant(text).ok_or_else(|| "it is not a time such as 2026-11-20T13:00:00Z".to_owned())
 }

@@ -1,4 +1,4 @@
-//! `prorata explain`: how the cost of a pod, a node, an agreement or a namespace in an hour came about.
+//! `prorata explain`: explains the cost of a pod, a node, an agreement or a namespace in an hour.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use super::diff::parse_time;
 use crate::failure::Failure;
 use crate::{report, wiring};
 
-/// Exit code when the table files have other rows than the hour folded again.
+/// Exit code if the rows of the table files differ from the rows of the hour when it is folded again.
 const DIFFERS: u8 = 1;
 
 /// Arguments of `prorata explain`.
@@ -53,10 +53,10 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Explains, and prints it. The exit code is 0, or 1 when the table files have other rows.
+/// Explains a cost, and prints the explanation. The exit code is 0, or 1 if the table files have other rows.
 ///
 /// # Errors
-/// When the lake has nothing of the kind, or cannot be read.
+/// If the lake has nothing of the kind, or cannot be read.
 pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let (runtime, _) = wiring::runtime(0)?;
     let answer = runtime.block_on(answer(args))?;
@@ -82,7 +82,7 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
         if answer.as_ref().is_ok_and(Answer::is_same) {
             return answer.map_err(failed);
         }
-        // What the table has may be of another revision than what was folded.
+        // The rows of the table may belong to another revision than the folded rows.
         let checkpoints = Checkpoints::read(&store).await?;
         let hour = HourRange { from: Some(args.hour), to: Some(args.hour) };
         let is_published = checkpoints.are_published(&tables, hour);

@@ -1,4 +1,4 @@
-//! `prorata export`: the rows of one organization as plain Parquet files, to be handed to it.
+//! `prorata export`: writes the rows of one organization as plain Parquet files, to hand them to it.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ struct Count {
 /// Writes the rows, and prints how many there are.
 ///
 /// # Errors
-/// When the output is not empty, there is no lake or no such organization, a file is damaged, or storage is
+/// If the output is not empty, there is no lake or no such organization, a file is damaged, or storage is
 /// unavailable.
 pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let range = HourRange { from: args.from, to: args.to };
@@ -69,7 +69,7 @@ async fn write(args: &ExportArgs, options: &ExportOptions) -> anyhow::Result<BTr
     let store = wiring::lake::store(&args.lake).await?;
     let output = wiring::store(&args.output)?;
     if !output.list("").await.map_err(WorkerError::Store)?.is_empty() {
-        // What it holds may be of another organization, or of rows that were replaced since.
+        // The output may hold rows of another organization, or rows that were replaced since.
         let message = format!("--output '{}' is not empty; name an empty folder", args.output);
         return Err(Failure::usage(message).into());
     }

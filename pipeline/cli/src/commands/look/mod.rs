@@ -1,4 +1,4 @@
-//! Commands that look at a lake and say what it holds; they write nothing into it.
+//! Commands that look at a lake and print what it holds. They write nothing into it.
 
 pub mod diff;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! `prorata report`: a lake as one HTML page that needs nothing else.
+//! `prorata report`: writes a lake as one self-contained HTML page.
 
 use std::process::ExitCode;
 
@@ -44,15 +44,15 @@ pub struct ReportArgs {
     pub output: String,
 }
 
-/// How many explanations a page may have.
+/// Returns the parser of the number of explanations on a page.
 fn explained() -> RangedI64ValueParser<u16> {
     value_parser!(u16).range(..=10_000)
 }
 
-/// Writes the page. A lake without hours gives a page that says so.
+/// Writes the page. If the lake has no hours, the page says so.
 ///
 /// # Errors
-/// When there is no lake, storage is unavailable, or the file cannot be written.
+/// If there is no lake, storage is unavailable, or the file cannot be written.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let since = args.days.map(|days| Hour(SystemClock.now().hour().0 - 24 * days));
     let range = HourRange { from: args.from.or(since), to: args.to };

@@ -1,11 +1,11 @@
-//! Connections that ask for nothing, or for little, over real sockets.
+//! Tests over real sockets with connections that request little or nothing.
 
 use prorata_testkit::wait::PATIENCE;
 use tokio::net::TcpSocket;
 
 use super::*;
 
-/// Whether the server closes a connection on which a client has sent so much and then waits.
+/// Returns whether the server closes a connection after a client sends these bytes and then waits.
 async fn is_closed(address: SocketAddr, sent: &[u8]) -> bool {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent).await.unwrap();
@@ -39,7 +39,7 @@ async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
     drop(silent);
 }
 
-/// Serves with these numbers of connections, and no other bound.
+/// Serves with these limits on connections and no other limit.
 async fn crowded(connections: usize, connections_of_address: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,17 +50,17 @@ async fn crowded(connections: usize, connections_of_address: usize) -> SocketAdd
     address
 }
 
-/// A connection from `127.0.0.<host>` on which so much was sent.
+/// Opens a connection from `127.0.0.<host>` and sends these bytes.
 async fn connected(address: SocketAddr, host: u8, sent: &[u8]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
-    // The server may have dropped it already.
+    // The server may have closed the connection already.
     let _ = stream.write_all(sent).await;
     stream
 }
 
-/// Asks on a connection that is kept; whether it is answered.
+/// Sends a request on a kept connection; returns whether it is answered.
 async fn answered(stream: &mut TcpStream) -> bool {
     let mut answer = Vec::new();
     let asked = stream.write_all(b"GET /livez HTTP/1.1\r\nHost: worker\r\n\r\n").await;

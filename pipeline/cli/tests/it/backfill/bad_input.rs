@@ -1,4 +1,4 @@
-//! Bad input: dead letters with file and position, exit code 3, and the rest of the input folded.
+//! Bad input makes dead letters with file and position, and exit code 3. The rest of the input is folded.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ fn an_unknown_record() {
     assert_eq!(room.content("lake"), tables_of_the_trace());
 }
 
-/// A container file with one record of a byte, as a writer of this schema claims.
+/// Builds a container file with one record of a byte, as if a writer of this schema had made it.
 fn container(schema: &[u8]) -> Vec<u8> {
     let sync = [7; 16];
     let mut file = b"Obj\x01".to_vec();
@@ -95,7 +95,8 @@ fn container(schema: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Each costs a library all time or memory, or much log. Here each costs a dead letter, and no line of log.
+/// Each schema costs a library all time or memory, or many log lines. Here, each makes a dead letter and no
+/// log line.
 #[test]
 fn hostile_schemas() {
     let room = with_trace();

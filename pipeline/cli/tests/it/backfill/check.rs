@@ -1,4 +1,4 @@
-//! `prorata check` on a lake that is whole, and on one that somebody has tampered with.
+//! `prorata check` on an intact lake, and on a lake that somebody has changed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::harness::*;
 
-/// A lake of two organizations and some hours.
+/// Builds a lake of two organizations and some hours.
 fn lake(room: &Room) {
     room.generate(6);
     assert_eq!(code(&room.run("lake", &[])), 0);
@@ -23,7 +23,7 @@ fn check(room: &Room, args: &[&str]) -> (i32, Value) {
     (code(&output), json(&output))
 }
 
-/// Kinds of what was found, without warnings.
+/// Returns the kinds of the findings, without warnings.
 fn errors(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter();
     let errors = findings.filter(|finding| finding["severity"] == "error");
@@ -33,7 +33,7 @@ fn errors(report: &Value) -> Vec<String> {
     kinds
 }
 
-/// A file of a table, and where it lies.
+/// Returns a file of a table, and its path.
 fn file(room: &Room, table: Table) -> (String, PathBuf) {
     let path = room.files("lake")[&table].first().unwrap().clone();
     let place = room.path("lake").join(table.name()).join(&path);
@@ -67,7 +67,7 @@ fn a_file_that_is_gone_cut_or_damaged_is_named() {
     tamper(&room, &name, &place, &[]);
 }
 
-/// Whatever is done to a file of the lake, it is named, and its money is missing.
+/// A change to any file of the lake is reported with the name of the file, and the file's money is missing.
 fn tamper(room: &Room, name: &str, place: &Path, args: &[&str]) {
     let whole = std::fs::read(place).unwrap();
     let cases: [(&str, Option<Vec<u8>>); 3] = [
@@ -107,7 +107,7 @@ fn a_file_that_somebody_adds_to_a_table_is_named() {
     let room = Room::new();
     lake(&room);
     let (name, place) = file(&room, Table::CostAllocation);
-    // The same rows under another name of ours.
+    // The copy has the same rows under another name in our format.
     let other = |path: &str| path.replace("-00000", "-99999");
     let foreign = PathBuf::from(other(place.to_str().unwrap()));
     std::fs::copy(&place, &foreign).unwrap();
@@ -143,7 +143,7 @@ fn a_damaged_checkpoint_is_named() {
     assert_eq!(report["findings"][0]["location"], newest.as_str());
 }
 
-/// A GKE node, a serverless pod, and agreements for them and for others.
+/// A GKE node, a serverless pod, and agreements for them and for other things.
 const AGREEMENTS: &str = r#"
 organization_id: acme
 currency: USD
@@ -273,7 +273,7 @@ fn a_configuration_that_cannot_start_is_told_check_by_check() {
     assert!(!room.path("fresh").join("root.json").exists(), "a check makes no root");
 }
 
-/// A lake whose first hours lie beyond the horizon and are joined to files of days. Returns the last hour
+/// Builds a lake whose first hours are beyond the horizon and joined to files of days. Returns the last hour
 /// with events.
 fn compacted_lake(room: &Room) -> Hour {
     lake(room);
@@ -281,7 +281,7 @@ fn compacted_lake(room: &Room) -> Hour {
     let last: Hour = report["to"].as_str().unwrap().parse().unwrap();
     let to = Hour(last.0 + 37 * 24).to_string();
     assert_eq!(code(&room.run("lake", &["--to", &to])), 0);
-    // Hours leave the checkpoint with the first one that knows them published.
+    // Hours leave the checkpoint with the first checkpoint that knows that they are published.
     let (rules, config) = ("{gpu: '8', cpu: '0.9', memory: '0.1'}", room.path("prorata.yaml"));
     std::fs::write(&config, format!("rules: {{version: two, weights: {rules}}}\n")).unwrap();
     let restated = room.backfill("lake").arg("--config").arg(config).args(["--from", &to]).output();
@@ -295,7 +295,7 @@ fn compacted_lake(room: &Room) -> Hour {
 #[test]
 fn a_file_of_a_day_that_is_gone_cut_or_damaged_is_named() {
     let room = Room::new();
-    // The empty weeks after it take most of the time.
+    // The empty weeks after the events take most of the test's time.
     let to = compacted_lake(&room).to_string();
     let args = ["--to", &to];
     let (_, report) = check(&room, &args);

@@ -1,4 +1,4 @@
-//! `prorata diff`: two lakes, and a lake now and then.
+//! `prorata diff` on two lakes, and on a lake now and at an earlier time.
 
 use std::process::Output;
 

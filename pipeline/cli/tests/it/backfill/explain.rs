@@ -1,4 +1,5 @@
-//! `prorata explain` on the sample day: every kind of subject, and what is near where there is none.
+//! `prorata explain` on the sample day: every kind of subject, and similar names if the subject does not
+//! exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn explain(room: &Room, hour: &str, args: &[&str]) -> Output {
     program().args(["explain", "--hour", hour, "--lake"]).arg(lake).args(args).output().unwrap()
 }
 
-/// A room with the sample day in a lake.
+/// Builds a room with the sample day in a lake.
 fn sample_day() -> Room {
     let room = Room::new();
     let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day/events");
@@ -28,7 +29,7 @@ fn sample_day() -> Room {
     room
 }
 
-/// One row of every kind, from the namespaces of the sample day.
+/// Returns one row of every kind, from the namespaces of the sample day.
 fn one_of_each_kind(room: &Room) -> BTreeMap<String, (&'static str, Value)> {
     let mut kinds = BTreeMap::new();
     for (organization, namespaces) in
@@ -115,7 +116,8 @@ fn what_the_lake_does_not_have_is_told_with_what_is_near() {
     assert_eq!(code(&nothing), 2);
 }
 
-/// A tenant names its pods and namespaces: no command lets a terminal obey them, or take them for a line.
+/// Tenants name their pods and namespaces. No command prints a name so that a terminal obeys it or it looks
+/// like a line.
 #[test]
 fn names_cannot_move_a_terminal() {
     const EVIL: &str = "a\u{1b}]0;t\u{7}\u{1b}[2J\r\n  idle  0.00\u{9b}1m\u{202e}\u{2028}";
@@ -196,7 +198,7 @@ fn what_a_late_event_has_changed_is_told_and_adds_up() {
     let after = of_node(&["--since", &then]);
     let changes = &after["changes"];
     assert_eq!((&changes["before"], &changes["after"]), (&before["cost"], &after["cost"]));
-    // The node costs the same; its other rows lose what the late pod bears.
+    // The cost of the node stays the same. Its other rows lose the cost that the late pod takes.
     assert_eq!(changes["difference"], "0");
     let rows = changes["rows"].as_array().unwrap();
     let late: Vec<&Value> = rows.iter().filter(|row| row["pod_uid"] == "late").collect();
@@ -210,7 +212,7 @@ fn what_a_late_event_has_changed_is_told_and_adds_up() {
         amounts.map(|amount| amount.parse::<Decimal12>().unwrap().atoms()).sum::<i128>()
     };
     assert_eq!(sum("before"), sum("after"), "what the rows lose and gain adds up: {changes:#}");
-    // The file of the late event, and no other.
+    // Only the file of the late event is new.
     let late = json(&explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]));
     assert_eq!(changes["new_files"], json!([late["events"][0]["file"]]));
     let people = explain(&room, "2026-11-01T01", &["--pod", "late", "--since", &then]);

@@ -1,4 +1,4 @@
-//! `prorata export`: the rows of one organization, all of them and no other.
+//! `prorata export`: all rows of one organization, and no rows of others.
 
 use std::path::Path;
 use std::process::Output;
@@ -9,14 +9,14 @@ use prorata_schemas::tables::Table;
 
 use super::harness::*;
 
-/// Rows of a Parquet file, as text.
+/// Returns the rows of a Parquet file, as text.
 fn rows(path: &Path) -> Vec<String> {
     let file = SerializedFileReader::try_from(path).unwrap();
     assert!(file.metadata().file_metadata().num_rows() > 0, "{}", path.display());
     file.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
-/// Rows of an organization in the live files of a lake, sorted.
+/// Returns the rows of an organization in the live files of a lake, sorted.
 fn live(room: &Room, table: Table, organization: &str) -> Vec<String> {
     let owner = match table {
         Table::CostAllocation => format!("BillingAccountId: \"{organization}\""),
@@ -35,7 +35,7 @@ fn export(room: &Room, organization: &str, args: &[&str]) -> Output {
     command.arg("--output").arg(room.path("out")).args(args).output().unwrap()
 }
 
-/// Exported rows of a table, sorted.
+/// Returns the exported rows of a table, sorted.
 fn exported(room: &Room, table: Table) -> Vec<String> {
     let dates = std::fs::read_dir(room.path("out").join(table.name())).into_iter().flatten();
     let mut exported: Vec<String> =

@@ -40,7 +40,7 @@ impl Room {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Puts an Avro file of these events.
+    /// Puts an Avro file of these events into the events' folder.
     pub fn put_events(&self, name: &str, events: &[EventRecord]) {
         self.put(name, &avro(events));
     }
@@ -61,19 +61,19 @@ impl Room {
         assert!(output.status.success(), "{}", error(&output));
     }
 
-    /// `prorata backfill` of the events into a lake.
+    /// Returns the command `prorata backfill` of the events into a lake.
     pub fn backfill(&self, lake: &str) -> Command {
         let mut command = program();
         command.arg("backfill").arg("--events").arg(self.path("events")).arg("--lake").arg(self.path(lake));
         command
     }
 
-    /// The same, run to its end.
+    /// Runs that command to its end.
     pub fn run(&self, lake: &str, args: &[&str]) -> Output {
         self.backfill(lake).args(args).output().unwrap()
     }
 
-    /// Digests of the live files by table, hour and shard.
+    /// Returns the digests of the live files by table, hour and shard.
     pub fn content(&self, lake: &str) -> BTreeMap<(Table, Hour, u16), Vec<String>> {
         let digest = |((table, shard, hour), files): ((Table, u16, Hour), Vec<TableFile>)| {
             for file in &files {
@@ -85,7 +85,7 @@ impl Room {
         self.live_files(lake).into_iter().map(digest).collect()
     }
 
-    /// Live files by table.
+    /// Returns the live files by table.
     pub fn files(&self, lake: &str) -> BTreeMap<Table, Vec<String>> {
         let mut files = BTreeMap::from(Table::ALL.map(|table| (table, Vec::new())));
         for ((table, ..), of_hour) in self.live_files(lake) {
@@ -99,7 +99,7 @@ impl Room {
         StoredLake::open(self.path(lake).to_str().unwrap(), runtime).files(EVERY_HOUR)
     }
 
-    /// Names of all files of a lake, which a run may just be changing.
+    /// Returns the names of all files of a lake, which a run may be changing.
     pub fn objects(&self, lake: &str) -> Vec<String> {
         let mut names = Vec::new();
         walk(&self.path(lake), "", &mut names);
@@ -120,9 +120,9 @@ fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     }
 }
 
-/// An instant between the last commit of a lake and its next one.
+/// Returns an instant between the last commit of a lake and its next one.
 pub fn instant_after(lake: &Path) -> Timestamp {
-    // Versions of a table are told apart by the time of their commits, in milliseconds.
+    // The time of its commit, in milliseconds, identifies a version of a table.
     let then = eventually("an instant after the last commit", || {
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
         let log = std::fs::metadata(lake.join("hours/_delta_log")).unwrap().modified().unwrap();
@@ -132,7 +132,7 @@ pub fn instant_after(lake: &Path) -> Timestamp {
     Timestamp(i64::try_from(then).unwrap() * 1_000_000)
 }
 
-/// The program with nothing configured.
+/// Returns the program with nothing configured.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));
     for (key, _) in std::env::vars() {
@@ -155,14 +155,14 @@ pub fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The JSON document that was printed.
+/// Parses the JSON document that was printed.
 pub fn json(output: &Output) -> serde_json::Value {
     let document = serde_json::from_slice(&output.stdout);
     assert!(document.is_ok(), "{}{}", text(output), error(output));
     document.unwrap()
 }
 
-/// The one message of a failure.
+/// Returns the one message of a failure.
 pub fn message(output: &Output) -> String {
     let error = error(output);
     assert_eq!(error.trim_end().lines().count(), 1, "one message, no trace: {error}");
@@ -176,7 +176,7 @@ pub fn avro(events: &[EventRecord]) -> Vec<u8> {
     write_events(&bodies).unwrap()
 }
 
-/// Three hours of one node.
+/// Returns the events of three hours of one node.
 pub fn trace() -> Vec<EventRecord> {
     vec![node("acme", 0, 10), pod("acme", 30, "a", 1), pod_stop("acme", 150, "a")]
 }

@@ -1,7 +1,7 @@
-//! An hour need not fit in memory: the peak of a backfill of many pods with a sample a minute.
+//! An hour need not fit in memory: the peak memory of a backfill of many pods with a sample a minute.
 //!
-//! `PODS=62500 cargo test --release -p prorata --test it backfill::memory` is the full shape, in 512 MiB.
-//! `SAMPLES` changes the samples of a pod, `LIMIT_MIB` the limit.
+//! `PODS=62500 cargo test --release -p prorata --test it backfill::memory` runs the full shape, in 512 MiB.
+//! `SAMPLES` changes the samples of a pod, and `LIMIT_MIB` the limit.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::harness::*;
 
 const PODS_OF_A_NODE: u64 = 50;
 
-/// Pods of the full shape, and the limit that holds for them.
+/// Number of pods of the full shape, and its limit.
 const PODS_ALL: u64 = 62_500;
 const LIMIT: u64 = 512 << 20;
 
-/// What the program takes itself, in any shape.
+/// Memory of the program itself, in any shape.
 const BASE: u64 = 64 << 20;
 
 fn usage(uid: &str, minute: i64) -> EventRecord {
@@ -44,7 +44,7 @@ fn named_node(index: u64) -> EventRecord {
     EventRecord::new(event)
 }
 
-/// Nodes with pods of one organization, a sample of each pod every minute.
+/// Puts nodes with pods of one organization, and a sample of each pod every minute.
 fn put(room: &Room, pods: u64, samples: i64) {
     let nodes: Vec<EventRecord> = (0..pods.div_ceil(PODS_OF_A_NODE)).map(named_node).collect();
     room.put_events("nodes.avro", &nodes);
@@ -57,7 +57,7 @@ fn put(room: &Room, pods: u64, samples: i64) {
     }
 }
 
-/// The most memory that a process had resident, in bytes; none once it has ended.
+/// Returns the peak resident memory of a process, in bytes; `None` after it has ended.
 fn peak(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,5 +1,5 @@
-//! The `prorata` program on folders: exit codes, messages, and tables that do not depend on how they came
-//! about.
+//! The `prorata` program on folders: exit codes, messages, and tables that do not depend on the order of
+//! runs.
 
 mod bad_input;
 mod check;

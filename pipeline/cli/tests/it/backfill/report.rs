@@ -1,4 +1,4 @@
-//! `prorata report`: the numbers on the page are those of the tables, and the page holds all that it needs.
+//! `prorata report`: the numbers on the page are the numbers of the tables, and the page is self-contained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn sample(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day").join(file)
 }
 
-/// A room with the sample day in a lake.
+/// Builds a room with the sample day in a lake.
 fn sample_day() -> Room {
     let room = Room::new();
     let mut backfill = program();
@@ -27,7 +27,7 @@ fn report(room: &Room, args: &[&str]) -> Output {
     program().args(["report", "--lake"]).arg(lake).arg("--output").arg(page).args(args).output().unwrap()
 }
 
-/// The page and its data.
+/// Returns the page and its data.
 fn page(room: &Room, args: &[&str]) -> (String, Value) {
     let output = report(room, args);
     assert_eq!(code(&output), 0, "{}", error(&output));
@@ -42,7 +42,7 @@ fn atoms(value: &Value) -> i128 {
     value.as_str().unwrap().parse().unwrap()
 }
 
-/// Sums of a column of facts by a column of bearers.
+/// Sums a column of facts by a column of bearers.
 fn sums(data: &Value, fact: &str, column: &str) -> BTreeMap<String, i128> {
     let mut sums = BTreeMap::new();
     let facts = &data["facts"];
@@ -55,7 +55,7 @@ fn sums(data: &Value, fact: &str, column: &str) -> BTreeMap<String, i128> {
     sums
 }
 
-/// Sums of a column of an expected table, by another.
+/// Sums a column of an expected table by another column.
 fn expected(table: &str, by: &str, column: &str) -> BTreeMap<String, i128> {
     let text = std::fs::read_to_string(sample("expected").join(format!("{table}.tsv"))).unwrap();
     let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
@@ -63,7 +63,7 @@ fn expected(table: &str, by: &str, column: &str) -> BTreeMap<String, i128> {
     let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
     let (by, column) = (at(by), at(column));
     let mut sums = BTreeMap::new();
-    // Shorter lines have digests.
+    // Shorter lines hold digests.
     for line in lines.filter(|line| line.len() == head.len()) {
         let amount: Decimal12 = line[column].parse().unwrap();
         *sums.entry(line[by].to_owned()).or_default() += amount.atoms();
@@ -83,7 +83,7 @@ fn numbers_on_the_page_are_those_of_the_tables() {
     assert_eq!(kinds["reservation"], table["reservation_unused"]);
     assert_eq!(kinds["commitment"], table["commitment_unused"]);
     assert_eq!(kinds["pod"], table["pod_node"] + table["pod_serverless"] + table["pod_pool"]);
-    // Used and unused capacity of nodes: their rows split their cost.
+    // Used and unused capacity split the cost of the rows of nodes.
     let (used, unused) = (sums(&data, "used", "kind"), sums(&data, "unused", "kind"));
     assert_eq!(used["pod"] + unused["pod"], table["pod_node"]);
     assert!(used["pod"] > 0 && unused["pod"] > 0 && unused["idle"] == table["node_idle"], "{unused:?}");
@@ -103,7 +103,7 @@ fn numbers_on_the_page_are_those_of_the_tables() {
     assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["fix"].as_str().unwrap().len() > 10));
 }
 
-/// The page names a command for each bearer of cost: it explains an idle node by its cluster and id.
+/// For each bearer of cost, the page names a command. An idle node is explained by its cluster and id.
 #[test]
 fn an_idle_node_can_be_explained_as_the_page_says() {
     let room = sample_day();
@@ -135,7 +135,7 @@ fn an_idle_node_can_be_explained_as_the_page_says() {
     }
 }
 
-/// What cost most is explained on the page, with the words of the command.
+/// The page explains the most expensive items in the words of the command.
 #[test]
 fn the_page_explains_what_cost_most() {
     let room = sample_day();
@@ -172,7 +172,7 @@ fn the_page_explains_what_cost_most() {
     assert_eq!(page(&room, &["--explain", "0"]).1["explained"], serde_json::json!({}));
 }
 
-/// A lake whose archive is damaged cannot be explained: the page is written, and says why there.
+/// A lake with a damaged archive cannot be explained. The page is still written, and says why in that place.
 #[test]
 fn a_page_of_what_cannot_be_explained_says_why() {
     let room = sample_day();
@@ -188,7 +188,7 @@ fn a_page_of_what_cannot_be_explained_says_why() {
     assert_eq!(sums(&data, "cost", "organization"), expected("hours", "organization_id", "allocated_cost"));
 }
 
-/// Beyond four days the page goes by days, and an hour of them is explained in which there is a cost.
+/// For more than four days, the page goes by days. It explains an hour of a day in which there is a cost.
 #[test]
 fn what_a_page_of_days_names_can_be_explained() {
     let room = Room::new();
@@ -216,7 +216,7 @@ fn what_a_page_of_days_names_can_be_explained() {
     }
 }
 
-/// The page of one organization can be given to it.
+/// The page of one organization can be given to that organization.
 #[test]
 fn a_page_of_one_organization_holds_nothing_of_another() {
     let room = sample_day();
@@ -226,7 +226,7 @@ fn a_page_of_one_organization_holds_nothing_of_another() {
     let totals = sums(&all, "cost", "organization");
     assert_eq!(sums(&data, "cost", "organization"), [(aurora.to_owned(), totals[aurora])].into());
     assert!(!text.contains("org-0001"), "the page names another organization");
-    // Names of the other one, as far as this one does not have the same.
+    // Names of the other organization that this organization does not have too.
     let (_, other) = page(&room, &["--organization", borealis]);
     let texts = |data: &Value| -> BTreeSet<String> {
         data["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Runs that are repeated, changed, killed, or meet each other.
+//! Runs that are repeated, changed or killed, or that overlap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Stdio};
@@ -45,7 +45,7 @@ fn the_summary_is_for_people_or_one_json_document() {
     assert_eq!(json["to"], "2026-11-01T02");
 }
 
-/// A panic where a line is logged would hold the organization that is folded there.
+/// A panic in a log statement would hold the organization that is being folded.
 #[test]
 fn logs_that_cannot_be_written_change_nothing() {
     let room = Room::new();

@@ -1,5 +1,5 @@
-//! `prorata explain` and `prorata check` on a lake that a worker is writing: it has decided a checkpoint, and
-//! has not yet committed to all tables.
+//! `prorata explain` and `prorata check` on a lake that a worker is writing. The worker has decided a
+//! checkpoint and has not yet committed to all tables.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use super::harness::*;
 
 const LATE: &str = "2026-11-01T01";
 
-/// A lake that a late event has restated, and commits to a table that are kept from it.
+/// A lake that a late event has restated, and commits to a table that are withheld.
 struct Unsettled {
     room: Room,
     log: PathBuf,
@@ -22,7 +22,7 @@ struct Unsettled {
 }
 
 impl Unsettled {
-    /// The commits to this table that publish the late event are missing.
+    /// Builds a lake without the commits to this table that publish the late event.
     fn new(table: &str) -> Self {
         let room = Room::new();
         let log = room.path("lake").join(table).join("_delta_log");
@@ -41,14 +41,14 @@ impl Unsettled {
         unsettled
     }
 
-    /// As the worker goes on.
+    /// Publishes the withheld commits, as a worker that continues would.
     fn publish(&self) {
         for commit in names(&self.aside) {
             std::fs::rename(self.aside.join(&commit), self.log.join(&commit)).unwrap();
         }
     }
 
-    /// As if nobody had written for an hour.
+    /// Makes the lake look as if nobody had written for an hour.
     fn rest(&self) {
         let objects = self.room.objects("lake");
         for name in objects.iter().filter(|name| name.contains("/checkpoint-")) {
@@ -68,7 +68,7 @@ impl Unsettled {
         command
     }
 
-    /// Runs a command, and publishes once it has seen that something is missing.
+    /// Runs a command, and publishes after the command reports that something is missing.
     fn run_meanwhile(&self, args: &[&str]) -> Output {
         let piped = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = piped.unwrap();
@@ -99,7 +99,7 @@ fn rows_that_are_published_meanwhile_are_explained_as_they_are_then() {
         let lake = Unsettled::new(table);
         let explain = ["explain", "--hour", LATE, "--node", "n"];
         if table == "hours" {
-            // Its rows are not explained: those that are agree.
+            // `explain` does not read the rows of this table, and the other tables agree.
             assert_eq!(code(&lake.command(&explain).output().unwrap()), 0);
             continue;
         }

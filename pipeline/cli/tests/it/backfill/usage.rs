@@ -1,5 +1,5 @@
-//! Wrong usage and unavailable storage: one message that says what, where and how to fix it, and the exit
-//! code.
+//! Wrong usage and unavailable storage: the exit code, and one message that says what failed, where, and how
+//! to fix it.
 
 use super::harness::*;
 
@@ -55,7 +55,7 @@ fn a_lake_of_no_known_kind() {
     assert!(message(&output).contains("name a folder, or a URL such as s3://bucket/folder"));
 }
 
-/// A limit on the size of files stands for a full disk: writes fail in the middle.
+/// A limit on the size of files simulates a full disk: writes fail in the middle.
 #[test]
 fn a_full_disk() {
     let room = with_trace();

@@ -1,4 +1,4 @@
-//! What is in a letter.
+//! Checks of the content of a letter.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use prorata_worker::source::{Header, Message};
 
 use super::{Checked, LetterStage, equal};
 
-/// What the names of our headers begin with.
+/// Prefix of the names of prorata's headers.
 const OURS: &str = "prorata.";
 
-/// A message of topic `pods`, partition 3, that was rejected.
+/// Returns a message of topic `pods`, partition 3, that was rejected.
 pub(super) fn letter(offset: i64, key: Option<&[u8]>, bytes: &[u8], headers: Vec<Header>) -> DeadLetter {
     let origin = Origin::Message {
         topic: "pods".into(),
@@ -25,7 +25,7 @@ pub(super) fn letter(offset: i64, key: Option<&[u8]>, bytes: &[u8], headers: Vec
     DeadLetter { origin, rejected: Rejected { reject, bytes: bytes.to_vec() } }
 }
 
-/// The headers that came, and how they must be found.
+/// Returns the headers of the rejected message, as they must be found.
 fn headers() -> Vec<Header> {
     let header = |name: &str, value: &[u8]| (name.to_owned(), Some(value.to_vec()));
     vec![
@@ -35,12 +35,13 @@ fn headers() -> Vec<Header> {
         header("twice", b"first"),
         header("another", "Größe".as_bytes()),
         header("twice", b"second"),
-        // It only looks like one of ours.
+        // The name only looks like one of prorata's headers.
         header("prorata", b"theirs"),
     ]
 }
 
-/// The message is the letter: it has its bytes and key, its headers in their order, and these of ours.
+/// Checks that the message is the letter: its bytes and key, its headers in order, and these headers of
+/// prorata.
 fn is_letter(message: &Message, letter: &DeadLetter, foreign: &[Header], place: &[(&str, &str)]) -> Checked {
     let key = match &letter.origin {
         Origin::Message { key, .. } => key.as_deref(),
@@ -75,7 +76,7 @@ pub(super) async fn as_they_came(stage: &LetterStage) -> Checked {
     let forms = keys.iter().flat_map(|key| values.iter().map(move |value| (*key, *value)));
     for (number, ((key, value), reason)) in (0..).zip(forms.zip(reasons)) {
         let headers = if number % 2 == 0 { headers() } else { Vec::new() };
-        // The first offset, the last one, and some between.
+        // The offsets are the first, the last, and some between.
         let offset = if number == 1 { i64::MAX } else { number << 33 };
         let mut letter = letter(offset, key, value, headers.clone());
         letter.rejected.reject = Reject::new(*reason, format!("'Größe' of letter {number}: \"{reason}\"\n"));

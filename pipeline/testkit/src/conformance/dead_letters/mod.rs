@@ -1,6 +1,6 @@
 //! Conformance of [`DeadLetterTopic`]: each promise is a check that the fake and the real thing both pass.
 //!
-//! What is sent is looked at as messages, as a consumer of the topic finds them.
+//! The checks look at sent letters as messages, as a consumer of the topic finds them.
 
 mod letters;
 mod sending;
@@ -15,21 +15,21 @@ use super::{Check, Checked, Harness, Suite, equal};
 /// A topic of dead letters.
 #[async_trait(?Send)]
 pub trait DeadLetterPlace {
-    /// The topic, as a new process sends to it.
+    /// Returns the topic, as a new process sends to it.
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String>;
 
-    /// All messages that the brokers have now, those of each partition in their order.
+    /// Returns all messages that the brokers have now; messages of one partition are in order.
     async fn messages(&self) -> Result<Vec<Message>, String>;
 
-    /// Bytes of a large value that the topic takes, and how many of them in one call: more than any queue
-    /// holds, where the topic can.
+    /// Returns the size in bytes of a large value that the topic takes, and a number of such values for one
+    /// call. If the topic can take them, they exceed any queue.
     fn large(&self) -> (usize, usize);
 
-    /// Bytes of a value that the topic never takes. None: it takes any.
+    /// Returns the size in bytes of a value that the topic never takes; `None` if it takes any.
     fn too_large(&self) -> Option<usize>;
 
-    /// The brokers answer no more, in the midst of a call or not; or they answer again. False: they always
-    /// answer.
+    /// Stops or restarts the responses of the brokers, even in the middle of a call. Returns `false` if they
+    /// always respond.
     async fn set_available(&self, available: bool) -> Result<bool, String>;
 }
 
@@ -38,7 +38,7 @@ type LetterStage = super::Stage<dyn DeadLetterPlace>;
 /// Runs the suite, and returns what the harness could not do.
 ///
 /// # Errors
-/// The first promise that is broken.
+/// Returns the first broken promise.
 pub async fn dead_letter_topic(
     harness: &impl Harness<Place = dyn DeadLetterPlace>,
 ) -> Result<Vec<&'static str>, String> {
@@ -68,14 +68,14 @@ pub async fn dead_letter_topic(
 }
 
 impl LetterStage {
-    /// Sends letters as a new process does, in one call, and returns what the topic then has.
+    /// Sends letters in one call, as a new process does, and returns the messages that the topic then has.
     async fn sent(&self, letters: &[DeadLetter]) -> Result<Vec<Message>, String> {
         let topic = self.place.topic().await?;
         topic.send(letters).await.map_err(|error| error.to_string())?;
         self.place.messages().await
     }
 
-    /// Sends one letter, and returns the message that it became.
+    /// Sends one letter, and returns its message.
     async fn sent_alone(&self, letter: &DeadLetter) -> Result<Message, String> {
         let before = self.place.messages().await?;
         let mut messages = self.sent(std::slice::from_ref(letter)).await?;

@@ -1,4 +1,4 @@
-//! How letters are sent: each once per call, and an error where not all of them are there.
+//! Checks of sending letters: each is sent once per call, and a missing letter makes an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 use super::letters::letter;
 use super::{Checked, LetterStage, equal};
 
-/// Letters of these numbers, which are their values, under five keys.
+/// Returns letters of these numbers, under five keys. The values are the numbers.
 fn letters(numbers: std::ops::Range<u32>) -> Vec<DeadLetter> {
     let one =
         |number: u32| letter(number.into(), Some(&[(number % 5) as u8]), &number.to_be_bytes(), Vec::new());
     numbers.map(one).collect()
 }
 
-/// Values by key, in their order.
+/// Groups values by key, in order.
 fn by_key<'m>(messages: impl Iterator<Item = (&'m [u8], &'m [u8])>) -> BTreeMap<&'m [u8], Vec<&'m [u8]>> {
     let mut values: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
     messages.for_each(|(key, value)| values.entry(key).or_default().push(value));
@@ -43,7 +43,7 @@ async fn send(topic: &dyn DeadLetterTopic, letters: &[DeadLetter]) -> Checked {
 pub(super) async fn once(stage: &LetterStage) -> Checked {
     let topic = stage.place.topic().await?;
     let mut all = Vec::new();
-    // None, many, one, and some of them again.
+    // The calls send no letters, many, one, and some of them again.
     for part in [0..0, 0..1_000, 1_000..1_001, 500..600, 0..0] {
         let part = letters(part);
         send(&*topic, &part).await?;
@@ -75,7 +75,7 @@ pub(super) async fn at_once(stage: &LetterStage) -> Checked {
     equal("letters of all calls", stage.place.messages().await?.len(), 1_200)
 }
 
-/// Bytes that no compression makes fewer.
+/// Returns bytes that do not compress.
 fn noise(length: usize, seed: u32) -> Vec<u8> {
     let mut state = u64::from(seed) + 0x9e37_79b9_7f4a_7c15;
     let mut next = || {
@@ -127,7 +127,7 @@ pub(super) async fn unavailable(stage: &mut LetterStage) -> Checked {
         stage.left_out.push("brokers that do not answer");
         return Ok(());
     }
-    // Nobody will ever answer: that the call returns is its bound.
+    // The brokers never respond, so the call returns only because it has a time limit.
     match topic.send(&second).await {
         Err(SourceError::Unavailable(message)) if !message.is_empty() => {}
         other => return Err(format!("while nobody answers, the answer is {other:?}")),

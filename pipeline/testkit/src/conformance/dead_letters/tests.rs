@@ -1,4 +1,4 @@
-//! The fake keeps the promises, and topics that break one are caught.
+//! Tests that the fake keeps the promises, and that topics that break one are caught.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::{DeadLetterPlace, Harness, dead_letter_topic};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::FakeDeadLetterTopic;
 
-/// Longest value that the fake with a limit takes.
+/// Size of the largest value that the fake takes.
 const LIMIT: usize = 1_000;
 
-/// The fake, with a topic that breaks a promise or none.
+/// Makes places with the fake topic; the topic breaks a promise if there is a defect.
 struct FakeTopicHarness(Option<TopicDefect>);
 
 struct FakeTopicPlace {
@@ -59,7 +59,7 @@ impl DeadLetterPlace for FakeTopicPlace {
     }
 
     async fn set_available(&self, available: bool) -> Result<bool, String> {
-        // Some of a call's letters arrive, and then no more.
+        // The topic takes some letters of a call, and then no more.
         self.topic.set_room((!available).then_some(3));
         Ok(true)
     }
@@ -68,61 +68,61 @@ impl DeadLetterPlace for FakeTopicPlace {
 /// A promise that a topic breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopicDefect {
-    /// Sends letters without their keys.
+    /// Drops the keys of letters.
     DropsKey,
-    /// Takes an empty key for none.
+    /// Treats an empty key as no key.
     DropsEmptyKey,
-    /// Changes bytes that are no text.
+    /// Changes bytes that are not text.
     TakesBytesForText,
-    /// Sends nothing for no bytes.
+    /// Sends nothing if there are no bytes.
     DropsEmptyBytes,
-    /// Sends no headers but ours.
+    /// Drops all headers except prorata's.
     DropsHeaders,
-    /// Takes a header without a value for one with an empty value.
+    /// Treats a header without a value as a header with an empty value.
     FillsHeaders,
-    /// Keeps the last of several headers of a name.
+    /// Keeps only the last of several headers with one name.
     MergesHeaders,
-    /// Sorts headers.
+    /// Sorts the headers.
     SortsHeaders,
-    /// Takes a header for ours that is none.
+    /// Treats a foreign header as one of prorata's.
     DropsTooMany,
-    /// Leaves out the reason.
+    /// Omits the reason.
     HidesReason,
-    /// Says all reasons alike.
+    /// Reports the same reason for all letters.
     SaysOneReason,
-    /// Leaves out the message.
+    /// Omits the message.
     HidesMessage,
-    /// Says another offset.
+    /// Reports another offset.
     Miscounts,
-    /// Leaves out the version.
+    /// Omits the version.
     HidesVersion,
-    /// Leaves out the place in a file.
+    /// Omits the place in a file.
     HidesPlace,
-    /// Keeps our headers of an earlier rejection.
+    /// Keeps prorata's headers of an earlier rejection.
     PilesUp,
     /// Sends every letter twice.
     Repeats,
-    /// Loses the last one.
+    /// Loses the last letter.
     LosesLast,
-    /// Sends a mark of a call without letters.
+    /// Sends a letter for a call without letters.
     SendsForNothing,
-    /// Sends the last one first.
+    /// Sends the last letter first.
     Disorders,
-    /// Comes back before the brokers have the letters.
+    /// Returns before the brokers have the letters.
     AnswersEarly,
-    /// Cuts what is large.
+    /// Cuts large values.
     CutsLarge,
     /// Sends nothing more after a letter that was too large.
     StaysBroken,
-    /// Says nothing of letters that are too large.
+    /// Does not report letters that are too large.
     TakesAll,
-    /// Says nothing of brokers that do not answer.
+    /// Does not report brokers that do not respond.
     HidesDown,
-    /// Takes brokers that do not answer for a mistake in the configuration.
+    /// Reports brokers that do not respond as an error in the configuration.
     BlamesConfiguration,
-    /// Sends again what was sent before an error.
+    /// Sends letters again that were sent before an error.
     StartsOver,
-    /// Believes that letters of a call that failed need not be sent again.
+    /// Does not resend the letters of a failed call.
     ForgetsFailed,
 }
 
@@ -217,7 +217,7 @@ impl Double {
         }
     }
 
-    /// What is sent of these letters.
+    /// Returns the letters that the double sends for these letters.
     fn sent(&self, letters: &[DeadLetter]) -> Vec<DeadLetter> {
         let mut sent = letters.to_vec();
         sent.iter_mut().for_each(|letter| self.change(letter));

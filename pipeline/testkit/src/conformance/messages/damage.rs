@@ -1,4 +1,4 @@
-//! Bytes that are no message, or not a whole one.
+//! Checks of bytes that are not a message or not a complete one.
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventRecord;
@@ -7,7 +7,8 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
 use super::{Checked, MessageStage, Written, decoded, rejected};
 
-/// A message cut at any byte is malformed, whether its schema is known or not. The registry is not asked.
+/// A message that is cut at any byte is malformed, whether its schema is known or not. The registry is not
+/// asked.
 pub(super) async fn cut(stage: &MessageStage) -> Checked {
     let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
     for record in &stage.all_events() {
@@ -65,7 +66,7 @@ pub(super) fn strange(stage: &MessageStage) -> Checked {
     Ok(())
 }
 
-/// One wrong bit may make another event, but no half of one, and its body is the canonical one.
+/// One wrong bit may make another event, but never half an event, and the body of the event is canonical.
 pub(super) async fn bent(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     for record in &stage.all_events() {

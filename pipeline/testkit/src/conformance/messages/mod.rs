@@ -1,6 +1,6 @@
 //! Conformance of [`MessageDecoder`]: each promise is a check that the fake and the real thing both pass.
 //!
-//! A format without a registry has no schema ids: it never asks for one, and leaves out what is said of
+//! A format without a registry has no schema ids. It never asks for one, and leaves out the checks of
 //! registries.
 
 mod damage;
@@ -21,72 +21,72 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use super::{Check, Checked, Harness, Suite, equal};
 use crate::wait::PATIENCE;
 
-/// How a message is written.
+/// The schema with which a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// With our newest schema.
+    /// Prorata's newest schema.
     Newest,
-    /// With a compatible schema of another version, which has fields of its own besides all of ours.
+    /// A compatible schema of another version, which has its own fields besides all of prorata's.
     Evolved,
-    /// With a schema that is none of ours.
+    /// A schema that is not prorata's.
     Foreign,
-    /// With an unavailable schema: not registered, or not among the known ones.
+    /// An unavailable schema: not registered, or not among the known ones.
     Unknown,
 }
 
-/// How a registry answers.
+/// The way in which a registry responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answering {
-    /// As it should.
+    /// The registry responds as it should.
     Well,
-    /// With an error, or not even connections are taken.
+    /// The registry responds with an error, or refuses connections.
     Failing,
-    /// Never: connections are taken, questions too.
+    /// The registry never responds, but takes connections and requests.
     Silent,
 }
 
-/// The bytes of a message. None: the format has no message that is so written.
+/// The bytes of a message; `None` if the format has no message that is written in this way.
 pub type PlaceMessage = Result<Option<Vec<u8>>, String>;
 
-/// A registry and what producers send with it.
+/// A registry, and the messages that producers send with it.
 #[async_trait(?Send)]
 pub trait MessagePlace {
-    /// The decoder of a new process, which has not asked for any schema yet.
+    /// Returns the decoder of a new process, which has not asked for any schema yet.
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String>;
 
-    /// Whether messages name schemas of a registry.
+    /// Returns whether messages name schemas of a registry.
     fn has_registry(&self) -> bool {
         true
     }
 
-    /// The message of this body of our newest schema.
+    /// Returns the message of this body in the newest schema of prorata.
     async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage;
 
-    /// Registers the schema of [`Written::Unknown`]. False: it cannot.
+    /// Registers the schema of [`Written::Unknown`]. Returns `false` if it cannot.
     async fn register_unknown(&self) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// From now on the registry answers so. False: it cannot.
+    /// Sets how the registry responds from now on. Returns `false` if it cannot.
     async fn answer(&self, _how: Answering) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// How often the registry has been asked for a schema. None: that cannot be told.
+    /// Returns the number of requests for a schema to the registry; `None` if it is not known.
     fn asked(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes that are no message of this format, such as those of another one.
+    /// Returns bytes that are not a message of this format, such as messages of another format.
     fn strange(&self) -> Vec<Vec<u8>>;
 
-    /// How long a schema that the registry does not know may be asked for before that is certain.
+    /// Returns the longest time until it is certain that the registry does not know a schema.
     fn settles_within(&self) -> Duration {
         PATIENCE
     }
 
-    /// Events to send besides the suite's own. The decoder must make of their messages what others made of
-    /// them, such as an archive.
+    /// Returns events to send besides the suite's own. The decoder must decode their messages as others did,
+    /// such as an archive.
     fn events(&self) -> Vec<EventRecord>;
 }
 
@@ -95,7 +95,7 @@ type MessageStage = super::Stage<dyn MessagePlace>;
 /// Runs the suite, and returns what the harness could not do.
 ///
 /// # Errors
-/// The first promise that is broken.
+/// Returns the first broken promise.
 pub async fn message_decoder(
     harness: &impl Harness<Place = dyn MessagePlace>,
 ) -> Result<Vec<&'static str>, String> {
@@ -127,7 +127,7 @@ pub async fn message_decoder(
     Suite(promises).run(harness).await
 }
 
-/// A name that stands once in a body.
+/// A name that occurs once in a body.
 const NAMESPACE: &str = "namespace-of-a-block";
 
 fn event(payload: Payload) -> Event {
@@ -138,7 +138,7 @@ fn node_stopped(node_id: &str) -> Event {
     event(Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: node_id.into() }))
 }
 
-/// An event whose schema is another one.
+/// Returns an event with another schema.
 fn quota_deleted() -> Event {
     event(Payload::QuotaDeleted(QuotaDeleted { cluster_id: "c".into(), quota_id: "q".into() }))
 }
@@ -157,7 +157,7 @@ fn own_events() -> Vec<EventRecord> {
         .into()
 }
 
-/// Decodes as the worker does: fetches what is needed, once.
+/// Decodes as the worker does, and fetches a missing schema once.
 async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
     let outcome = match decoder.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => {
@@ -175,7 +175,7 @@ async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<Ev
     }
 }
 
-/// It is rejected for this reason, with a message.
+/// Checks that the message is rejected for this reason, and that the rejection has a message.
 fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> Checked {
     match found {
         Ok(record) => Err(format!("{what} became {:?}", record.event)),
@@ -188,12 +188,12 @@ fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> C
 }
 
 impl MessageStage {
-    /// All events to send.
+    /// Returns all events to send.
     fn all_events(&self) -> Vec<EventRecord> {
         own_events().into_iter().chain(self.place.events()).collect()
     }
 
-    /// The message of an event. Every format has one with our newest schema.
+    /// Returns the message of an event. Every format has one in the newest schema of prorata.
     async fn newest(&self, record: &EventRecord) -> Result<Vec<u8>, String> {
         let message = self.message(record, Written::Newest).await?;
         message.ok_or_else(|| "the format has no messages".into())
@@ -203,7 +203,7 @@ impl MessageStage {
         self.place.message(record.event.payload.kind(), &record.body, written).await
     }
 
-    /// Every message becomes its event, each time it is decoded.
+    /// Checks that every message becomes its event each time it is decoded.
     async fn all_become(&self, messages: &[(Vec<u8>, &EventRecord)]) -> Checked {
         let decoder = self.place.decoder()?;
         for round in ["first", "second"] {
@@ -238,7 +238,8 @@ impl MessageStage {
         Ok(())
     }
 
-    /// Avro lets an array be written with the number of its bytes in front; the canonical form has none.
+    /// Checks arrays that have the number of their bytes in front. Avro allows that, and the canonical form
+    /// omits it.
     async fn canonical(&self) -> Checked {
         let item = [&[zigzag(NAMESPACE.len())?], NAMESPACE.as_bytes()].concat();
         let (canonical, sized) =
@@ -276,7 +277,7 @@ impl MessageStage {
     }
 }
 
-/// A small number as Avro writes it in one byte.
+/// Encodes a small number as Avro does, in one byte.
 fn zigzag(number: usize) -> Result<u8, String> {
     u8::try_from(number * 2).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What is asked of the registry, and what its answers mean.
+//! Checks of the requests to the registry and of the meaning of its responses.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::wait::Deadline;
 
-/// How long after an error the registry is asked again.
+/// Pause after an error before the registry is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The schema that a message needs, of a decoder that does not know it.
+/// Returns the schema that a message needs, from a decoder that does not know it.
 fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
     match decoder.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => Ok(id),
@@ -25,12 +25,12 @@ fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
     }
 }
 
-/// What a message decodes to, with texts of its own.
+/// Decodes a message into an event that owns its texts.
 fn owned(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
     decoder.decode(value).map(EventRecordRef::into_owned)
 }
 
-/// Fetches a schema that the registry may not know. It may be asked for a while until that is
+/// Fetches a schema that the registry may not know. It is requested again for a while, until the result is
 /// certain.
 async fn settle(stage: &MessageStage, decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
     let deadline = Deadline::after(stage.place.settles_within());
@@ -69,7 +69,7 @@ pub(super) async fn unknown(stage: &mut MessageStage) -> Checked {
         let what = format!("a schema that nobody knows, the {round} time");
         rejected(&what, settled(stage, &*decoder, &message).await?, Reason::UnknownSchema)?;
     }
-    // Meanwhile, what is known is read.
+    // Messages of known schemas are decoded meanwhile.
     let known = stage.newest(&record).await?;
     equal("a schema that is known", decoded(&*decoder, &known).await?.as_ref(), Ok(&record))?;
     if stage.place.register_unknown().await? {
@@ -83,7 +83,7 @@ pub(super) async fn unknown(stage: &mut MessageStage) -> Checked {
 pub(super) async fn asking(stage: &mut MessageStage) -> Checked {
     let record = EventRecord::new(node_stopped("n"));
     let (message, decoder) = (stage.newest(&record).await?, stage.place.decoder()?);
-    // No id is an error of the registry for long, whatever number it is.
+    // No id, whatever its number, makes the registry fail for long.
     for id in [0, u32::MAX] {
         settle(stage, &*stage.place.decoder()?, id).await?;
     }
@@ -109,7 +109,7 @@ pub(super) async fn asking(stage: &mut MessageStage) -> Checked {
     all_at_once(stage).await
 }
 
-/// Several schemas are fetched at the same time, some of them twice.
+/// Checks that several schemas can be fetched at the same time, some of them twice.
 async fn all_at_once(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     let (events, mut messages) = (stage.all_events(), Vec::new());
@@ -153,8 +153,8 @@ pub(super) async fn unavailable(stage: &mut MessageStage) -> Checked {
     Ok(())
 }
 
-/// Fetching says that the registry is unavailable, though it may never answer, and the message needs its
-/// schema as before.
+/// Checks that fetching reports the registry as unavailable, even if it never responds. The message still
+/// needs its schema afterwards.
 async fn fails(how: Answering, decoder: &dyn MessageDecoder, message: &[u8]) -> Checked {
     let id = needed(decoder, message)?;
     for _ in 0..2 {

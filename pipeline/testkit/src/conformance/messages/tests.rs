@@ -1,4 +1,4 @@
-//! The fake keeps the promises, and decoders that break one are caught.
+//! Tests that the fake keeps the promises, and that decoders that break one are caught.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,12 @@ use super::{Answering, Harness, MessagePlace, PlaceMessage, Written, message_dec
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::{FakeMessages, FakeRegistry};
 
-/// An id that is not registered at first.
+/// An id of a schema that is not registered at first.
 const UNKNOWN: u32 = 1_000;
-/// A second id of each kind.
+/// The first id of schemas of another version.
 const EVOLVED: u32 = 100;
 
-/// The fake, with decoders that break a promise or none.
+/// Makes places with the fake decoder; the decoder breaks a promise if there is a defect.
 struct FakeMessageHarness(Option<DecoderDefect>);
 
 struct FakeMessagePlace {
@@ -87,41 +87,41 @@ impl MessagePlace for FakeMessagePlace {
 /// A promise that a decoder breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecoderDefect {
-    /// Makes another event of it.
+    /// Decodes a message to another event.
     Misreads,
-    /// Hands on the body as it came.
+    /// Returns the body as it was sent.
     KeepsBody,
-    /// Refuses schemas of other versions.
+    /// Rejects schemas of other versions.
     RefusesEvolved,
-    /// Makes an event of a message that is cut.
+    /// Decodes a cut message to an event.
     Completes,
-    /// Calls a message that is cut by another reason.
+    /// Rejects a cut message for another reason.
     Misjudges,
-    /// Asks for a schema that a message which is cut cannot name.
+    /// Asks for a schema that a cut message cannot name.
     Guesses,
-    /// Does not look behind the end.
+    /// Ignores bytes after the end.
     IgnoresTail,
-    /// Asks for the schema of no message.
+    /// Asks for the schema of bytes that are not a message.
     AsksForNothing,
     /// Rejects without a message.
     SaysNothing,
-    /// Takes what cannot be an event for damage.
+    /// Reports every rejection as malformed.
     CallsAllMalformed,
     /// Needs a schema again that was fetched.
     Forgets,
     /// Waits for the registry while it decodes.
     AsksByItself,
-    /// Needs for ever what the registry does not know.
+    /// Needs forever a schema that the registry does not know.
     WaitsForUnknown,
     /// Asks twice.
     AsksTwice,
-    /// Takes a registry that is down for one that knows nothing.
+    /// Treats a registry that is down as one that does not know the schema.
     TakesDownForUnknown,
-    /// Hides that the registry is down.
+    /// Does not report that the registry is down.
     HidesDown,
-    /// Never asks again when the registry was down once.
+    /// Never asks again for a schema that could not be fetched once.
     GivesUp,
-    /// Says nothing of why the registry is unavailable.
+    /// Does not say why the registry is unavailable.
     ComplainsWithoutWords,
 }
 
@@ -152,12 +152,12 @@ const DEFECTS: [(DecoderDefect, &str); 18] = [
 
 type Double = FaultDouble<FakeMessages, DecoderDefect, Memory>;
 
-/// What a double remembers.
+/// State of a double.
 #[derive(Default)]
 struct Memory {
     /// Schemas that could not be fetched.
     failed: Mutex<BTreeSet<u32>>,
-    /// The event before.
+    /// The event of the previous message.
     last: Mutex<Option<EventRecordRef<'static>>>,
 }
 
@@ -188,7 +188,7 @@ impl Double {
         }
     }
 
-    /// The event that the beginning of the value is.
+    /// Decodes the beginning of the value to an event.
     fn shorter<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let event = (4..value.len()).find_map(|end| self.honest.decode(&value[..end]).ok());
         event.map_or_else(|| reject(Reason::Malformed), Ok)

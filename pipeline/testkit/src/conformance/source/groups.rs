@@ -1,4 +1,4 @@
-//! What several members are told of each other.
+//! Checks of the events that several members get about each other.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use prorata_worker::source::Start;
 use super::listener::Listener;
 use super::{Checked, SourceStage};
 
-/// Shards of these checks.
+/// Number of shards in these checks.
 const SHARDS: Shard = 4;
 
-/// Whether all shards are held, each by one member, and every member holds some.
+/// Returns whether each shard is held by exactly one member, and every member holds some.
 fn shared(members: &[&mut Listener]) -> bool {
     let held: usize = members.iter().map(|member| member.held.len()).sum();
     let all: BTreeSet<Shard> = members.iter().flat_map(|member| &member.held).copied().collect();
@@ -20,12 +20,12 @@ fn shared(members: &[&mut Listener]) -> bool {
 }
 
 impl SourceStage {
-    /// Polls members, which let go of what is revoked, until the shards are shared.
+    /// Polls members, which release revoked shards, until the shards are shared.
     async fn share(&self, members: &mut [&mut Listener]) -> Checked {
         let mut bound = self.bound();
         loop {
             if shared(members) {
-                // The last member to join may not have been heard yet.
+                // Events of the last member to join may still be on the way.
                 self.listen(members).await?;
             }
             if shared(members) && members.iter().all(|member| member.revoked.is_empty()) {
@@ -43,7 +43,7 @@ impl SourceStage {
     }
 }
 
-/// All members read all topics of all shards they hold, from the beginning to this end.
+/// Checks that all members read all topics of all shards they hold, from the beginning to this end.
 async fn all_is_read(
     stage: &SourceStage,
     members: &mut [&mut Listener],
@@ -73,7 +73,7 @@ async fn all_is_read(
     Ok(())
 }
 
-/// One more message in every topic partition.
+/// Produces one more message in every topic partition.
 async fn one_more(stage: &SourceStage, topics: &[Text], number: u32) -> Checked {
     for topic in topics {
         for partition in 0..SHARDS {
@@ -88,7 +88,8 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;
 
-    // Nothing is assigned to the second before the first has let go of it, and the first hears nothing of it.
+    // The second member gets no shard before the first has released it. After the revocation, the first gets
+    // nothing of the shard.
     let mut two = stage.listener("worker-1", &topics).await?;
     let told = |members: &[&mut Listener]| members.iter().any(|member| !member.revoked.is_empty());
     stage.until(&mut [&mut one, &mut two], "shards are revoked when a member joins", told).await?;
@@ -110,15 +111,15 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
         }
     }
     all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;
-    // What another member holds cannot be read.
+    // A shard of another member cannot be read.
     for shard in two.held.clone() {
         let from = topics.iter().map(|topic| (topic.clone(), Start::Earliest)).collect();
-        // It may be refused at once, or bring nothing.
+        // The start may be refused at once, or report nothing.
         let _refused = one.source.start(shard, from).await;
     }
     stage.listen(&mut [&mut one, &mut two]).await?;
 
-    // Who leaves leaves its shards to the others.
+    // A member that leaves gives its shards to the others.
     one.source.close().await;
     stage.share(&mut [&mut two]).await?;
     one_more(stage, &topics, 6).await?;
@@ -153,7 +154,7 @@ pub(super) async fn expiry(stage: &mut SourceStage) -> Checked {
     }
     let told = |members: &[&mut Listener]| members.iter().all(|member| member.lost == held);
     stage.until(&mut [&mut one], "all shards are lost of who was taken for dead", told).await?;
-    // It is a member again, and shares.
+    // It becomes a member again, and shares.
     stage.share(&mut [&mut one, &mut two]).await?;
     all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;
     one.source.close().await;

@@ -1,4 +1,5 @@
-//! A member that is listened to: what it tells is noted, and held against what a source promises at any time.
+//! A listener: it records the events of a member and checks them against the promises of a source at any
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,17 +11,17 @@ use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 use super::{Checked, SourceStage};
 use crate::wait::Deadline;
 
-/// How long one poll waits.
+/// Wait of one poll.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// How many polls something that must come may take.
+/// Limit of a wait for something that must come.
 pub(super) enum Bound {
     Polls(u32),
     Time(Deadline),
 }
 
 impl Bound {
-    /// One more poll, unless there were enough.
+    /// Counts one more poll. Returns an error if there were enough.
     pub(super) fn next(&mut self) -> Result<(), ()> {
         match self {
             Self::Polls(left) => left.checked_sub(1).map(|fewer| *left = fewer).ok_or(()),
@@ -30,24 +31,24 @@ impl Bound {
     }
 }
 
-/// A member that is listened to.
+/// A member whose events are recorded.
 pub(super) struct Listener {
     pub(super) source: Box<dyn Source>,
-    /// Shards it has been told it has.
+    /// Shards that were assigned to the member.
     pub(super) held: BTreeSet<Shard>,
-    /// Shards it has been told are revoked, since they were last let go of.
+    /// Shards that were revoked and not yet released.
     pub(super) revoked: BTreeSet<Shard>,
-    /// Shards it has been told are lost.
+    /// Shards that were lost.
     pub(super) lost: BTreeSet<Shard>,
-    /// What it has been told since each start.
+    /// Messages and ends since each start.
     pub(super) readings: BTreeMap<(Text, Shard), Reading>,
-    /// Topic partitions whose offset it has been told is lost.
+    /// Topic partitions whose offset was lost.
     pub(super) offsets_lost: BTreeSet<(Text, Shard)>,
-    /// Whether it was told that another one has taken its place.
+    /// Whether another member has taken its place.
     pub(super) fenced: bool,
 }
 
-/// What was told of a topic partition since its start.
+/// Messages and ends of a topic partition since its start.
 pub(super) struct Reading {
     from: Start,
     pub(super) messages: Vec<Message>,
@@ -55,7 +56,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// First offset that may come next: behind what was told, and not before an end that was told.
+    /// Returns the first offset that may come next: past the reported messages, and not before a reported
+    /// end.
     fn next(&self) -> i64 {
         let start = match self.from {
             Start::Earliest => 0,
@@ -81,12 +83,12 @@ impl Reading {
 }
 
 impl SourceStage {
-    /// The bound of a wait that begins now.
+    /// Returns the limit of a wait that begins now.
     pub(super) fn bound(&self) -> Bound {
         self.place.polls_max().map_or_else(|| Bound::Time(Deadline::start()), Bound::Polls)
     }
 
-    /// A new member that reads these topics.
+    /// Creates a new member that reads these topics.
     pub(super) async fn listener(&self, name: &str, topics: &[Text]) -> Result<Listener, String> {
         Ok(Listener {
             source: self.place.member(name, topics).await?,
@@ -99,7 +101,7 @@ impl SourceStage {
         })
     }
 
-    /// A new member, alone in the group, that holds all shards.
+    /// Creates a new member that is alone in the group and holds all shards.
     pub(super) async fn sole_listener(
         &self,
         name: &str,
@@ -115,7 +117,7 @@ impl SourceStage {
         Ok(listener)
     }
 
-    /// Polls the members in turn until the condition holds.
+    /// Polls the members in order until the condition holds.
     pub(super) async fn until(
         &self,
         members: &mut [&mut Listener],
@@ -132,7 +134,7 @@ impl SourceStage {
         Ok(())
     }
 
-    /// Polls the members for a while: what a source must never do shows.
+    /// Polls the members for a while, so that forbidden events show.
     pub(super) async fn listen(&self, members: &mut [&mut Listener]) -> Checked {
         for _ in 0..self.place.silence() {
             for member in &mut *members {
@@ -156,7 +158,7 @@ impl Listener {
         self.source.start(shard, from).await.map_err(|error| format!("start: {error}"))
     }
 
-    /// Starts all shards it holds at their earliest messages.
+    /// Starts all shards of the member at their earliest messages.
     pub(super) async fn start_all(&mut self, topics: &[Text]) -> Checked {
         for shard in self.held.clone() {
             self.start(topics, shard, Start::Earliest).await?;
@@ -164,32 +166,32 @@ impl Listener {
         Ok(())
     }
 
-    /// Lets go of shards.
+    /// Releases shards.
     pub(super) async fn release(&mut self, shards: &[Shard]) {
         self.forget(shards);
         self.revoked.retain(|shard| !shards.contains(shard));
         self.source.release(shards).await;
     }
 
-    /// Lets go of all shards that were revoked.
+    /// Releases all revoked shards.
     pub(super) async fn release_revoked(&mut self) {
         let revoked: Vec<Shard> = self.revoked.iter().copied().collect();
         self.release(&revoked).await;
     }
 
-    /// Offsets told of a topic partition since its start.
+    /// Returns the offsets that were reported for a topic partition since its start.
     pub(super) fn offsets(&self, topic: &Text, shard: Shard) -> Vec<i64> {
         let reading = self.readings.get(&(topic.clone(), shard));
         reading.map_or_else(Vec::new, |reading| reading.messages.iter().map(|one| one.offset).collect())
     }
 
-    /// How often this end was told since the start.
+    /// Returns how often this end was reported since the start.
     pub(super) fn ends(&self, topic: &Text, shard: Shard, offset: i64) -> usize {
         let reading = self.readings.get(&(topic.clone(), shard));
         reading.map_or(0, |reading| reading.ends.iter().filter(|end| **end == offset).count())
     }
 
-    /// Asks the group whether it assigns the shard to this member; again where Kafka does not answer.
+    /// Asks the group whether it assigns the shard to this member. Asks again if Kafka does not respond.
     pub(super) async fn assigned(&mut self, shard: Shard, mut bound: Bound) -> Result<bool, String> {
         loop {
             match self.source.assigned(shard).await {
@@ -201,7 +203,7 @@ impl Listener {
         }
     }
 
-    /// Polls once, and checks what comes against the promises.
+    /// Polls once, and checks the events against the promises.
     pub(super) async fn poll(&mut self) -> Checked {
         let signals = match self.source.poll(WAIT).await {
             Ok(signals) => signals,
@@ -262,7 +264,8 @@ impl Listener {
         }
     }
 
-    /// What was told so far of a topic partition, which must have been started, and not have ended.
+    /// Returns what was reported for a topic partition. Fails unless the partition was started and still
+    /// runs.
     fn reading(&mut self, topic: &Text, partition: Shard, what: &str) -> Result<&mut Reading, String> {
         let reading = self.readings.get_mut(&(topic.clone(), partition));
         reading.ok_or_else(|| format!("{what} of {topic}, partition {partition} came, which is not read"))

@@ -1,7 +1,7 @@
 //! Conformance of [`Source`]: each promise is a check that the fake and the real thing both pass.
 //!
-//! Checks ask for what must come until it comes, with bounded patience, and take what has not come for a
-//! while as not coming. So they need neither steps nor a clock, and run on servers and on the fake.
+//! A check waits for what must come, with bounded patience. If something has not come for a while, the check
+//! treats it as not coming. So checks need neither steps nor a clock, and run on servers and on the fake.
 
 mod groups;
 mod listener;
@@ -23,30 +23,32 @@ pub trait SourcePlace {
     /// Creates an empty topic, and returns its full name.
     async fn create_topic(&self, name: &str, partitions: Shard) -> Result<Text, String>;
 
-    /// Appends a message, whose offset is not looked at, and returns its offset.
+    /// Appends a message and returns its offset. The offset in the message is ignored.
     async fn produce(&self, message: Message) -> Result<i64, String>;
 
-    /// Makes a hole of at least one offset at the end, as an aborted transaction does. False: it cannot.
+    /// Makes a gap of at least one offset at the end, as an aborted transaction does. Returns `false` if it
+    /// cannot.
     async fn skip_offsets(&self, topic: &Text, partition: Shard) -> Result<bool, String>;
 
     /// Deletes all messages before an offset.
     async fn delete_before(&self, topic: &Text, partition: Shard, offset: i64) -> Result<(), String>;
 
-    /// The next offset of a topic partition.
+    /// Returns the next offset of a topic partition.
     async fn end(&self, topic: &Text, partition: Shard) -> Result<i64, String>;
 
-    /// A new source, the group's member of this static name.
+    /// Creates a source: the group's member of this static name.
     async fn member(&self, name: &str, topics: &[Text]) -> Result<Box<dyn Source>, String>;
 
-    /// Polls after which what must come counts as not coming, where polls take no time. None: they take time,
-    /// and [`wait::PATIENCE`] is the bound.
+    /// Returns the number of polls after which something that must come counts as not coming, if polls take
+    /// no time. `None` if polls take time; [`wait::PATIENCE`] is then the limit.
     fn polls_max(&self) -> Option<u32>;
 
-    /// Polls, of up to 100 ms each, after which what must not come counts as not coming.
+    /// Returns the number of polls, of up to 100 ms each, after which something that must not come counts as
+    /// not coming.
     fn silence(&self) -> u32;
 
-    /// Ends the session of a member that is not polled meanwhile, as if it had died, without it knowing.
-    /// False: it cannot.
+    /// Ends the session of a member that is not polled meanwhile, as if it had died, without the member
+    /// knowing. Returns `false` if it cannot.
     async fn expire(&self, name: &str) -> Result<bool, String>;
 }
 
@@ -55,7 +57,7 @@ type SourceStage = super::Stage<dyn SourcePlace>;
 /// Runs the suite, and returns what the harness could not do.
 ///
 /// # Errors
-/// The first promise that is broken.
+/// Returns the first broken promise.
 pub async fn source(harness: &impl Harness<Place = dyn SourcePlace>) -> Result<Vec<&'static str>, String> {
     let promises: Vec<(&'static str, Check<dyn SourcePlace>)> = vec![
         ("partitions of every topic are counted", |stage| reading::partitions(stage).boxed_local()),

@@ -1,4 +1,4 @@
-//! What one member is told of the messages.
+//! Checks of the messages that one member gets.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use prorata_worker::source::{Message, SourceError, Start};
 use super::listener::Listener;
 use super::{Checked, SourceStage};
 
-/// A message whose parts all differ from those of other numbers: some have no key, some no value.
+/// Returns a message. All its parts differ from messages of other numbers; some have no key, and some no
+/// value.
 pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
     let text = |what: &str| format!("{what} {number} of {topic} {partition}").into_bytes();
     Message {
@@ -24,7 +25,7 @@ pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
 }
 
 impl SourceStage {
-    /// Produces messages of these numbers, and returns them as they must be told.
+    /// Produces messages of these numbers, and returns them as they must be reported.
     pub(super) async fn produce(
         &self,
         topic: &Text,
@@ -40,7 +41,7 @@ impl SourceStage {
         Ok(produced)
     }
 
-    /// Two topics of as many partitions, each partition with this many messages.
+    /// Creates two topics with this many partitions, and this many messages in each partition.
     pub(super) async fn topics(&self, partitions: Shard, messages: u32) -> Result<Vec<Text>, String> {
         let mut topics = Vec::new();
         for name in ["pods", "nodes"] {
@@ -62,7 +63,7 @@ pub(super) async fn partitions(stage: &mut SourceStage) -> Checked {
     let none = Text::from(format!("{two}-that-is-not-there"));
     let topics = [two.clone(), none.clone()];
     match stage.place.member("b", &topics).await {
-        // A source may refuse topics that are not there from the first.
+        // A source may refuse topics that do not exist.
         Err(_) => Ok(()),
         Ok(mut source) => {
             source.close().await;
@@ -71,7 +72,7 @@ pub(super) async fn partitions(stage: &mut SourceStage) -> Checked {
     }
 }
 
-/// A new member counts the partitions of these topics like this.
+/// Checks that a new member counts the partitions of these topics like this.
 async fn counted(stage: &SourceStage, expected: BTreeMap<Text, u32>) -> Checked {
     let topics: Vec<Text> = expected.keys().cloned().collect();
     let mut source = stage.place.member("a", &topics).await?;
@@ -94,7 +95,7 @@ pub(super) async fn nothing_before_start(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(2, 3).await?;
     let mut listener = stage.sole_listener("a", &topics, 2).await?;
     stage.listen(&mut [&mut listener]).await?;
-    // Nor of the shard next to one that is started.
+    // The shard next to a started one reports nothing either.
     listener.start(&topics, 1, Start::Earliest).await?;
     stage.listen(&mut [&mut listener]).await?;
     listener.source.close().await;
@@ -165,14 +166,14 @@ pub(super) async fn starts(stage: &mut SourceStage) -> Checked {
             }
         }
     }
-    // What arrives after a release reaches no member, and is there at the next start.
+    // Messages that arrive after a release reach no member, and are reported after the next start.
     listener.release(&[0]).await;
     stage.produce(&topic, 0, 10..12).await?;
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&topics, 0, Start::At(10)).await?;
     let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [10, 11]);
     stage.until(&mut [&mut listener], "messages after a release and a start", heard).await?;
-    // A start takes the place of the one before.
+    // A start replaces the one before.
     listener.start(&topics, 0, Start::At(11)).await?;
     let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [11]);
     stage.until(&mut [&mut listener], "messages after a second start", heard).await?;
@@ -204,7 +205,7 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
             return Err(format!("of the offsets from 6 to 9, {found:?} were reported"));
         }
     }
-    // Nothing follows, and a start where there is something mends it.
+    // Nothing follows. A start at an existing offset fixes the loss.
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&[topic.clone(), other.clone()], 0, Start::At(7)).await?;
     let mended = |one: &[&mut Listener]| {

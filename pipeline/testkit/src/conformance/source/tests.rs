@@ -1,5 +1,5 @@
-//! The fake keeps the promises, however its polls fall out and shards move; and sources that break one are
-//! caught.
+//! Tests that the fake keeps the promises, whatever its polls report and however shards move. Sources that
+//! break a promise are caught.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use super::{Harness, SourcePlace, source};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::{FakeBroker, FakeSource, Record};
 
-/// The fake, with sources that break a promise or none.
+/// Makes places with the fake source; the source breaks a promise if there is a defect.
 struct FakeSourceHarness {
-    /// None: polls are not random.
+    /// Seed of random polls; `None` if polls are not random.
     seed: Option<u64>,
     eager: bool,
     defect: Option<SourceDefect>,
@@ -100,31 +100,31 @@ impl SourcePlace for FakeSourcePlace {
 enum SourceDefect {
     /// Loses a message.
     Skips,
-    /// Tells messages twice.
+    /// Reports messages twice.
     Repeats,
-    /// Tells messages in the wrong order.
+    /// Reports messages in the wrong order.
     Disorders,
-    /// Tells an end before the messages before it.
+    /// Reports an end before the messages before it.
     EndsEarly,
-    /// Tells each end once.
+    /// Reports each end once.
     EndsOnce,
-    /// Starts at what was committed.
+    /// Starts at the committed offset.
     ReadsCommits,
-    /// Says nothing of lost offsets.
+    /// Does not report lost offsets.
     HidesLostOffsets,
-    /// Goes on with messages of a shard after its revocation.
+    /// Continues with messages of a shard after its revocation.
     GoesOn,
-    /// Lets go of shards as soon as they are revoked.
+    /// Releases shards as soon as they are revoked.
     ReleasesAtOnce,
-    /// Says nothing of lost shards.
+    /// Does not report lost shards.
     HidesLoss,
-    /// Starts all shards by itself.
+    /// Starts all shards on its own.
     StartsByItself,
     /// Counts one partition too many.
     Miscounts,
-    /// Reads one of the topics alone.
+    /// Reads only one of the topics.
     HalvesShards,
-    /// Believes that it has what it was told once.
+    /// Believes that it still has all shards it once had.
     BelievesItself,
     /// Drops headers.
     DropsHeaders,
@@ -152,7 +152,7 @@ const DEFECTS: [(SourceDefect, &str); 15] = [
     (SourceDefect::DropsHeaders, "every message is reported once"),
 ];
 
-/// It keeps what it may still tell after a revocation.
+/// A source with a defect. It remembers events that it may report after a revocation.
 type Double = FaultDouble<FakeSource, SourceDefect, Vec<SourceEvent>>;
 
 #[async_trait]
@@ -230,7 +230,7 @@ impl Source for Double {
 }
 
 thread_local! {
-    /// What doubles have committed.
+    /// Offsets that doubles have committed.
     static COMMITTED: RefCell<BTreeMap<Text, i64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -265,7 +265,7 @@ impl Double {
         Ok(())
     }
 
-    /// Tells one message more of each shard that is revoked.
+    /// Reports one more message of each revoked shard.
     fn go_on(&mut self, signals: &mut Vec<SourceEvent>) {
         let mut late = Vec::new();
         for signal in &*signals {

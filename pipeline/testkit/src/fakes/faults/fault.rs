@@ -1,38 +1,39 @@
-//! Kinds of faults, when they strike, and how likely they are.
+//! Kinds of faults, the effects and reads that they strike, and their probabilities.
 
 use crate::fakes::random::Random;
 
-/// What goes wrong, and at which effect or read, each counted from 0.
+/// A fault, and the number of the effect or read that it strikes, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The process dies before the effect: nothing answers any more.
+    /// The process dies before the effect, and nothing responds any more.
     CrashBefore(u64),
     /// The process dies after the effect.
     CrashAfter(u64),
-    /// The effect happens, but its answer is an error.
+    /// The effect happens, but its response is an error.
     LoseAnswer(u64),
-    /// The effect does not happen, and its answer is an error.
+    /// The effect does not happen, and its response is an error.
     Refuse(u64),
-    /// From this effect on no write has room.
+    /// From this effect on, no write has room.
     Full(u64),
-    /// The effect waits until [`super::Faults::resume`] says what becomes of it; so it may happen long after
-    /// its process died.
+    /// The effect waits until [`super::Faults::resume`] decides its outcome. So it may happen long after its
+    /// process died.
     Pause(u64),
-    /// The effect happens, its answer is lost inside the client, which asks again and hands on the second
-    /// answer: of a write `Exists`, of a commit that the version is taken; what is sent is there twice.
+    /// The effect happens, but the client loses the response, repeats the request, and returns the second
+    /// response. For a write that is `Exists`; for a commit, that the version is taken; a sent letter exists
+    /// twice.
     Retry(u64),
-    /// The read's answer is an error.
+    /// The read's response is an error.
     ReadFails(u64),
     /// The object ends early.
     Truncated(u64),
     /// One bit of the object is wrong.
     Flipped(u64),
-    /// The object seems not to be there.
+    /// The object seems not to exist.
     Missing(u64),
 }
 
 impl Fault {
-    /// The fault's class, as counted.
+    /// Returns the fault's class, by which faults are counted.
     pub const fn class(self) -> &'static str {
         match self {
             Self::CrashBefore(_) => "crash_before",
@@ -49,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// Whether it strikes this effect.
+    /// Returns whether the fault strikes this effect.
     pub(super) const fn strikes_effect(self, number: u64) -> bool {
         match self {
             Self::CrashBefore(at)
@@ -63,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// Whether it strikes this read.
+    /// Returns whether the fault strikes this read.
     pub(super) const fn strikes_read(self, number: u64) -> bool {
         match self {
             Self::ReadFails(at) | Self::Truncated(at) | Self::Flipped(at) | Self::Missing(at) => at == number,
@@ -72,7 +73,8 @@ impl Fault {
     }
 }
 
-/// Chances of random faults, in millionths: those of effects per effect, those of reads per read.
+/// Probabilities of random faults, in millionths: faults of effects for each effect, faults of reads for each
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is documented by the fault of the same name")]
 pub struct Rates {
@@ -89,7 +91,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The fault, if any, of an effect of this number.
+    /// Returns the fault of the effect with this number, if any.
     pub(super) fn draw_effect(&self, random: &mut Random, number: u64) -> Option<Fault> {
         let chances = [
             (self.crash_before, Fault::CrashBefore(number)),
@@ -102,7 +104,7 @@ impl Rates {
         chances.into_iter().find_map(|(rate, fault)| random.happens(rate).then_some(fault))
     }
 
-    /// The fault, if any, of a read of this number.
+    /// Returns the fault of the read with this number, if any.
     pub(super) fn draw_read(&self, random: &mut Random, number: u64) -> Option<Fault> {
         let chances = [
             (self.read_fails, Fault::ReadFails(number)),
@@ -114,14 +116,14 @@ impl Rates {
     }
 }
 
-/// What becomes of an effect that waited.
+/// The outcome of an effect that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// It happens now.
+    /// The effect happens now.
     Happen,
-    /// It happens now, but its answer is an error.
+    /// The effect happens now, but its response is an error.
     HappenUnanswered,
-    /// It never happens, and its answer is an error.
+    /// The effect never happens, and its response is an error.
     Fail,
 }
 

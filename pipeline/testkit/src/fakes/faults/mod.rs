@@ -1,8 +1,8 @@
-//! Faults of one process: every effect - write, delete, commit, send - and every read is counted, and some go
-//! wrong.
+//! Faults of one process. Every effect (write, delete, commit, send) and every read is counted, and some of
+//! them fail.
 //!
-//! The fakes of one process share one [`Faults`], so that they die together. What goes wrong is said
-//! beforehand, by number, or drawn at random; either way the same run goes wrong in the same way.
+//! The fakes of one process share one [`Faults`], so that they die together. Faults are set beforehand by
+//! number, or drawn at random. Either way, the same run has the same faults.
 
 mod fault;
 
@@ -18,13 +18,13 @@ use prorata_worker::ports::ErrorKind;
 use super::random::Random;
 pub use fault::{Effect, Fault, Rates, Resume};
 
-/// Counts effects and reads, and fails where told; shared by the fakes of one process.
+/// Counts effects and reads, and makes the scheduled ones fail. The fakes of one process share it.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<Counter>>);
 
 #[derive(Default)]
 struct Counter {
-    /// Every effect so far, with what it acts on.
+    /// Every effect so far, with the object that it acts on.
     trail: Vec<(Effect, String)>,
     reads: u64,
     schedule: Vec<Fault>,
@@ -36,10 +36,10 @@ struct Counter {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// A paused effect. The call decides how it goes on; it takes place even if its caller no longer waits.
+/// A paused effect. The call decides its outcome. The effect happens even if its caller no longer waits.
 type Paused = Box<dyn FnOnce(Resume) + Send>;
 
-/// Why an effect or a read has failed.
+/// The reason why an effect or a read has failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     pub(super) kind: ErrorKind,
@@ -51,7 +51,7 @@ impl Failed {
         Self { kind: ErrorKind::Transient, cause }
     }
 
-    /// An error of storage as a person would read it.
+    /// Returns an error of storage as a person would read it.
     const fn of_storage(kind: ErrorKind) -> Self {
         let cause = match kind {
             ErrorKind::Transient => "503 slow down",
@@ -78,63 +78,64 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// With one fault.
+    /// Creates faults with one fault.
     pub fn with(fault: Fault) -> Self {
         Self::schedule([fault])
     }
 
-    /// With several; of those that strike the same effect or read, the first counts.
+    /// Creates faults with several faults. If several strike the same effect or read, the first counts.
     pub fn schedule(faults: impl IntoIterator<Item = Fault>) -> Self {
         let new = Self::default();
         new.lock().schedule.extend(faults);
         new
     }
 
-    /// With random faults at these rates.
+    /// Creates random faults at these rates.
     pub fn random(seed: u64, rates: Rates) -> Self {
         let new = Self::default();
         new.lock().random = Some((Random::new(seed), rates));
         new
     }
 
-    /// One more fault, of an effect or read to come.
+    /// Adds a fault of a later effect or read.
     pub fn add(&self, fault: Fault) {
         self.lock().schedule.push(fault);
     }
 
-    /// No faults any more; who is dead stays dead, and what waits still waits.
+    /// Removes all faults. A dead process stays dead, and a waiting effect still waits.
     pub fn calm(&self) {
         let mut counter = self.lock();
         counter.schedule.clear();
         counter.random = None;
     }
 
-    /// Effects so far: the number of the next one.
+    /// Returns the number of effects so far, which is the number of the next one.
     pub fn effects(&self) -> u64 {
         self.lock().trail.len() as u64
     }
 
-    /// Reads so far: the number of the next one.
+    /// Returns the number of reads so far, which is the number of the next one.
     pub fn reads(&self) -> u64 {
         self.lock().reads
     }
 
-    /// Every effect so far with the object it acts on, in order of their numbers.
+    /// Returns every effect so far with the object that it acts on, in order of their numbers.
     pub fn trail(&self) -> Vec<(Effect, String)> {
         self.lock().trail.clone()
     }
 
-    /// How often each class of faults has struck.
+    /// Returns how often each class of faults has struck.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.lock().counts.clone()
     }
 
-    /// From now on storage answers every request with an error of this kind; with none it answers again.
+    /// Makes storage answer every request with an error of this kind from now on; `None` makes it work again.
     pub fn set_storage_down(&self, kind: Option<ErrorKind>) {
         self.lock().storage_down = kind;
     }
 
-    /// The process dies now: nothing answers any more, also not what waits. What waits may still happen.
+    /// Kills the process: no call gets a response any more, and waiting calls fail. Waiting effects may still
+    /// happen.
     pub fn kill(&self) {
         let wakers = {
             let mut counter = self.lock();
@@ -144,17 +145,17 @@ impl Faults {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Whether the process is dead.
+    /// Returns whether the process is dead.
     pub fn dead(&self) -> bool {
         self.lock().dead
     }
 
-    /// Numbers of the effects that wait.
+    /// Returns the numbers of the effects that wait.
     pub fn paused(&self) -> Vec<u64> {
         self.lock().paused.keys().copied().collect()
     }
 
-    /// Ends the wait of an effect, also of a dead process. Whether it waited.
+    /// Ends the wait of an effect, even if its process is dead. Returns whether the effect waited.
     pub fn resume(&self, effect: u64, how: Resume) -> bool {
         let (paused, waker) = {
             let mut counter = self.lock();
@@ -199,7 +200,7 @@ impl Faults {
         }
     }
 
-    /// Waits for [`Self::resume`]. Who stops waiting does not take the effect back.
+    /// Waits for [`Self::resume`]. If the caller stops waiting, the effect may still happen.
     async fn wait<T: Send + 'static>(
         &self,
         number: u64,
@@ -233,7 +234,7 @@ impl Faults {
         .await
     }
 
-    /// Counts a read of something else than an object.
+    /// Counts a read of something other than an object.
     pub(super) fn look(&self) -> Result<(), Failed> {
         match self.lock().count_read(false)? {
             Some(_) => Err(REFUSED),
@@ -241,7 +242,7 @@ impl Faults {
         }
     }
 
-    /// Counts a read of an object, and returns what it seems to be.
+    /// Counts a read of an object, and returns the object as the read sees it.
     pub(super) fn read(&self, object: Option<Bytes>) -> Result<Option<Bytes>, Failed> {
         let fault = self.lock().count_read(object.as_ref().is_some_and(|bytes| !bytes.is_empty()))?;
         let (Some(fault), Some(bytes)) = (fault, &object) else { return Ok(object) };
@@ -276,7 +277,7 @@ impl Counter {
         Ok((number, fault))
     }
 
-    /// Counts a read, of something that can be damaged or not.
+    /// Counts a read of something that can or cannot be damaged.
     fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, Failed> {
         if self.dead {
             return Err(DEAD);

@@ -1,5 +1,5 @@
-//! Kafka in memory: topics, and one consumer group that reads them. The simulation moves everything; nothing
-//! happens by itself or by time.
+//! Kafka in memory: topics, and one consumer group that reads them. The simulation moves everything. Nothing
+//! happens on its own or with time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,31 +13,31 @@ use super::group::{Group, MemberId};
 use super::source::{FakeSource, Reader};
 use crate::fakes::random::Random;
 
-/// Messages that one poll tells at most, unless said otherwise.
+/// Default of the maximum number of messages in one poll.
 const POLL_MESSAGES: usize = 100;
 
 /// Kafka in memory. Clones share it.
 ///
-/// By default a poll tells what there is in order of topic and partition, and the end of every partition that
-/// is read up. With a seed, polls take partitions in random order, random numbers of messages, and at times
-/// nothing.
+/// By default, a poll reports all messages in order of topic and partition, and the end of every partition
+/// that is read to its end. With a seed, polls take partitions in random order and random numbers of
+/// messages, and sometimes report nothing.
 #[derive(Clone, Debug, Default)]
 pub struct FakeBroker(Arc<Mutex<Cluster>>);
 
-/// What a producer sends.
+/// A message as a producer sends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Milliseconds since the epoch.
     pub timestamp_millis: i64,
-    /// Its key.
+    /// Key of the message.
     pub key: Option<Bytes>,
-    /// Its value.
+    /// Value of the message.
     pub value: Option<Bytes>,
-    /// Its headers.
+    /// Headers of the message.
     pub headers: Vec<Header>,
 }
 
-/// When a source tells that a partition is read up to its end.
+/// The polls in which a source reports that a partition is read to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
     /// In every poll.
@@ -55,7 +55,7 @@ pub(super) struct PartitionLog {
     pub(super) messages: BTreeMap<i64, Message>,
 }
 
-/// What the lock guards.
+/// State under the lock.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) consumer: ConsumerId,
@@ -66,7 +66,7 @@ pub(super) struct Cluster {
     pub(super) random: Option<Random>,
     pub(super) down: bool,
     pub(super) partitions_down: BTreeSet<(Text, Shard)>,
-    /// First and last offset of batches that nobody can read.
+    /// First and last offsets of batches that cannot be read.
     pub(super) unreadable: BTreeMap<(Text, Shard), (i64, i64)>,
     pub(super) committed: BTreeMap<(Text, Shard), i64>,
     pub(super) poll_messages: usize,
@@ -95,14 +95,14 @@ impl Default for Cluster {
 }
 
 impl FakeBroker {
-    /// With random polls.
+    /// Creates a cluster with random polls.
     pub fn seeded(seed: u64) -> Self {
         let broker = Self::default();
         broker.lock().random = Some(Random::new(seed));
         broker
     }
 
-    /// With another group, or of another cluster, than others have.
+    /// Creates a cluster whose group or cluster id differs from the default.
     pub fn of_consumer(group_id: &str, cluster_id: Option<&str>) -> Self {
         let broker = Self::default();
         let cluster_id = cluster_id.map(str::to_owned);
@@ -110,30 +110,30 @@ impl FakeBroker {
         broker
     }
 
-    /// Polls tell at most this many messages from now on.
+    /// Limits polls to this many messages from now on.
     pub fn set_poll_messages(&self, messages: usize) {
         self.lock().poll_messages = messages.max(1);
     }
 
-    /// When sources tell ends from now on.
+    /// Sets when sources report ends from now on.
     pub fn set_ends(&self, ends: Ends) {
         self.lock().ends = ends;
     }
 
-    /// Every source may tell the ends it stands at once more.
+    /// Makes every source report again the ends that it has reached.
     pub fn confirm_ends(&self) {
         self.lock().ends_asked += 1;
     }
 
-    /// Creates a topic, or gives it more or fewer partitions; those that remain keep their messages.
+    /// Creates a topic, or changes its number of partitions. The remaining partitions keep their messages.
     pub fn set_partitions(&self, topic: &str, partitions: Shard) {
         let mut cluster = self.lock();
         cluster.topics.entry(topic.into()).or_default().resize_with(partitions.into(), PartitionLog::default);
         cluster.resize();
     }
 
-    /// Deletes a topic and creates it again: empty, offsets from 0. Readers are not told; offsets alone do
-    /// not show it.
+    /// Deletes a topic and creates it again: empty, with offsets from 0. Readers are not informed, and
+    /// offsets alone do not show it.
     pub fn recreate(&self, topic: &str) {
         if let Some(logs) = self.lock().topics.get_mut(topic) {
             logs.iter_mut().for_each(|log| *log = PartitionLog::default());
@@ -150,7 +150,7 @@ impl FakeBroker {
     /// Appends a message, and returns its offset.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn produce(&self, topic: &str, partition: Shard, record: Record) -> Result<i64, SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -163,10 +163,10 @@ impl FakeBroker {
         Ok(offset)
     }
 
-    /// Makes a hole at the end, as an aborted transaction does.
+    /// Makes a gap at the end, as an aborted transaction does.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn skip_offsets(&self, topic: &str, partition: Shard, offsets: u32) -> Result<(), SourceError> {
         self.lock().log(topic, partition)?.end += i64::from(offsets);
         Ok(())
@@ -175,16 +175,16 @@ impl FakeBroker {
     /// Removes one message, as compaction does.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn compact(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         self.lock().log(topic, partition)?.messages.remove(&offset);
         Ok(())
     }
 
-    /// Removes all messages before an offset, as retention does; never beyond the end.
+    /// Removes all messages before an offset, as retention does, but never past the end.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn delete_before(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -193,12 +193,12 @@ impl FakeBroker {
         Ok(())
     }
 
-    /// Removes all messages from an offset on, as an unclean election does: other messages will take their
-    /// offsets. A source that has read beyond and goes on reading is told that its offset is lost; one that
-    /// starts again is not.
+    /// Removes all messages from an offset on, as an unclean election does. Other messages will take their
+    /// offsets. A source that has read past the offset and continues gets a lost offset. A source that starts
+    /// again does not.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn truncate(&self, topic: &str, partition: Shard, offset: i64) -> Result<(), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
@@ -212,30 +212,31 @@ impl FakeBroker {
         Ok(())
     }
 
-    /// First offset that is still there, and next offset.
+    /// Returns the first offset that still exists, and the next offset.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn bounds(&self, topic: &str, partition: Shard) -> Result<(i64, i64), SourceError> {
         let mut cluster = self.lock();
         let log = cluster.log(topic, partition)?;
         Ok((log.begin, log.end))
     }
 
-    /// All messages of a topic partition that are still there.
+    /// Returns all messages of a topic partition that still exist.
     ///
     /// # Errors
-    /// When there is no such topic partition.
+    /// If there is no such topic partition.
     pub fn messages(&self, topic: &str, partition: Shard) -> Result<Vec<Message>, SourceError> {
         Ok(self.lock().log(topic, partition)?.messages.values().cloned().collect())
     }
 
-    /// No broker answers, or all do again. Nothing is told meanwhile.
+    /// Stops or restarts all brokers. Nothing is reported while they are stopped.
     pub fn set_down(&self, down: bool) {
         self.lock().down = down;
     }
 
-    /// The broker that leads a topic partition does not answer, or does again: no messages, no ends.
+    /// Stops or restarts the broker that leads a topic partition. While it is stopped, there are no messages
+    /// and no ends.
     pub fn set_partition_down(&self, topic: &str, partition: Shard, down: bool) {
         let mut cluster = self.lock();
         if down {
@@ -245,19 +246,19 @@ impl FakeBroker {
         }
     }
 
-    /// From now on these offsets of a topic partition are one batch that nobody can read.
+    /// Makes these offsets of a topic partition one batch that cannot be read.
     pub fn set_unreadable(&self, topic: &str, partition: Shard, first: i64, last: i64) {
         self.lock().unreadable.insert((topic.into(), partition), (first, last));
     }
 
-    /// Offsets that members have committed to the group.
+    /// Returns the offsets that members have committed to the group.
     pub fn committed(&self) -> BTreeMap<(Text, Shard), i64> {
         self.lock().committed.clone()
     }
 
-    /// A new process that reads these topics, as the group's member of this name once it first polls. Where
-    /// one of that name is a member already, its place is taken, and it is fenced: so a process that died
-    /// comes back.
+    /// Creates a new process that reads these topics. It becomes the group's member of this name when it
+    /// first polls. If a member of that name exists, the new process takes its place and fences it, as a
+    /// restart of a dead process does.
     pub fn source(&self, name: &str, topics: &[&str]) -> FakeSource {
         let mut cluster = self.lock();
         let topics: Vec<Text> = topics.iter().map(|topic| Text::from(*topic)).collect();
@@ -268,47 +269,47 @@ impl FakeBroker {
         FakeSource::new(self.clone(), id, topics)
     }
 
-    /// Whether every change of the group takes all shards from all members first, as Kafka's range assignor
-    /// does. Otherwise only what moves is taken.
+    /// Sets whether every change of the group first takes all shards from all members, as Kafka's range
+    /// assignor does. Otherwise, it takes only the shards that move.
     pub fn set_eager(&self, eager: bool) {
         self.lock().group.eager = eager;
     }
 
-    /// Assigns again although nothing has changed; members notice it in eager mode only.
+    /// Assigns again although nothing has changed. Members notice it only in eager mode.
     pub fn rebalance(&self) {
         self.lock().group.rebalance();
     }
 
-    /// Ends the session of the members of this name: they have died, or seem to have. Others get their shards
-    /// at once; they themselves are told `Lost` when they poll, and join again. True if there was such a
-    /// member.
+    /// Ends the session of the members of this name, which have died or seem to have died. Others get their
+    /// shards at once. The expired members get `Lost` when they poll, and join again. Returns whether there
+    /// was such a member.
     pub fn expire(&self, name: &str) -> bool {
         self.lock().group.expire(name)
     }
 
-    /// Ends the session of the members of this name. Their own clients get no answer and give up their
-    /// shards: members are told `Lost` when they poll, even while they are cut off from the group.
+    /// Ends the session of the members of this name. Their own clients get no response and give up their
+    /// shards. The members get `Lost` when they poll, even while they are cut off from the group.
     pub fn lapse(&self, name: &str) {
         self.lock().group.lapse(name);
     }
 
-    /// The group waits no longer for what the member of this name was told is revoked, and has not released.
+    /// Makes the group stop waiting for revoked shards that the member of this name has not released.
     pub fn run_out(&self, name: &str) {
         self.lock().group.run_out(name);
     }
 
-    /// Cuts the members of this name off from the group's coordinator, or connects them again. Cut off, they
-    /// go on reading, hear nothing of the group, and are not heard; they stay members until they expire.
+    /// Cuts the members of this name off from the group's coordinator, or connects them again. While cut off,
+    /// they continue to read, and exchange nothing with the group. They stay members until they expire.
     pub fn isolate(&self, name: &str, isolated: bool) {
         self.lock().group.isolate(name, isolated);
     }
 
-    /// Which member holds each shard; one that is to move, the member before.
+    /// Returns the member that holds each shard. For a shard that is moving, it is the previous member.
     pub fn owners(&self) -> BTreeMap<Shard, Text> {
         self.lock().group.owners()
     }
 
-    /// Shards that are revoked and not yet released, with the member that the group waits for.
+    /// Returns the shards that are revoked and not yet released, with the member that the group waits for.
     pub fn awaited(&self) -> BTreeMap<Shard, Text> {
         self.lock().group.awaited()
     }
@@ -327,7 +328,7 @@ impl Cluster {
         log.ok_or_else(missing)
     }
 
-    /// Tells the group how many shards the topics it reads have.
+    /// Sets the group's number of shards to the largest number of partitions of the topics that it reads.
     fn resize(&mut self) {
         let counts = self.subscribed.iter().filter_map(|topic| self.topics.get(topic)).map(Vec::len);
         let shards = Shard::try_from(counts.max().unwrap_or_default()).unwrap_or(Shard::MAX);

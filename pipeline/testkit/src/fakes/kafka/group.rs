@@ -1,8 +1,9 @@
-//! The consumer group of the fake Kafka: which member holds which shard, and what each is told next.
+//! The consumer group of the fake Kafka: the member that holds each shard, and the next events of each
+//! member.
 //!
 //! Time plays no part: sessions end and revocations run out when the simulation says so. Shards are assigned
-//! by range over the members' names. A shard moves in three steps - its holder is told that it is revoked,
-//! lets go of it, and only then the next one is told that it has it - unless the holder's session has ended.
+//! by range over the members' names. A shard moves in three steps, unless its holder's session has ended. The
+//! holder gets a revocation, the holder releases the shard, and only then the next member gets it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,21 +11,21 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{SourceError, SourceEvent};
 
-/// Number of a member: each process that joins is one of its own, also under a name used before.
+/// Number of a member. Each process that joins gets its own number, even if its name was used before.
 pub(super) type MemberId = u64;
 
 /// A member's place in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It joins when it polls.
+    /// The process joins when it polls.
     Outside,
-    /// It is a member; its process may have died without anybody knowing.
+    /// The process is a member. It may have died without anybody knowing.
     Joined,
-    /// Its session has ended without it knowing; it joins again when it polls.
+    /// The member's session has ended without the member knowing. It joins again when it polls.
     Expired,
-    /// Another one of the same name has taken its place.
+    /// Another member of the same name has taken its place.
     Fenced,
-    /// It has left for good.
+    /// The member has left for good.
     Left,
 }
 
@@ -32,32 +33,32 @@ enum Standing {
 struct Member {
     name: Text,
     standing: Standing,
-    /// Cut off from the group's coordinator, but not from the messages.
+    /// Whether the member is cut off from the group's coordinator, but not from the messages.
     isolated: bool,
-    /// Shards it has been told it has.
+    /// Shards that the member believes it has.
     told: BTreeSet<Shard>,
-    /// What it is told next.
+    /// Events that the member gets next.
     queue: VecDeque<SourceEvent>,
-    /// Shards that its own client has given up because no broker answered.
+    /// Shards that the member's own client has given up because no broker responded.
     given_up: Option<BTreeSet<Shard>>,
 }
 
-/// The group.
+/// The state of the group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     members: BTreeMap<MemberId, Member>,
-    /// Who holds a shard; on its way to another one, the one before.
+    /// Holder of each shard. For a shard that is moving, it is the previous member.
     owners: BTreeMap<Shard, MemberId>,
-    /// Shards that their holders are to let go of.
+    /// Shards that their holders must release.
     revoking: BTreeSet<Shard>,
-    /// Shards there are.
+    /// Number of shards.
     shards: Shard,
-    /// Whether every change of the group takes all shards from all members first.
+    /// Whether every change of the group first takes all shards from all members.
     pub(super) eager: bool,
 }
 
 impl Group {
-    /// A process that will join when it first polls.
+    /// Adds a process that joins when it first polls.
     pub(super) fn enter(&mut self, name: Text) -> MemberId {
         let id = self.members.len() as MemberId;
         let member = Member {
@@ -72,7 +73,7 @@ impl Group {
         id
     }
 
-    /// There are this many shards now.
+    /// Sets the number of shards.
     pub(super) fn resize(&mut self, shards: Shard) {
         if self.shards != shards {
             self.shards = shards;
@@ -80,7 +81,7 @@ impl Group {
         }
     }
 
-    /// What the member is told, in order. It joins first if it is not a member.
+    /// Returns the events for the member, in order. If the process is not a member, it joins first.
     pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<SourceEvent>, SourceError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(Vec::new()) };
         if let Some(lost) = member.given_up.take() {
@@ -116,12 +117,12 @@ impl Group {
         Ok(signals)
     }
 
-    /// Whether the member believes that it has the shard.
+    /// Returns whether the member believes that it has the shard.
     pub(super) fn believes(&self, id: MemberId, shard: Shard) -> bool {
         self.members.get(&id).is_some_and(|member| member.told.contains(&shard))
     }
 
-    /// Whether the group, asked by the member, assigns the shard to it.
+    /// Returns whether the group assigns the shard to the member when the member asks.
     pub(super) fn assigned(&self, id: MemberId, shard: Shard) -> Result<bool, SourceError> {
         let Some(member) = self.members.get(&id) else { return Ok(false) };
         if member.isolated {
@@ -134,7 +135,7 @@ impl Group {
         }
     }
 
-    /// The member lets go of shards that it was told are revoked; of others it keeps the assignment.
+    /// Releases shards that were revoked from the member. It keeps the assignment of other shards.
     pub(super) fn release(&mut self, id: MemberId, shards: &[Shard]) {
         let Some(member) = self.members.get(&id) else { return };
         if member.standing != Standing::Joined || member.isolated {
@@ -150,7 +151,7 @@ impl Group {
         self.settle();
     }
 
-    /// The group waits no longer for the members of this name to let go of what they were told is revoked.
+    /// Makes the group stop waiting for the members of this name to release their revoked shards.
     pub(super) fn run_out(&mut self, name: &str) {
         for id in self.joined(name) {
             let held: Vec<Shard> = self.held(id);
@@ -158,7 +159,8 @@ impl Group {
         }
     }
 
-    /// The sessions of members of this name end: others get their shards. Whether there was one.
+    /// Ends the sessions of members of this name, so that others get their shards. Returns whether there was
+    /// one.
     pub(super) fn expire(&mut self, name: &str) -> bool {
         let ids = self.joined(name);
         for id in &ids {
@@ -167,7 +169,7 @@ impl Group {
         !ids.is_empty()
     }
 
-    /// The sessions of members of this name end, and their own clients notice it.
+    /// Ends the sessions of members of this name, and their own clients notice it.
     pub(super) fn lapse(&mut self, name: &str) {
         for id in self.joined(name) {
             self.remove(id, Standing::Expired);
@@ -177,7 +179,7 @@ impl Group {
         }
     }
 
-    /// The member leaves for good.
+    /// Removes the member for good.
     pub(super) fn leave(&mut self, id: MemberId) {
         let joined = self.members.get(&id).is_some_and(|member| member.standing == Standing::Joined);
         if joined {
@@ -196,13 +198,13 @@ impl Group {
         members.for_each(|member| member.isolated = isolated);
     }
 
-    /// Who holds each shard, by name.
+    /// Returns the name of each shard's holder.
     pub(super) fn owners(&self) -> BTreeMap<Shard, Text> {
         let named = |(shard, id): (&Shard, &MemberId)| Some((*shard, self.members.get(id)?.name.clone()));
         self.owners.iter().filter_map(named).collect()
     }
 
-    /// Shards that the group waits for, and whose holder is to let go of each.
+    /// Returns the shards that the group waits for, each with the holder that must release it.
     pub(super) fn awaited(&self) -> BTreeMap<Shard, Text> {
         self.owners().into_iter().filter(|(shard, _)| self.revoking.contains(shard)).collect()
     }
@@ -273,7 +275,7 @@ impl Group {
         self.rebalance();
     }
 
-    /// Grants the free shards. In eager mode it waits until all are free and grants them at once.
+    /// Grants the free shards. In eager mode, waits until all are free and grants them at once.
     fn settle(&mut self) {
         if self.eager && !self.revoking.is_empty() {
             return;
@@ -290,8 +292,8 @@ impl Group {
         }
     }
 
-    /// Assignment by range: members by name, the first of them one shard more where the number does not
-    /// divide.
+    /// Returns the assignment by range: members in order of name. If the number does not divide, the first
+    /// members get one shard more.
     fn targets(&self) -> BTreeMap<Shard, MemberId> {
         let joined = self.members.iter().filter(|(_, member)| member.standing == Standing::Joined);
         let mut joined: Vec<(&Text, MemberId)> = joined.map(|(id, member)| (&member.name, *id)).collect();

@@ -13,29 +13,29 @@ use super::broker::{Cluster, Ends, FakeBroker, PartitionLog};
 use super::group::MemberId;
 use crate::fakes::faults::Faults;
 
-/// Chance, in millionths, that a random poll passes over a partition.
+/// Chance, in millionths, that a random poll skips a partition.
 const PASSED_OVER: u32 = 150_000;
 
-/// A member of the group of a [`FakeBroker`]; dropped, it is a process that died without leaving.
+/// A member of the group of a [`FakeBroker`]. If it is dropped, it is a process that died without leaving.
 #[derive(Debug)]
 pub struct FakeSource {
     broker: FakeBroker,
     id: MemberId,
     topics: Vec<Text>,
     faults: Faults,
-    /// How many partitions topics had with the last poll.
+    /// Number of partitions of each topic at the last poll.
     counts: BTreeMap<Text, u32>,
 }
 
-/// How far a member has read a topic partition.
+/// Position of a member in a topic partition.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     from: Start,
-    /// Next offset; none before the first answer.
+    /// Next offset; `None` before the first response.
     next: Option<i64>,
-    /// Set once the log has lost messages that were read.
+    /// Whether the log has lost messages that were read.
     diverged: bool,
-    /// What number of questions for ends has been answered.
+    /// Number of the latest request for ends that was answered.
     ends_told: u64,
 }
 
@@ -44,13 +44,13 @@ impl Reader {
         Self { from, next: None, diverged: false, ends_told: 0 }
     }
 
-    /// The log ends here now, and other messages will follow.
+    /// Records that the log now ends here and that other messages will follow.
     pub(super) fn diverge(&mut self, end: i64) {
         self.diverged |= self.next.is_some_and(|next| next > end);
     }
 
-    /// The next offset to read. Where it is lost: the earliest there is, if it lies before that, and what
-    /// Kafka says.
+    /// Returns the next offset to read. If it is lost, returns Kafka's message, and the earliest offset if
+    /// the lost one lies before it.
     fn position(&mut self, log: &PartitionLog) -> Result<i64, (Option<i64>, String)> {
         let next = self.next.unwrap_or(match self.from {
             Start::Earliest => log.begin,
@@ -73,14 +73,14 @@ impl FakeSource {
         Self { broker, id, topics, faults: Faults::default(), counts: BTreeMap::new() }
     }
 
-    /// The source of a process with these faults: once that is dead, it does nothing.
+    /// Sets the faults of the process. A source of a dead process does nothing.
     #[must_use]
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// The cluster, where it can be heard.
+    /// Returns the cluster, if it can be reached.
     fn reach(&self) -> Result<MutexGuard<'_, Cluster>, SourceError> {
         let cluster = self.broker.lock();
         let silent = if self.faults.dead() { Some("the process is dead") } else { None };
@@ -112,7 +112,7 @@ impl Source for FakeSource {
             }
             Err(error) => error,
         };
-        // A client says at times that no broker answers, and at times just nothing.
+        // A client sometimes reports that no broker responds, and sometimes reports nothing.
         let silent = self.broker.lock().random.as_mut().is_some_and(|random| random.happens(500_000));
         if silent { Ok(Vec::new()) } else { Err(unreachable) }
     }
@@ -122,14 +122,14 @@ impl Source for FakeSource {
             return Ok(());
         }
         let mut cluster = self.reach()?;
-        // A client asks the leader of each partition where it begins and ends.
+        // A client asks the leader of each partition for its first and last offsets.
         let is_down = |topic: &&Text| cluster.partitions_down.contains(&((*topic).clone(), shard));
         let asked = from.iter().filter(|(_, start)| matches!(start, Start::At(_))).map(|(topic, _)| topic);
         if let Some(topic) = asked.clone().find(is_down) {
             return Err(SourceError::Unavailable(format!("partition {shard} of {topic} has no leader")));
         }
         cluster.stop(self.id, &[shard]);
-        // Of a shard whose loss was told, or is not told yet, nothing is read.
+        // A shard that is lost is not read, whether the member knows of the loss or not.
         if cluster.group.believes(self.id, shard) {
             let readers = from.into_iter().map(|(topic, from)| ((self.id, topic, shard), Reader::new(from)));
             cluster.readers.extend(readers);
@@ -166,7 +166,7 @@ impl Source for FakeSource {
     }
 }
 
-/// Topics that have another number of partitions than before.
+/// Returns an event for each topic whose number of partitions has changed.
 fn changed(before: &BTreeMap<Text, u32>, counts: &BTreeMap<Text, u32>) -> Vec<SourceEvent> {
     let differs = |(topic, count): &(&Text, &u32)| {
         **count > 0 && before.get(*topic).is_some_and(|before| before != *count)
@@ -179,7 +179,7 @@ fn changed(before: &BTreeMap<Text, u32>, counts: &BTreeMap<Text, u32>) -> Vec<So
 }
 
 impl Cluster {
-    /// Number of partitions of topics; 0: there is no such topic.
+    /// Returns the number of partitions of each topic; 0 if the topic does not exist.
     fn counts(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
         let count = |topic: &Text| self.topics.get(topic).map_or(0, Vec::len);
         let counts = topics.iter().map(|topic| (topic.clone(), u32::try_from(count(topic))));
@@ -196,7 +196,7 @@ impl Cluster {
         let readers = self.readers.keys().filter(|(member, _, _)| *member == id);
         let mut keys: Vec<(Text, Shard)> = readers.map(|(_, topic, shard)| (topic.clone(), *shard)).collect();
         if let Some(random) = &mut self.random {
-            // What one poll tells of a partition may come in several parts, with others' between.
+            // One poll may report a partition in several parts, with parts of others between.
             keys.extend(keys.clone());
             random.shuffle(&mut keys);
             keys.retain(|_| !random.happens(PASSED_OVER));
@@ -208,7 +208,7 @@ impl Cluster {
         Ok(signals)
     }
 
-    /// Reads on in one topic partition, and returns the number of messages told, at most `left`.
+    /// Continues reading one topic partition. Returns the number of reported messages, at most `left`.
     fn read(
         &mut self,
         id: MemberId,

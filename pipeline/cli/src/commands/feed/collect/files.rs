@@ -1,11 +1,12 @@
-//! Events as files of a folder or object store, which `prorata backfill` folds, and the state as a log of
+//! Events as files of a folder or object store, which `prorata backfill` folds. The state is a log of
 //! numbered files next to them.
 //!
-//! A record of the log is the whole state, or what one step changes. So a batch writes what it changed; the
-//! whole comes after [`STEPS_MAX`] steps, or when they are as large as it was. Its predecessors are removed.
+//! A record of the log is the whole state, or the changes of one step. So a batch writes only its changes.
+//! The whole state is written after [`STEPS_MAX`] steps, or when they are as large as the last whole state.
+//! The records before it are then removed.
 //!
-//! A number is written once, by one collector: the store decides who. A collector that starts takes the next
-//! number for the whole state. The one before it finds its next number taken, or a later one there, and ends.
+//! The store lets only one collector write each number. A collector that starts takes the next number for the
+//! whole state. The earlier collector finds its next number taken, or finds a later one, and ends.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,24 +20,24 @@ use super::journal::{Journal, NotStored, StateStep, shut_out};
 use crate::commands::feed::archive_file::archive_file;
 use crate::failure::Failure;
 
-/// Steps after which the whole state is written.
+/// Number of steps after which the whole state is written.
 const STEPS_MAX: u64 = 64;
-/// Bytes of steps before that is looked at.
+/// Bytes of steps below which their size does not cause a whole state.
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// How often a collector that starts tries to get the next number.
+/// Number of attempts of a starting collector to get the next number.
 const CLAIMS_MAX: u32 = 5;
 
-/// A record of the log as it is read.
+/// A record of the log, as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StateRecord {
-    /// All of it.
+    /// The whole state.
     Whole(CollectorState),
-    /// What changes.
+    /// The changes of a step.
     Step(StateStep),
 }
 
-/// The same as it is written.
+/// A record of the log, as it is written.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum WrittenRecord<'s> {
@@ -44,21 +45,21 @@ enum WrittenRecord<'s> {
     Step(&'s StateStep),
 }
 
-/// Files in a folder.
+/// A journal of files in a folder.
 pub struct FileJournal {
     store: Store,
     organization_id: String,
     cluster_id: String,
     /// Number of the record that was written last.
     last: u64,
-    /// Steps since the whole state was written, their bytes, and its own.
+    /// Number of steps since the whole state was written; then their bytes, and the bytes of the whole state.
     steps: u64,
     step_bytes: usize,
     whole_bytes: usize,
 }
 
 impl FileJournal {
-    /// A journal in this folder.
+    /// Creates a journal in this folder.
     pub fn new(store: Store, organization_id: &str, cluster_id: &str) -> Self {
         Self {
             store,
@@ -71,7 +72,7 @@ impl FileJournal {
         }
     }
 
-    /// Names do not end in `.avro`: a backfill passes them over.
+    /// Returns the folder. Names in it do not end in `.avro`, so a backfill skips them.
     fn folder(&self) -> String {
         format!("collector-state/{}/", self.cluster_id)
     }
@@ -84,14 +85,14 @@ impl FileJournal {
         NotStored::ShutOut(shut_out(&self.cluster_id, &self.folder()))
     }
 
-    /// Numbers of the records that are there, ascending.
+    /// Returns the numbers of the existing records, ascending.
     async fn numbers(&self) -> Result<Vec<u64>, Failure> {
         let listed = self.store.list(&self.folder()).await.map_err(|error| failure(&error))?;
         let number = |path: &str| path.rsplit('/').next()?.strip_suffix(".json")?.parse().ok();
         Ok(listed.iter().filter_map(|object| number(&object.path)).collect())
     }
 
-    /// Reads back to the last whole state, and returns it with the steps since.
+    /// Reads back to the last whole state, and returns it with the later steps applied.
     async fn read(&self, numbers: &[u64]) -> Result<CollectorState, Failure> {
         let mut steps = Vec::new();
         for number in numbers.iter().rev() {
@@ -108,20 +109,20 @@ impl FileJournal {
         if numbers.is_empty() { Ok(CollectorState::default()) } else { Err(no_whole(&self.folder())) }
     }
 
-    /// Writes the next record. Returns whether it is ours: another collector may have taken its number, or a
+    /// Writes the next record. Returns whether it is ours: another collector may have taken its number or a
     /// later one.
     async fn append(&mut self, bytes: Bytes) -> Result<bool, Failure> {
         let number = self.last + 1;
         let path = self.path(number);
         let written = self.store.put_if_absent(&path, bytes.clone()).await;
         if written.map_err(|error| failure(&error))? == PutOutcome::Exists {
-            // A write that seemed to fail may have been done.
+            // A write that seemed to fail may have succeeded.
             let there = self.store.get(&path).await.map_err(|error| failure(&error))?;
             if there.as_ref() != Some(&bytes) {
                 return Ok(false);
             }
         }
-        // Records before a whole one are removed: a number that is free may be an old one.
+        // Records before a whole state are removed, so a free number may be an old one.
         let is_last = self.numbers().await?.last().is_none_or(|last| *last <= number);
         self.last = if is_last { number } else { self.last };
         Ok(is_last)
@@ -137,9 +138,9 @@ impl FileJournal {
         Ok(())
     }
 
-    /// Writes the whole state. Returns whether it is ours.
+    /// Writes the whole state. Returns whether the record is ours.
     async fn append_whole(&mut self, state: &CollectorState) -> Result<bool, Failure> {
-        // It is large: room for it is made once.
+        // The record is large, so its memory is allocated once.
         let bytes = encoded(&WrittenRecord::Whole(state), self.whole_bytes + self.whole_bytes / 8)?;
         let size = bytes.len();
         if !self.append(bytes).await? {
@@ -147,7 +148,7 @@ impl FileJournal {
         }
         (self.steps, self.step_bytes, self.whole_bytes) = (0, 0, size);
         for number in self.numbers().await?.into_iter().filter(|number| *number < self.last) {
-            // They are only in the way.
+            // Old records only take space, so a failure to delete them is not an error.
             if let Err(error) = self.store.delete(&self.path(number)).await {
                 tracing::warn!(%error, "old record of the collector's state not deleted");
                 break;
@@ -182,7 +183,8 @@ impl Journal for FileJournal {
 
     async fn store(&mut self, batch: &Batch, state: &CollectorState) -> Result<(), NotStored> {
         if !batch.events.is_empty() {
-            // Also without intents: it tells whether another collector has begun.
+            // This step is written even without intents, because it shows whether another collector has
+            // begun.
             self.append_step(&StateStep::intents(batch)).await?;
             self.write_events(batch).await?;
         }
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Stores a batch behind which the state is as the batch says.
+    /// Stores a batch after which the state is as the batch says.
     async fn store(
         writer: &mut FileJournal,
         batch: &Batch,
@@ -313,7 +315,7 @@ mod tests {
         let mut second = journal(&folder);
         let mut of_second = second.load().await.unwrap();
         assert_eq!(of_second, stored);
-        // However much the second has written meanwhile, and removed again.
+        // The first collector is shut out, however much the second has written and removed meanwhile.
         for number in 2..80 {
             if [2, 3, 79].contains(&number) {
                 let before = files();

@@ -1,5 +1,5 @@
-//! The loop: changes in, batches to the journal. While a batch is being stored nothing is read, the queue
-//! fills, and the watches wait.
+//! The loop: it reads changes and passes batches to the journal. While a batch is being stored, nothing is
+//! read, the queue fills, and the watches wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -23,35 +23,36 @@ use crate::config::CollectConfig;
 use crate::failure::Failure;
 use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
 
-/// Changes that may wait: a pod has about a kilobyte.
+/// Maximum number of changes in the queue. A pod has about a kilobyte.
 const QUEUE: usize = 1_024;
-/// Changes after which a batch is stored early: its events, and what they change of the state, are in memory
-/// until then.
+/// Number of changes after which a batch is stored early. Its events and its changes of the state stay in
+/// memory until then.
 const BATCH_CHANGES: usize = 2_000;
-/// How often time passes for the collector, and the price list is looked at.
+/// Time between two ticks of the collector and two looks at the price list.
 const TICK: Duration = Duration::from_secs(10);
-/// How often a stop is looked for.
+/// Time between two checks for a stop.
 const ROUND: Duration = Duration::from_millis(250);
-/// How often the report is made: it counts all pods.
+/// Time between two reports. A report counts all pods.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// Waits between attempts to store a batch.
+/// First wait between attempts to store a batch.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// How long a stop waits for a journal that fails. What is not stored is watched or listed again.
+/// Longest time for which a stop waits for a journal that fails. What is not stored is watched or listed
+/// again.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
-/// When a list that was not believed is asked for again.
+/// Time after which a list that was not believed is requested again.
 const DOUBTED_AFTER: Duration = Duration::from_secs(60);
 
-/// How often things happen.
+/// Time between recurring actions.
 #[derive(Clone, Copy, Debug)]
 pub struct Periods {
-    /// Between two batches.
+    /// Time between two batches.
     pub store_every: Duration,
-    /// Between two checks of a kind.
+    /// Time between two checks of a kind.
     pub relist_interval: Duration,
 }
 
-/// A cluster that is followed.
+/// A cluster that is followed, and the destination of its events.
 pub struct Following {
     cluster: KubeCluster,
     journal: Box<dyn Journal>,
@@ -61,30 +62,30 @@ pub struct Following {
     usage: Option<UsageRounds>,
 }
 
-/// What one run knows.
+/// The state of one run.
 struct Progress {
     collector: Collector,
     watches: Watches,
     currency: Text,
     prices: PriceBook,
-    /// When the file of prices was written, and its size, as it was read last.
+    /// Time and size of the price list's file when it was last read.
     price_stamp: Option<(SystemTime, u64)>,
-    /// Time of the last change: time never goes back.
+    /// Time of the last change. It never goes back.
     now: Timestamp,
     /// Changes since the last batch.
     changes: usize,
     stored: Instant,
     events: u64,
-    /// Nodes and pods are known.
+    /// Whether nodes and pods are known.
     is_ready: bool,
-    /// Up to when all changes of pods are stored.
+    /// Time up to which all changes of pods are stored.
     stored_to: Option<Timestamp>,
     /// Intervals of measured use since the last batch.
     measured: Vec<Event>,
 }
 
 impl Following {
-    /// A cluster, and where its events go.
+    /// Takes a cluster and the destination of its events.
     pub fn new(
         cluster: KubeCluster,
         journal: Box<dyn Journal>,
@@ -96,10 +97,10 @@ impl Following {
         Self { cluster, journal, report, config, periods, usage }
     }
 
-    /// Follows until a stop is asked for. Returns how many events were stored.
+    /// Follows until a stop is requested. Returns how many events were stored.
     ///
     /// # Errors
-    /// When another collector has begun, or the journal fails during a stop.
+    /// If another collector has begun, or the journal fails during a stop.
     pub async fn run(
         &mut self,
         options: CollectorOptions,
@@ -129,7 +130,7 @@ impl Following {
             tokio::select! {
                 Some(observation) = queue.recv() => {
                     run.take(observation);
-                    // The sender is held here: the queue never closes.
+                    // This function holds a sender, so the queue never closes.
                     while run.changes < BATCH_CHANGES && let Ok(observation) = queue.try_recv() {
                         run.take(observation);
                     }
@@ -147,7 +148,7 @@ impl Following {
             self.measure(&mut run);
             let is_due = run.changes > 0 && run.stored.elapsed() >= self.periods.store_every;
             if is_due || run.changes >= BATCH_CHANGES {
-                // What a batch makes ready is shown with what it was made of.
+                // If this batch makes the collector ready, the report already shows the objects in the batch.
                 self.show(&run, &queue);
                 self.store(&mut run, &queue, stop).await?;
             }
@@ -161,7 +162,7 @@ impl Following {
         change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Reads measured use, once it is known which pods there are.
+    /// Reads measured use, after it is known which pods exist.
     fn measure(&mut self, run: &mut Progress) {
         let Some(usage) = self.usage.as_mut().filter(|_| run.is_ready) else { return };
         let mut events = usage.finish(&run.collector);
@@ -170,13 +171,13 @@ impl Following {
         usage.begin(self.cluster.now(), &run.collector);
     }
 
-    /// Time passes, and prices may be others.
+    /// Advances the collector's time, and reads prices that may have changed.
     fn tick(&self, run: &mut Progress) {
         self.read_prices(run);
         run.apply(Change::Tick, self.cluster.now());
     }
 
-    /// Reads the price list, if it is another file than the last time.
+    /// Reads the price list if its file has changed since the last time.
     fn read_prices(&self, run: &mut Progress) {
         let stamp = options::price_stamp(&self.config);
         if self.config.price_list.is_empty() || (stamp.is_some() && stamp == run.price_stamp) {
@@ -192,7 +193,7 @@ impl Following {
                 }
                 self.note(|report| report.price_list_error = None);
             }
-            // The prices that are known stay in force.
+            // The known prices stay in force.
             Err(failure) => {
                 tracing::warn!(%failure, "price list not read again; keeping the known prices");
                 run.price_stamp = None;
@@ -201,7 +202,7 @@ impl Following {
         }
     }
 
-    /// Stores what has come up, however long that takes.
+    /// Stores the pending changes, however long that takes.
     async fn store(
         &mut self,
         run: &mut Progress,
@@ -253,7 +254,7 @@ impl Following {
         Ok(())
     }
 
-    /// What people should know.
+    /// Logs what people should know.
     fn tell(&self, run: &mut Progress, batch: &Batch) {
         let (mut missed_stops, mut repaired, mut suspect_lists, mut unreadable) = (0, 0, 0, 0);
         for notice in &batch.notices {
@@ -304,7 +305,7 @@ impl Following {
         });
     }
 
-    /// Makes the report.
+    /// Updates the report.
     fn show(&self, run: &Progress, queue: &mpsc::Receiver<Observation>) {
         let kinds = run.watches.status().into_iter().map(|(kind, status)| {
             let report = KindReport {
@@ -336,7 +337,7 @@ impl Following {
     }
 }
 
-/// Returns once a stop is asked for.
+/// Returns when a stop is requested.
 pub async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         sleep(ROUND).await;
@@ -349,7 +350,8 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// How far behind the API server what is stored is: what it says of pods comes once a minute at least.
+    /// Returns how far the stored changes are behind the API server, which reports pods at least once a
+    /// minute.
     fn lag_seconds(&self, now: Timestamp) -> f64 {
         let behind = self.stored_to.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
         Duration::from_micros(behind.unsigned_abs()).as_secs_f64()

@@ -1,7 +1,7 @@
-//! Where events and the collector's state go.
+//! Destination of events and of the collector's state.
 //!
-//! Each batch is stored in three steps: intents, events, changes. A step that failed may be done again, and
-//! so may the whole batch: state is replaced, and events that come twice count once.
+//! Each batch is stored in three steps: intents, events, changes. A step that failed may be repeated, and so
+//! may the whole batch: state is replaced, and repeated events count once.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Why a batch is not stored.
+/// Reasons why a batch is not stored.
 #[derive(Debug)]
 pub enum NotStored {
-    /// Another collector of the cluster has begun: this one must end.
+    /// Another collector of the cluster has begun, so this one must end.
     ShutOut(Failure),
-    /// The other side does not take it now, for whatever reason: it is tried again.
+    /// The other side does not take the batch now, for whatever reason. The collector tries again.
     Fails(Failure),
 }
 
@@ -29,40 +29,41 @@ impl From<Failure> for NotStored {
     }
 }
 
-/// Where events and the state go. One collector of a cluster writes at a time: the one that loaded last. An
-/// earlier one finds out before it sends anything more.
+/// Destination of events and of the state. One collector of a cluster writes at a time: the one that loaded
+/// last. An earlier one learns this before it sends anything more.
 #[async_trait]
 pub trait Journal: Send {
-    /// The state that was stored last. From now on, every earlier collector of the cluster is shut out.
+    /// Loads the state that was stored last. From now on, every earlier collector of the cluster is shut out.
     async fn load(&mut self) -> Result<CollectorState, Failure>;
 
-    /// Stores a batch, behind which the state is `state`; returns once all of it is stored.
+    /// Stores a batch and the state after it, `state`. Returns when all of it is stored.
     async fn store(&mut self, batch: &Batch, state: &CollectorState) -> Result<(), NotStored>;
 }
 
-/// What a batch does to a stored state.
+/// The changes that a batch makes to a stored state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateStep {
     since: Option<Timestamp>,
     entries: Vec<(Key, Option<Announced>)>,
-    /// How far each kind is known, and where a watch of pods goes on; none: as before.
+    /// Time up to which each kind is known, and the version from which a watch of pods continues; `None` if
+    /// unchanged.
     progress: Option<(BTreeMap<ObjectKind, Timestamp>, Option<Text>)>,
 }
 
 impl StateStep {
-    /// What is stored before the batch is sent.
+    /// Returns the changes that are stored before the batch is sent.
     pub fn intents(batch: &Batch) -> Self {
         let intents = batch.intents.iter().map(|(key, intent)| (key.clone(), Some(intent.clone())));
         Self { since: batch.since, entries: intents.collect(), progress: None }
     }
 
-    /// What is stored once it was sent.
+    /// Returns the changes that are stored after the batch was sent.
     pub fn changes(batch: &Batch) -> Self {
         let progress = Some((batch.caught_up.clone(), batch.pods_version.clone()));
         Self { since: batch.since, entries: batch.changes.clone(), progress }
     }
 
-    /// Puts it into a stored state.
+    /// Applies the changes to a stored state.
     pub fn put(self, state: &mut CollectorState) {
         state.since = self.since;
         for (key, entry) in self.entries {
@@ -77,7 +78,7 @@ impl StateStep {
     }
 }
 
-/// The message for a collector that another one has shut out.
+/// Returns the error for a collector that another one has shut out.
 pub fn shut_out(cluster_id: &str, place: &str) -> Failure {
     Failure::usage(format!(
         "another collector of cluster {cluster_id} has begun to write to {place}, so this one ends: run only \

@@ -1,8 +1,8 @@
-//! `prorata collect`: a Kubernetes cluster's changes as events, to files that `prorata backfill` folds, or to
-//! Kafka.
+//! `prorata collect`: converts a Kubernetes cluster's changes to events, and writes them to Kafka or to files
+//! that `prorata backfill` folds.
 //!
-//! `options` reads the configuration; `start` asks the API server; `journal` says what is stored in which
-//! order, `files` and `topics` where; `usage` reads measured use; `follow` is the loop.
+//! `options` reads the configuration, and `start` asks the API server. `journal` defines what is stored in
+//! which order, and `files` and `topics` define where. `usage` reads measured use. `follow` is the loop.
 
 mod files;
 mod follow;
@@ -39,9 +39,9 @@ use start::Start;
 use topics::TopicJournal;
 use usage::UsageRounds;
 
-/// How long the last response of the probes may take at a clean stop.
+/// Longest time for the last response of the probes at a clean stop.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
-/// How often messages are sent.
+/// Time between two sends of messages.
 const SEND_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `prorata collect`.
@@ -72,14 +72,14 @@ pub struct CollectArgs {
     pub price_list: Option<String>,
 }
 
-/// Follows a cluster until it is told to stop.
+/// Follows a cluster until a stop is requested.
 ///
 /// # Errors
-/// When the configuration or a permission is wrong, or the cluster does not answer at the start.
+/// If the configuration or a permission is wrong, or the cluster does not respond at the start.
 pub fn run(args: &CollectArgs) -> anyhow::Result<ExitCode> {
     let config = load(args)?;
     logging::start(&config.log)?;
-    // The registry is asked, and Kafka's topics are checked, outside of asynchronous code.
+    // The registry and Kafka's topics are checked outside of asynchronous code.
     let kafka = if args.output.is_none() { Some(kafka_parts(&config)?) } else { None };
     let (runtime, _threads) = wiring::runtime(0)?;
     let outcome = runtime.block_on(collect(args, &config, kafka));
@@ -108,7 +108,7 @@ fn load(args: &CollectArgs) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// What a journal on Kafka is made of.
+/// The parts of a journal on Kafka.
 type KafkaParts =
     (prorata_connectors::kafka::Connection, prorata_connectors::messages::MessageEncoder, String);
 
@@ -149,7 +149,7 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
     }
     let begun = tokio::select! {
         begun = begin(args, config, cluster, kafka, &report) => begun.map(Some),
-        // The API server, or what the state is read from, may not answer for long.
+        // The API server or the source of the state may not respond for a long time.
         () = stopped(&stop) => Ok(None),
     };
     let outcome = match begun {
@@ -164,7 +164,7 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
     outcome
 }
 
-/// The cluster, of which nothing was asked yet.
+/// Opens the cluster. Nothing has been requested from it yet.
 async fn open(config: &Config) -> Result<KubeCluster, Failure> {
     let collect = &config.collect;
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -173,13 +173,13 @@ async fn open(config: &Config) -> Result<KubeCluster, Failure> {
     KubeCluster::open(&settings).await.map_err(failure)
 }
 
-/// A collector that can follow its cluster.
+/// A collector that is ready to follow its cluster.
 struct Begun {
     following: Following,
     options: CollectorOptions,
     prices: PriceBook,
     state: CollectorState,
-    /// Where events go, for people.
+    /// Destination of events, for people.
     to: String,
 }
 
@@ -191,7 +191,7 @@ impl Begun {
     }
 }
 
-/// Asks the API server and the state for what is needed to follow.
+/// Asks the API server and the state for what following needs.
 async fn begin(
     args: &CollectArgs,
     config: &Config,
@@ -220,7 +220,7 @@ async fn begin(
     };
     let every = if args.output.is_some() { collect.file_rotation_interval } else { SEND_EVERY };
     let state = journal.load().await?;
-    // What begins from now on must not be cut off because the server's time is not known to the second.
+    // The server's time is not known to the second. Events from now on must not be cut off because of that.
     options.since = options.since.or(state.since).or_else(|| {
         let now = cluster.earliest_now();
         Some(Timestamp(now.seconds() * 1_000_000))
@@ -237,7 +237,7 @@ async fn begin(
     Ok(Begun { following, options, prices, state, to })
 }
 
-/// The message of a cluster's fault, with its exit code.
+/// Returns the message of a cluster's fault, with its exit code.
 fn failure(fault: KubeFault) -> Failure {
     match fault {
         KubeFault::Unavailable(_) => Failure::storage(fault),

@@ -1,4 +1,4 @@
-//! The section `collect` of the configuration as options of the collector, and prices from a file.
+//! Options of the collector from the section `collect` of the configuration, and prices from a file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,13 +13,14 @@ use prorata_schemas::money::UnitPrice;
 use crate::config::{CollectConfig, Config};
 use crate::failure::Failure;
 
-/// A file that was written within this time may be written again at what its system takes for the same time.
+/// Age below which a file may be written again without a change of its time, because file systems round
+/// times.
 const STAMP_AGE: Duration = Duration::from_secs(2);
 
-/// The collector's options; `watched` are the kinds that the cluster serves.
+/// Returns the collector's options. `watched` holds the kinds that the cluster serves.
 ///
 /// # Errors
-/// When a value is not what its key needs.
+/// If a value is not valid for its key.
 pub fn options(
     config: &Config,
     cluster_id: &str,
@@ -64,8 +65,9 @@ pub fn options(
     })
 }
 
-/// When the price list's file was written, and its size: as long as both stay, so does the list. None: it
-/// cannot be told, or the file is so new that it may change within the precision of that time.
+/// Returns when the price list's file was written, and its size. While both are unchanged, so is the list.
+/// `None` if they cannot be read, or if the file is so new that it may change within the precision of that
+/// time.
 pub fn price_stamp(collect: &CollectConfig) -> Option<(SystemTime, u64)> {
     let found = std::fs::metadata(&collect.price_list).ok()?;
     let written = found.modified().ok()?;
@@ -73,10 +75,10 @@ pub fn price_stamp(collect: &CollectConfig) -> Option<(SystemTime, u64)> {
     is_old.then_some((written, found.len()))
 }
 
-/// Prices of nodes: the list of the file and the configured rates.
+/// Reads prices of nodes: the list of the file and the configured rates.
 ///
 /// # Errors
-/// When the file cannot be read, or a price is none.
+/// If the file cannot be read, or a price is not valid.
 pub fn prices(collect: &CollectConfig, currency: &Text) -> Result<PriceBook, Failure> {
     let mut list = PriceList::default();
     let file = collect.price_list.as_str();

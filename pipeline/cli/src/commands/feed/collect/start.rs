@@ -1,4 +1,4 @@
-//! What a collector asks the API server before it follows.
+//! Requests of a collector to the API server before it follows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 use super::failure;
 use crate::failure::Failure;
 
-/// How long the API server may be silent at a start.
+/// Longest silence of the API server at a start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Kinds that are followed: those that a cluster does not have are asked for now and then.
+/// The kinds that are followed. Kinds that a cluster does not have are requested now and then.
 pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::Node,
     ObjectKind::Pod,
@@ -27,15 +27,15 @@ pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::DeviceClass,
 ];
 
-/// Asks the API server what a start needs to know. Until a deadline, a question without an answer is asked
-/// again.
+/// Asks the API server what a start needs to know. Until a deadline, a request without a response is
+/// repeated.
 pub(super) struct Start<'c> {
     cluster: &'c KubeCluster,
     deadline: Instant,
 }
 
 impl<'c> Start<'c> {
-    /// A start that begins now.
+    /// Creates a start whose deadline counts from now.
     pub fn of(cluster: &'c KubeCluster) -> Self {
         Self { cluster, deadline: Instant::now() + PATIENCE }
     }
@@ -52,14 +52,15 @@ impl<'c> Start<'c> {
         }
     }
 
-    /// Waits until the API server answers.
+    /// Waits until the API server responds.
     pub async fn reach(&self) -> Result<(), KubeFault> {
         self.answer(async || self.cluster.learn_time().await).await?;
-        // The first answer was slow: a connection was made. Its time is known better from another one.
+        // The first response was slow, because a connection was made. A second one gives the server's time
+        // more exactly.
         self.answer(async || self.cluster.learn_time().await).await
     }
 
-    /// The id of the cluster: the configured one, else that of its namespace `kube-system`.
+    /// Returns the id of the cluster: the configured id, or else the uid of its namespace `kube-system`.
     pub async fn cluster_id(&self, configured: &str) -> Result<Text, Failure> {
         if !configured.is_empty() {
             return Ok(configured.into());
@@ -73,7 +74,7 @@ impl<'c> Start<'c> {
         })
     }
 
-    /// The kinds that can be listed now. Nodes and pods must be.
+    /// Returns the kinds that can be listed now. Nodes and pods must be among them.
     pub async fn watched(&self) -> Result<BTreeSet<ObjectKind>, KubeFault> {
         let mut watched = BTreeSet::new();
         for kind in self.answer(async || self.cluster.served(&KINDS).await).await? {

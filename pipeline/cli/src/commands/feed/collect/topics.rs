@@ -1,10 +1,11 @@
-//! Events as messages, and the state in a compacted topic: one record for each announced object and one for
-//! how far the cluster is known, all keyed by cluster.
+//! Events as messages, and the state in a compacted topic. The topic has one record for each announced
+//! object, and one for how far the cluster is known. All records are keyed by cluster.
 //!
-//! The record of how far it is known names the collector that wrote it, with a number that is higher than any
-//! before. A collector that starts writes one of its own, and only then reads what there is. An earlier one
-//! stores its intents, looks whether there is a higher number, and only then sends events. So either it finds
-//! the other's record and ends, or the other has read its intents. Of equal numbers the name decides.
+//! The record of how far the cluster is known names the collector that wrote it, and has a number higher than
+//! any before. A collector that starts first writes such a record, and only then reads the state. An earlier
+//! collector stores its intents, checks whether there is a higher number, and only then sends events. So
+//! either it finds the other's record and ends, or the other has read its intents. If numbers are equal, the
+//! name decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +23,14 @@ use super::journal::{Journal, NotStored, shut_out};
 use crate::failure::Failure;
 use crate::wiring::kafka;
 
-/// How long a message may wait for a broker before it is sent again.
+/// Longest time for which a message may wait for a broker before it is sent again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A record's key: the cluster, and the object or none for how far the cluster is known.
+/// The key of a record: the cluster, and the object. The object is `None` in the record of how far the
+/// cluster is known.
 type RecordKey = (Text, Option<Key>);
 
-/// How far a cluster is known, without entries, and which collector says so.
+/// Progress of a cluster: how far it is known, without entries, and the collector that wrote it.
 #[derive(Serialize, Deserialize)]
 struct HeldProgress {
     number: u64,
@@ -37,14 +39,14 @@ struct HeldProgress {
     state: CollectorState,
 }
 
-/// A message to send; without a value it removes its key.
+/// A message to send. Without a value, it removes its key.
 struct Outgoing {
     topic: String,
     key: Vec<u8>,
     value: Option<Vec<u8>>,
 }
 
-/// Topics of events and of the state.
+/// A journal in topics of events and of the state.
 pub struct TopicJournal {
     connection: Connection,
     encoder: MessageEncoder,
@@ -54,18 +56,18 @@ pub struct TopicJournal {
     cluster_id: Text,
     producer: Option<Arc<KafkaProducer>>,
     reader: Option<KafkaReader>,
-    /// Up to where each partition of the state was read.
+    /// Offset up to which each partition of the state was read.
     positions: Vec<i64>,
     /// Number and name of this collector.
     holder: (u64, String),
-    /// The highest that were read.
+    /// Highest number and name that were read.
     highest: (u64, String),
-    /// How far the cluster is known, as stored; without entries.
+    /// Stored progress of the cluster, without entries.
     progress: CollectorState,
 }
 
 impl TopicJournal {
-    /// A journal in these topics. Nothing is connected yet.
+    /// Creates a journal in these topics. Nothing is connected yet.
     pub fn new(
         connection: Connection,
         encoder: MessageEncoder,
@@ -99,7 +101,8 @@ impl TopicJournal {
             Some(producer) => Arc::clone(producer),
             None => Arc::new(KafkaProducer::new(&self.connection, PATIENCE).map_err(kafka::failure)?),
         };
-        // A producer that has failed once says so ever after: only one that has not is kept.
+        // A producer that has failed once reports the failure forever, so only one that has not failed is
+        // kept.
         self.producer = None;
         let sending = Arc::clone(&producer);
         let sent = tokio::task::spawn_blocking(move || {
@@ -171,7 +174,7 @@ impl TopicJournal {
         Ok(())
     }
 
-    /// A topic that drops records by their age would lose what runs for longer.
+    /// Refuses a topic that drops records by age, because it would lose objects that run for longer.
     async fn check_policy(&self) -> Result<(), Failure> {
         let topic = &self.state_topic;
         let policy =
@@ -189,7 +192,7 @@ impl TopicJournal {
         }
     }
 
-    /// Ends this collector if another one has begun to write, as far as was read.
+    /// Ends this collector if, as far as was read, another one has begun to write.
     fn check_holder(&self) -> Result<(), Failure> {
         if self.highest == self.holder {
             return Ok(());
@@ -197,7 +200,7 @@ impl TopicJournal {
         Err(shut_out(&self.cluster_id, &format!("topic {}", self.state_topic)))
     }
 
-    /// Takes a record into the state; records of other clusters are passed over.
+    /// Takes a record into the state. Records of other clusters are skipped.
     fn take(&mut self, state: Option<&mut CollectorState>, message: &Message) -> Result<(), Failure> {
         let place = || format!("topic {}, offset {}", message.topic, message.offset);
         let unreadable = |error: serde_json::Error| {
@@ -214,7 +217,8 @@ impl TopicJournal {
             let Some(value) = &message.value else { return Ok(()) };
             let progress: HeldProgress = serde_json::from_slice(value).map_err(unreadable)?;
             let holder = (progress.number, progress.holder);
-            // What a collector writes that does not know yet that it is shut out says nothing any more.
+            // A collector that does not know yet that it is shut out may still write. Its records no longer
+            // count.
             if holder < self.highest {
                 return Ok(());
             }
@@ -250,7 +254,8 @@ impl Journal for TopicJournal {
         };
         self.holder.0 = self.highest.0 + 1;
         self.send(vec![self.progress(&self.progress)?]).await?;
-        // What an earlier collector has stored meanwhile; from now on it finds our record.
+        // This reads what an earlier collector has stored meanwhile. From now on, that collector finds our
+        // record.
         self.read_on(Some(&mut state)).await?;
         self.check_holder()?;
         Ok(state)
@@ -281,7 +286,7 @@ impl Journal for TopicJournal {
         let changes = batch.changes.iter().map(|(key, change)| self.entry(key, change.as_ref()));
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         self.send(changes).await?;
-        // How far is known comes last: a restart goes on from there.
+        // The record of how far the cluster is known comes last, because a restart continues from there.
         let progress = CollectorState {
             since: batch.since,
             caught_up: batch.caught_up.clone(),

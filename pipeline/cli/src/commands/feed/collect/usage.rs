@@ -1,7 +1,8 @@
-//! Measured use: a round of reads each period, whose ends tile time.
+//! Measured use: one round of reads each period, so that the intervals between their ends cover time without
+//! gaps.
 //!
-//! Rounds end at whole multiples of the period, by the API server's clock. So a collector that starts again
-//! goes on where its predecessor stopped, and no two intervals of a pod overlap.
+//! Rounds end at whole multiples of the period, by the API server's clock. So a restarted collector continues
+//! where its predecessor stopped, and no two intervals of a pod overlap.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::config::{CollectConfig, MeasuredBy};
 use crate::failure::Failure;
 use crate::operations::collector::UsageReport;
 
-/// Shortest and longest period: no interval may be longer than an hour.
+/// Shortest and longest period. No interval may be longer than an hour.
 const PERIODS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3_600)];
 
 /// Rounds of reads.
@@ -24,18 +25,18 @@ pub struct UsageRounds {
     reader: UsageReader,
     tiles: UsageTiles,
     every: Duration,
-    /// End of the round that was begun last.
+    /// End of the latest round that was begun.
     begun: Option<Timestamp>,
-    /// The one that is being read.
+    /// The round that is being read.
     reading: JoinSet<(Timestamp, UsageRead)>,
     report: UsageReport,
 }
 
 impl UsageRounds {
-    /// Rounds as configured; none if use is not measured.
+    /// Creates rounds as configured; `None` if use is not measured.
     ///
     /// # Errors
-    /// When a value is not what its key needs.
+    /// If a value is not valid for its key.
     pub fn new(cluster: &KubeCluster, config: &CollectConfig) -> Result<Option<Self>, Failure> {
         let exporters = (!config.dcgm_selector.is_empty()).then(|| GpuExporters {
             selector: config.dcgm_selector.clone(),
@@ -64,7 +65,7 @@ impl UsageRounds {
         Ok(Some(Self { reader, tiles, every, begun, reading, report }))
     }
 
-    /// Begins a round if its time has come, and none is being read.
+    /// Begins a round if it is due and no round is being read.
     pub fn begin(&mut self, now: Timestamp, collector: &Collector) {
         let end = Timestamp(now.0 - now.0.rem_euclid(micros(self.every)));
         if !self.reading.is_empty() || self.begun.is_some_and(|begun| end <= begun) {
@@ -76,7 +77,7 @@ impl UsageRounds {
         self.reading.spawn(async move { (end, reader.read(nodes, every).await) });
     }
 
-    /// The intervals of a round that has been read meanwhile.
+    /// Returns the intervals of a round that has been read meanwhile.
     pub fn finish(&mut self, collector: &Collector) -> Vec<Event> {
         let Some(Ok((end, read))) = self.reading.try_join_next() else { return Vec::new() };
         for problem in &read.problems {
@@ -99,7 +100,7 @@ impl UsageRounds {
         events
     }
 
-    /// What people should know.
+    /// Returns the state of reading measured use, for people.
     pub const fn report(&self) -> &UsageReport {
         &self.report
     }
