@@ -45,7 +45,7 @@ pub use look::TableLook;
 /// The partition column of every table.
 const PARTITION: &str = "date";
 
-/// How often to try to commit new columns while other writers win.
+/// The number of attempts to commit new columns while other writers win.
 const EXTEND_ATTEMPTS: u32 = 8;
 
 /// Commits between two checkpoints of a log, if its properties do not set an interval.

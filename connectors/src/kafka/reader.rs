@@ -22,10 +22,10 @@ use super::client::settings::{Connection, KafkaSettings};
 /// Bytes of messages that one call reads.
 const READ_BYTES: u64 = 8 << 20;
 
-/// How long a poll waits.
+/// The time that a poll waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How many of the connection's timeouts a partition may be silent before its end.
+/// The number of the connection's timeouts for which a partition may be silent before its end.
 const PATIENCE: u32 = 3;
 
 /// A client that reads topics from a given offset to their end.

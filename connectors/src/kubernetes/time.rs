@@ -16,7 +16,7 @@ use prorata_schemas::time::Timestamp;
 const SECOND_MICROS: i64 = 1_000_000;
 /// The distance of the bounds at which the difference is known well enough.
 const KNOWN_MICROS: i64 = 50_000;
-/// How far two clocks drift apart in ten minutes, at 100 ppm.
+/// The drift of two clocks in ten minutes, at 100 ppm.
 const DRIFT_MICROS: i64 = 60_000;
 
 /// The bounds of the server's time minus ours, in microseconds.

@@ -66,9 +66,9 @@ pub struct GpuExporters {
 pub struct UsageRead {
     /// The usage of pods.
     pub round: UsageRound,
-    /// How many answers were read.
+    /// The number of answers read.
     pub answers: u64,
-    /// How many reads failed.
+    /// The number of failed reads.
     pub failed: u64,
     /// The reasons of the first few failures.
     pub problems: Vec<String>,

@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(70);
 /// Waits between attempts. The server forgets later changes after little more than a minute.
 pub(super) const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long to wait before a kind that may not be listed is tried again.
+/// The wait before a kind that may not be listed is tried again.
 const REFUSED_WAIT: Duration = Duration::from_secs(600);
 
 /// The reason why a kind is not followed.

@@ -27,12 +27,12 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// The most unknown ids to keep.
 const MISSING_MAX: usize = 16 * 1024;
-/// How long repeated requests for an unknown id count as one. It is a few times the longest pause.
+/// The time for which repeated requests for an unknown id count as one. It is a few times the longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
 /// The most ids to keep that are being asked for again.
 const SETTLING_MAX: usize = 1024;
-/// How many times longer to ask for an id if the registry returns its list of types but no other schema. It
-/// may be unable to return any schema for a while.
+/// The factor by which an id is asked for longer if the registry returns its list of types but no other
+/// schema. It may be unable to return any schema for a while.
 const UNSURE_FACTOR: u32 = 12;
 /// The largest id: registries use signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
@@ -40,12 +40,13 @@ const ID_MAX: u32 = i32::MAX as u32;
 /// The times that control requests for an id that the registry does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How long the registry is asked again before the id counts as unknown; zero to give up at once.
+    /// The time for which the registry is asked again before an id counts as unknown; zero to give up at
+    /// once.
     pub settle: Duration,
-    /// How long an id then counts as unknown before the registry is asked again. A producer may have
-    /// registered it in the meantime.
+    /// The time for which an id then counts as unknown before the registry is asked again. A producer may
+    /// have registered it in the meantime.
     pub unknown: Duration,
-    /// How long other ids count as unknown at once, after waiting for one id in vain.
+    /// The time for which other ids count as unknown at once, after waiting for one id in vain.
     pub hurry: Duration,
 }
 

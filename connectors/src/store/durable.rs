@@ -149,7 +149,7 @@ fn write(
         false => fs::rename(&staged, path),
     });
     if is_new || placed.is_err() {
-        // A staged file that stays behind does no harm: no list shows it.
+        // A leftover staged file does no harm: no list shows it.
         drop(fs::remove_file(&staged));
     }
     if placed.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists) {

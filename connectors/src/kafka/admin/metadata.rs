@@ -19,7 +19,7 @@ use crate::kafka::client::settings::{Connection, wrong};
 /// The most time that one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How often to look again for a missing topic. The brokers learn of a new topic one after another.
+/// The number of repeated looks for a missing topic. The brokers learn of a new topic one after another.
 const LOOKS: u32 = 3;
 
 /// Events that one round takes from the library. Asking for an event costs almost nothing.

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::metadata::MetadataClient;
 use crate::kafka::client::settings::Connection;
 
-/// How often the idle client is polled so that it logs and renews its token.
+/// The interval at which the idle client is polled, so that it logs and renews its token.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How many answers a query waits for, each as slow as the connection allows.
+/// The number of answers, each as slow as the connection allows, for which a query waits.
 const ANSWERS: u32 = 3;
 
 /// The most queries in the queue.
@@ -27,7 +27,7 @@ type MetadataQuery = Box<dyn FnOnce(&MetadataClient) + Send>;
 #[derive(Clone)]
 pub(crate) struct Probe {
     queries: SyncSender<MetadataQuery>,
-    /// How long to wait for an answer. Other queries may come first.
+    /// The longest wait for an answer. Other queries may come first.
     patience: Duration,
 }
 

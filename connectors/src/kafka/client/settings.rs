@@ -90,7 +90,7 @@ pub struct Connection {
     pub client_id: String,
     /// Encryption and authentication.
     pub security: Security,
-    /// How long to wait for an answer before Kafka counts as unavailable.
+    /// The longest wait for an answer before Kafka counts as unavailable.
     pub timeout: Duration,
 }
 
@@ -117,13 +117,13 @@ pub struct KafkaSettings {
     pub group: String,
     /// Id of a static member. A worker keeps it after a restart, and no other worker uses it.
     pub instance: Option<String>,
-    /// How long the member may be silent before the group gives its shards to others.
+    /// The time that the member may be silent before the group gives its shards to others.
     pub session_timeout: Duration,
-    /// How long the group waits for revoked shards to be released.
+    /// The time that the group waits for revoked shards to be released.
     pub revoke_timeout: Duration,
     /// Bytes of messages that wait to be polled. The client library holds about 8 MiB more.
     pub queue_bytes: u64,
-    /// How often the brokers are asked to confirm the end of an idle partition.
+    /// The interval at which the brokers are asked to confirm the end of an idle partition.
     pub end_every: Duration,
 }
 

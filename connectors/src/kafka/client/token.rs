@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rdkafka::client::OAuthToken;
 use serde::Deserialize;
 
-/// How long to use a token without an expiry before the file is read again.
+/// The time that a token without an expiry is used before the file is read again.
 const OPAQUE_LIFE: Duration = Duration::from_secs(300);
 
 /// The claims of a JSON Web Token that we read.

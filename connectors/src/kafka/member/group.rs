@@ -33,7 +33,7 @@ use crate::kafka::client::batch::Batch;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::KafkaSettings;
 
-/// How long one round waits for messages.
+/// The time that one round waits for messages.
 const ROUND: Duration = Duration::from_millis(20);
 
 /// The most commands of one round.

@@ -24,8 +24,8 @@ use crate::kafka::client::settings::{KafkaSettings, wrong};
 /// The most time that closing may take. The library waits for brokers that may be gone.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long to wait before the brokers are asked a second time. Only then do offsets count as lost, because
-/// an answer just after a change of leaders may be outdated.
+/// The wait before the brokers are asked a second time. Only then do offsets count as lost, because an answer
+/// just after a change of leaders may be outdated.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The source of messages for the shards that a consumer group on Kafka assigns.
@@ -35,7 +35,7 @@ pub struct KafkaSource {
     queue: Arc<Queue>,
     commands: Sender<Command>,
     probe: Probe,
-    /// How long to wait for the group's answer.
+    /// The longest wait for the group's answer.
     patience: Duration,
     /// Resolves when the thread has ended.
     ended: Option<oneshot::Receiver<()>>,

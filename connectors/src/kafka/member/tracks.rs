@@ -9,7 +9,7 @@ use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
-/// How often an unreadable batch is fetched. Another broker may have an intact copy.
+/// The number of times that an unreadable batch is fetched. Another broker may have an intact copy.
 const UNREADABLE_AFTER: u32 = 3;
 
 /// A topic partition within a reading of its shard.

@@ -25,7 +25,7 @@ const BATCH_BYTES: u32 = 65_536;
 pub struct KafkaDeadLetters {
     topic: String,
     sender: Sender,
-    /// How long brokers may take for a message. The worker waits in the meantime, and may have shards to
+    /// The time that brokers may take for a message. The worker waits in the meantime, and may have shards to
     /// release.
     patience: Duration,
 }

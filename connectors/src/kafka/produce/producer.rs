@@ -14,7 +14,7 @@ use crate::kafka::client::settings::Connection;
 /// 1,048,588).
 const BATCH_BYTES: u32 = 1_000_000;
 
-/// How long to wait, beyond its patience, for a message that the library should have given up.
+/// The wait, beyond its patience, for a message that the library should have given up.
 const FORGOTTEN_WAIT: Duration = Duration::from_secs(5);
 
 /// A sender of events.

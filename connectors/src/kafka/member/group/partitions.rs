@@ -10,10 +10,10 @@ use prorata_worker::source::SourceEvent;
 
 use super::Group;
 
-/// How often the brokers are asked.
+/// The interval at which the brokers are asked.
 const COUNT_EVERY: Duration = Duration::from_secs(3);
 
-/// How long an answer may take before the brokers are asked again.
+/// The longest wait for an answer before the brokers are asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 type Counts = BTreeMap<Text, u32>;

@@ -1,4 +1,4 @@
-//! Rebalances: the partitions that the group assigns and revokes, and those of them that are read.
+//! Rebalances: the partitions that the group assigns and revokes, and which of them are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
