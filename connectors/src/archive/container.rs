@@ -1,7 +1,7 @@
 //! Avro object container files as they are stored: header, blocks, sync markers.
 //!
 //! As little as possible of a cut or damaged file is lost. If a block does not end in the sync marker,
-//! reading continues after the next marker, and the bytes in between are returned as they are.
+//! reading continues after the next marker. The bytes in between are returned as they are.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

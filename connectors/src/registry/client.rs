@@ -128,8 +128,8 @@ impl Registry {
     /// See [`RegistryFault`]. A schema that breaks the subject's compatibility is a configuration error.
     pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, RegistryFault> {
         let url = self.url(&["subjects", subject, "versions"]);
-        // Old registries, which know only Avro, refuse the schema type's field. Avro is the default of all
-        // registries.
+        // Old registries, which know only Avro, refuse the field for the schema type. Avro is the default of
+        // all registries.
         let body = json!({ "schema": schema }).to_string();
         let answer = self.ask(self.http.post(url).header(CONTENT_TYPE, SENT).body(body)).await?;
         if matches!(answer.status, StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) {

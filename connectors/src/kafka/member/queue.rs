@@ -55,7 +55,8 @@ impl Queue {
     }
 
     /// Begins a reading of a shard and ends the one before. Returns its number. Returns `None` if the shard
-    /// was revoked and the worker has not polled that yet, and so asks for a shard that it no longer has.
+    /// was revoked but the worker has not polled that yet. The worker then asks for a shard that it no longer
+    /// has.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);

@@ -1,15 +1,15 @@
 //! The client library's producer with our configuration. Each message goes to the partition of its key as
-//! Kafka's own clients choose it (murmur2), and counts as sent once all in-sync replicas have it.
+//! Kafka's own clients choose it (murmur2). It counts as sent once all in-sync replicas have it.
 //!
 //! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no
 //! harm. An event is identified by its natural key and its content, a dead letter by the topic, partition and
 //! offset in its headers. Order needs no guarantee either. The engine orders events by their time and natural
 //! key, whatever order they arrive in, and the watermark tolerates some lateness.
 //!
-//! So `enable.idempotence` would gain nothing, and it costs a lot. While the brokers cannot assign a producer
-//! id (a cluster that has just started, brokers back from an outage), the client library's broker threads
-//! spin (librdkafka issues 3692 and 2565, open). Measured on a fresh cluster of three at 173 messages a
-//! second: 11.3 s of processor time in 7 s with it, 0.25 s without.
+//! So `enable.idempotence` would gain nothing, and it costs a lot. The brokers may be unable to assign a
+//! producer id, in a cluster that has just started or after an outage. Meanwhile the client library's broker
+//! threads spin (librdkafka issues 3692 and 2565, open). Measured on a fresh cluster of three at 173 messages
+//! a second: 11.3 s of processor time in 7 s with it, 0.25 s without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,7 +47,7 @@ impl Delivery {
         self.waiting.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Uncounts a message that was not sent.
+    /// Stops waiting for a message that was not sent.
     fn forget(&self) {
         self.answered(None);
     }
