@@ -38,7 +38,7 @@ struct Clients {
 }
 
 impl KafkaReader {
-    /// Makes the clients, which connect by themselves. The brokers see the name of the settings' group, but
+    /// Makes the clients, which connect on their own. The brokers see the name of the settings' group, but
     /// the clients do not join it.
     ///
     /// # Errors

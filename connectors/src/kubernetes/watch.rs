@@ -136,7 +136,7 @@ impl Watches {
                 relist.notify_one();
             });
         }
-        // Removes finished waits; followers never end by themselves.
+        // Removes finished waits; followers never end on their own.
         while self.tasks.try_join_next().is_some() {}
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct MetadataClient {
 }
 
 impl MetadataClient {
-    /// Makes the client, which connects by itself.
+    /// Makes the client, which connects on its own.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].

@@ -144,7 +144,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the producer, which connects by itself. Messages go in batches of `batch_bytes`; a larger
+    /// Makes the producer, which connects on its own. Messages go in batches of `batch_bytes`; a larger
     /// message goes alone. A message that no broker has accepted after `patience` has failed.
     ///
     /// # Errors
