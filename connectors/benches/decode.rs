@@ -1,5 +1,5 @@
 //! Decoding one event of each size class: our reader, a conversion from another version, apache-avro's own
-//! read, and a whole archive file. Ratios are read within one run.
+//! read, and a whole archive file. Only ratios within one run are meaningful.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 
@@ -20,7 +20,7 @@ fn main() {
     divan::main();
 }
 
-/// Our newest schema: typed event and canonical body.
+/// Decodes our newest schema to a typed event and its canonical body.
 #[divan::bench(args = KINDS)]
 fn decoder(bencher: Bencher<'_, '_>, kind: EventKind) {
     let decoder = Decoder::compile(avsc(kind)).unwrap();
@@ -28,7 +28,7 @@ fn decoder(bencher: Bencher<'_, '_>, kind: EventKind) {
     bencher.bench(|| decoder.decode(black_box(&body)).unwrap());
 }
 
-/// A writer without our field names' order: every field is converted and put in order.
+/// Decodes a writer's schema with an extra field: every field is converted.
 #[divan::bench(args = KINDS)]
 fn decoder_of_another_version(bencher: Bencher<'_, '_>, kind: EventKind) {
     let text = avsc(kind);
@@ -38,14 +38,14 @@ fn decoder_of_another_version(bencher: Bencher<'_, '_>, kind: EventKind) {
     bencher.bench(|| decoder.decode(black_box(&body)).unwrap());
 }
 
-/// The typed event alone.
+/// Decodes only the typed event.
 #[divan::bench(args = KINDS)]
 fn body(bencher: Bencher<'_, '_>, kind: EventKind) {
     let body = encode(&typical(kind));
     bencher.bench(|| decode(kind, black_box(&body)).unwrap());
 }
 
-/// The library's generic value, which is not an event yet.
+/// Reads the library's generic value, which is not an event yet.
 #[divan::bench(args = KINDS)]
 fn apache_avro(bencher: Bencher<'_, '_>, kind: EventKind) {
     let schema = Schema::parse_str(avsc(kind)).unwrap();
@@ -54,7 +54,7 @@ fn apache_avro(bencher: Bencher<'_, '_>, kind: EventKind) {
     bencher.bench(|| reader.read_value(&mut black_box(&body[..])).unwrap());
 }
 
-/// Ten thousand events out of an archive file.
+/// Reads ten thousand events from an archive file.
 #[divan::bench]
 fn archive_file(bencher: Bencher<'_, '_>) {
     let bodies: Vec<_> = KINDS.map(|kind| (kind, encode(&typical(kind)))).to_vec();

@@ -1,9 +1,9 @@
-//! What taking a message from the client library costs: many by one call, as the source does, against one by
-//! one, as the library's Rust wrapper does. Both copy the message out. In turn, in one run, on a broker in
-//! memory.
+//! The cost of taking a message from the client library: many by one call, as the source does, against one by
+//! one, as the library's Rust wrapper does. Both copy the message out. They run in alternation in one run, on
+//! an in-memory broker.
 //!
-//! Printed is processor time per message: of the thread that reads, and of the whole process, broker
-//! included. Wall time here is the broker's.
+//! The output is processor time per message, of the reading thread and of the whole process, including the
+//! broker. Wall time here is the broker's.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "benchmarks may")]
 
@@ -22,7 +22,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -32,21 +32,21 @@ const VALUE_BYTES: usize = 150;
 const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Processor time of a thread, in nanoseconds.
+/// Returns the processor time of a thread, in nanoseconds.
 fn thread_nanos(thread: &str) -> u64 {
     let found = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap();
     found.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Processor time of the process, ended threads included, in nanoseconds; the kernel counts it in hundredths
-/// of a second.
+/// Returns the processor time of the process, including ended threads, in nanoseconds. The kernel counts it
+/// in hundredths of a second.
 fn process_nanos() -> u64 {
     let found = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = found.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap() * 10_000_000).sum()
 }
 
-/// The thread of this name that was started last.
+/// Returns the most recently started thread with this name.
 fn thread_named(name: &str) -> String {
     let threads = fs::read_dir("/proc/self/task")
         .unwrap()
@@ -57,7 +57,7 @@ fn thread_named(name: &str) -> String {
     named.max_by_key(|thread| thread.parse::<u64>().unwrap()).unwrap()
 }
 
-/// One by one: the library's own calls, with the source's settings.
+/// Measures taking messages one by one: the library's own calls, with the source's settings.
 fn one_by_one(brokers: &str) -> (u64, u64) {
     let consumer = bare_consumer(brokers, "one-by-one");
     let mut all = TopicPartitionList::new();
@@ -89,7 +89,7 @@ fn one_by_one(brokers: &str) -> (u64, u64) {
     (thread_nanos("../../thread-self") - thread, process_nanos() - process)
 }
 
-/// Many by one call: the source.
+/// Measures taking many messages by one call: the source.
 async fn by_the_source(settings: &KafkaSettings) -> (u64, u64) {
     let mut source = KafkaSource::connect(settings.clone()).await.unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,10 +1,10 @@
-//! What the stream worker costs compared with a backfill of the same events, as a ratio measured in one run.
+//! The cost of the stream worker relative to a backfill of the same events, as a ratio measured in one run.
 //! Both fold one day into a folder of their own, with real messages, archive, Parquet and Delta tables, and
-//! must arrive at the same content. Kafka is in memory; reading it without a worker is measured by itself.
+//! must arrive at the same content. Kafka is in memory; reading it without a worker is measured separately.
 //!
-//! The ratio is processor time of the worker over that of the backfill: 1 would mean that offsets,
-//! checkpoints and late events cost nothing. It is measured at both ends of what a catch-up can be:
-//! - All messages are read before an hour closes. Each hour is folded once, so the ratio is that of a
+//! The ratio is the worker's processor time over the backfill's: 1 would mean that offsets, checkpoints and
+//! late events cost nothing. It is measured at both extremes of a catch-up:
+//! - All messages are read before an hour closes. Each hour is folded once, so the ratio shows the cost of a
 //!   message's path: 1.1 to 1.4 was measured.
 //! - Each event hour brings a checkpoint of every shard, as at 480 times real time. Late events find their
 //!   hours closed, two or three times as many hours are folded, and there are many small files for few
@@ -41,7 +41,7 @@ use tempfile::TempDir;
 
 use load::{Sent, TOPICS};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -49,22 +49,23 @@ const SHARDS: Shard = 4;
 const ROUNDS: usize = 3;
 /// Messages of one poll.
 const POLL_MESSAGES: usize = 2_000;
-/// Polls after which a worker must be done.
+/// The most polls until a worker must be done.
 const POLLS_MAX: usize = 100_000;
-/// While messages flow, a shard closes hours no more often: an eighth of the time between two checkpoints.
+/// The shortest time between two closings of hours in a shard while messages flow: an eighth of the time
+/// between two checkpoints.
 const CLOSES_EVERY: Duration = Duration::from_millis(7_500);
 
 /// Content digests of live files.
 type Digests = BTreeMap<(&'static str, Shard, Hour), String>;
 
-/// What a run took.
+/// The time that a run took.
 #[derive(Clone, Copy)]
 struct Spent {
     processor: Duration,
     wall: Duration,
 }
 
-/// Takes the time from its making on.
+/// A clock that measures from its creation.
 struct Watch(Duration, Instant);
 
 impl Watch {
@@ -77,7 +78,8 @@ impl Watch {
     }
 }
 
-/// Processor time of the process, ended threads included; the kernel counts it in hundredths of a second.
+/// Returns the processor time of the process, including ended threads. The kernel counts it in hundredths of
+/// a second.
 fn processor() -> Duration {
     let found = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = found.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -89,7 +91,7 @@ fn shard_of(sent: &Sent) -> Shard {
     root.shard_of(&sent.record.event.organization_id)
 }
 
-/// Topics with all messages.
+/// Fills the topics with all messages.
 fn fill(broker: FakeBroker, messages: &[Sent]) -> FakeBroker {
     broker.set_poll_messages(POLL_MESSAGES);
     TOPICS.iter().for_each(|topic| broker.set_partitions(topic, SHARDS));
@@ -107,7 +109,7 @@ fn fill(broker: FakeBroker, messages: &[Sent]) -> FakeBroker {
     broker
 }
 
-/// The same events as files, one per topic partition.
+/// Writes the same events as files, one per topic partition.
 fn write_files(messages: &[Sent], folder: &Path) {
     let mut partitions: BTreeMap<_, Vec<(EventKind, &[u8])>> = BTreeMap::new();
     for sent in messages {
@@ -159,7 +161,7 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
     (spent, digests(&store).await)
 }
 
-/// Whether every hour is closed, none is to be folded again, and the tables are told.
+/// Returns whether every hour is closed, no hour must be folded again, and the tables are up to date.
 fn done(status: &WorkerStatus) -> bool {
     let settled = |shard: &prorata_worker::status::ShardStatus| {
         let read = shard.topics.len() == TOPICS.len() && shard.topics.values().all(|topic| topic.at_end);
@@ -169,11 +171,12 @@ fn done(status: &WorkerStatus) -> bool {
     status.shards.len() == usize::from(SHARDS) && status.shards.values().all(settled)
 }
 
-/// A worker from its start to its clean stop, once all is done; every poll takes `poll_takes` by its clock.
+/// Runs a worker from its start to its clean stop, once everything is done. Every poll takes `poll_takes` by
+/// its clock.
 async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digests, Counts) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
-    // No more than the last hour with events may close.
+    // Only hours up to the last one with events may close.
     let clock = SteppedClock::new(WallTime(load::last_hour().next().end().0));
     let status = Arc::new(Status::default());
     let source = broker.source("worker", &TOPICS);
@@ -207,7 +210,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
     (spent, digests(&store).await, counts)
 }
 
-/// Reads all messages, and does nothing with them.
+/// Reads all messages and discards them.
 async fn run_dry(broker: &FakeBroker, messages: usize) -> Spent {
     let mut source = broker.source("dry", &TOPICS);
     let watch = Watch::start();
@@ -243,7 +246,7 @@ fn median(all: &[Spent]) -> Spent {
 /// A way in which the worker catches up.
 struct CatchUp {
     name: &'static str,
-    /// Whether hours close while messages come; late events then find theirs closed.
+    /// Whether hours close while messages arrive. If so, late events find their hours closed.
     hourly: bool,
     spent: Vec<Spent>,
 }
@@ -264,8 +267,8 @@ async fn main() {
         let (spent, wanted) = run_backfill(events, count).await;
         backfills.push(spent);
         for catch_up in &mut catch_ups {
-            // In order, one partition after the other, or at random from all of them, as far as they have
-            // come.
+            // The broker delivers one partition after the other, or, if seeded, random numbers of messages
+            // from random partitions.
             let broker = if catch_up.hourly { FakeBroker::seeded(1) } else { FakeBroker::default() };
             let broker = fill(broker, &messages);
             let poll_takes = if catch_up.hourly { hourly } else { Duration::ZERO };

@@ -1,4 +1,4 @@
-//! The system's clocks behind the worker's port.
+//! The system's clocks, behind the worker's port.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::Clock;
 
-/// What monotonic time is counted from.
+/// The zero of monotonic time.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The system's clocks.

@@ -9,7 +9,7 @@ use prorata_schemas::tables::{
 };
 use prorata_worker::ports::{FormatError, TableEncoder};
 
-/// The functions of `prorata-tables`.
+/// An encoder that calls the functions of `prorata-tables`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParquetEncoder;
 

@@ -1,11 +1,11 @@
-//! The real systems behind the worker's ports. `README.md` says which port, which crate behind it, and which
-//! guarantee.
+//! The real systems behind the worker's ports. `README.md` lists the crate that implements each port, and the
+//! guarantees.
 //!
 //! Reading order:
 //! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the logs of the tables on top of it;
-//!   [`ParquetEncoder`]: their files.
-//! - [`avro`]: one record of any writer's schema; [`archive`]: files of them; [`registry`] and [`messages`]:
-//!   messages whose schema has a number or a fingerprint.
+//!   [`ParquetEncoder`]: the tables' files.
+//! - [`avro`]: one record of any writer's schema; [`archive`]: files of such records; [`registry`] and
+//!   [`messages`]: messages whose schema has a number or a fingerprint.
 //! - [`kafka`]: the source of events, the producer, and the topic of dead letters.
 //! - [`kubernetes`]: a cluster's objects, listed and watched, for the collector.
 //! - [`SystemClock`]: the system's clock.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What stands for a secret wherever it would be shown.
+/// The text shown in place of a secret.
 const REDACTED: &str = "[redacted]";
 
 /// A password or token. Only this crate's clients can read it.
@@ -13,17 +13,17 @@ const REDACTED: &str = "[redacted]";
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret. Empty text: none.
+    /// Wraps a secret. An empty text means no secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no secret.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The secret itself, for a client library.
+    /// Returns the secret itself, for a client library.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

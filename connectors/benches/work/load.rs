@@ -1,4 +1,4 @@
-//! The load: what a few organizations' clusters send in a day, in the order in which it arrives.
+//! The load: the messages that a few organizations' clusters send in a day, in order of arrival.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
@@ -14,16 +14,16 @@ pub const FIRST: Hour = Hour(490_000);
 pub const HOURS: i64 = 24;
 
 const SEED: u64 = 1;
-/// Two on each of four partitions.
+/// The organizations, two on each of four partitions.
 const ORGANIZATIONS: [&str; 8] = ["amber", "birch", "ember", "grove", "oak", "pine", "cedar", "flint"];
-/// Per organization.
+/// Nodes per organization.
 const NODES: u64 = 40;
-/// Pods that run at a time, per organization.
+/// Pods that run at the same time, per organization.
 const PODS: u64 = 240;
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const USAGE_EVERY: i64 = 15 * MINUTE;
-/// One event in so many is late, and one arrives twice.
+/// One event in this many is late, and one arrives twice.
 const ONE_IN: u64 = 100;
 const LATE_MAX: i64 = 180 * MINUTE;
 const TWICE_WITHIN: i64 = 10 * MINUTE;
@@ -35,7 +35,7 @@ pub struct Sent {
     pub record: EventRecord,
 }
 
-/// Nodes and pods, and measured use.
+/// The topics: nodes and pods, and measured usage.
 pub const TOPICS: [&str; 2] = ["lifecycle", "usage"];
 
 /// The last hour with events.
@@ -43,7 +43,7 @@ pub const fn last_hour() -> Hour {
     Hour(FIRST.0 + HOURS - 1)
 }
 
-/// All messages, in the order in which they arrive.
+/// Returns all messages, in order of arrival.
 pub fn messages() -> Vec<Sent> {
     let mut load = Load { random: SEED, sent: Vec::new() };
     ORGANIZATIONS.iter().for_each(|organization| load.organization(&OrganizationId::from(*organization)));
@@ -57,7 +57,7 @@ struct Load {
 }
 
 impl Load {
-    /// The next random number (SplitMix64), below `bound`.
+    /// Returns the next random number (SplitMix64), below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -82,7 +82,7 @@ impl Load {
         }
     }
 
-    /// One pod from its start to its stop, which is returned.
+    /// Sends the events of one pod, and returns its stop time.
     fn pod(&mut self, organization: &OrganizationId, slot: u64, starts: i64) -> i64 {
         let stops = starts + self.span(10 * MINUTE, 360 * MINUTE);
         let node = self.below(NODES);
@@ -107,7 +107,7 @@ impl Load {
         stops
     }
 
-    /// Sends what lies within the hours: most within two minutes, some late, some twice.
+    /// Sends an event if it lies within the hours: most within two minutes, some late, some twice.
     fn send(&mut self, organization: &OrganizationId, event_time: Timestamp, payload: Payload) {
         if event_time >= last_hour().end() {
             return;

@@ -1,4 +1,4 @@
-//! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a
+//! Compression of container blocks. A block that would unpack to more than its limit is refused, because a
 //! few bytes can stand for gigabytes.
 
 use std::cell::RefCell;
@@ -7,22 +7,22 @@ use std::io::{self, Read};
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
-/// Most bytes of one block as stored.
+/// The most bytes of one block as stored.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
-/// Most bytes of one block unpacked.
+/// The most bytes of one block when unpacked.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
 
-/// A block that says it unpacks to at most this many bytes, as nearly all of ours do, is unpacked in one
-/// piece.
+/// The size limit for unpacking a block in one piece. Nearly all of our blocks state an unpacked size up to
+/// this.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
-    /// What a thread unpacks such blocks with; none: memory ran out.
+    /// A thread's decompressor for such blocks; `None` if memory ran out.
     static AT_ONCE: RefCell<Option<Decompressor<'static>>> = RefCell::new(Decompressor::new().ok());
 }
 
-/// Why a block does not unpack.
+/// The reason why a block cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant says what it means")]
 pub enum UnpackError {
@@ -42,21 +42,21 @@ pub enum UnpackError {
     Checksum,
 }
 
-/// How the blocks of a file are compressed: `avro.codec` in its header.
+/// The compression of a file's blocks: `avro.codec` in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// As they are.
+    /// No compression.
     Null,
     /// RFC 1951, without a checksum.
     Deflate,
-    /// Snappy, with the CRC-32 of the unpacked bytes behind it.
+    /// Snappy, followed by the CRC-32 of the unpacked bytes.
     Snappy,
     /// Zstandard.
     Zstandard,
 }
 
 impl Codec {
-    /// The codec of this name in a header.
+    /// Returns the codec with this name in a header.
     pub fn named(name: &[u8]) -> Option<Self> {
         match name {
             b"null" => Some(Self::Null),
@@ -92,7 +92,7 @@ impl Codec {
 fn unpack_snappy(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
     let (packed, sum) = block.split_last_chunk::<4>().ok_or(UnpackError::TooShort)?;
     let length = snap::raw::decompress_len(packed)?;
-    // Three bytes of Snappy stand for at most 64, so a larger claim is a lie and not worth its memory.
+    // Three bytes of Snappy unpack to at most 64 bytes. A larger claim is false and not worth its memory.
     if length > UNPACKED_BYTES_MAX || length / 64 > packed.len() {
         return Err(UnpackError::Claim(length));
     }
@@ -118,8 +118,8 @@ fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> 
     Ok(())
 }
 
-/// Whether a block could be unpacked in one piece. Any other is unpacked piece by piece, which says what is
-/// wrong with it.
+/// Returns whether a block could be unpacked in one piece. Any other block is unpacked piece by piece, which
+/// reports the fault.
 fn unpack_at_once(block: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(Some(bytes @ ..=AT_ONCE_BYTES_MAX)) = get_frame_content_size(block) else { return false };
     out.reserve(bytes as usize);

@@ -1,7 +1,7 @@
 //! Avro object container files as they are stored: header, blocks, sync markers.
 //!
 //! As little as possible of a cut or damaged file is lost. If a block does not end in the sync marker,
-//! reading continues behind the next marker, and what lies between is handed out as it is.
+//! reading continues after the next marker. The bytes in between are returned as they are.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,24 +17,24 @@ use super::codec::{BLOCK_BYTES_MAX, Codec};
 use super::error::{BlockFault, FileError, FileFault};
 use super::source::Source;
 
-/// Key of the schema's SHA-256 in the header of our own files, in hexadecimal: readers such as fastavro take
-/// all metadata as UTF-8.
+/// Key of the schema's SHA-256 in the header of our own files. The value is hexadecimal, because readers such
+/// as fastavro take all metadata as UTF-8.
 const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
 
-/// Key of the first organization of each block in the header of our own files, as a JSON list of texts:
-/// there organizations ascend.
+/// Key of the first organization of each block in the header of our own files, if their organizations ascend.
+/// The value is a JSON list of texts.
 const ORGANIZATIONS: &[u8] = b"prorata.organizations";
 
-/// Key of that list's SHA-256, in hexadecimal. A list that is not what this says is not used.
+/// Key of that list's SHA-256, in hexadecimal. A list that does not match it is not used.
 const ORGANIZATIONS_DIGEST: &[u8] = b"prorata.organizations.sha256.hex";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
-/// Most bytes of a header: room for the longest schema and other metadata.
+/// The most bytes of a header: enough for the longest schema and other metadata.
 const HEADER_BYTES_MAX: usize = 2 << 20;
-/// Damaged bytes are returned in pieces of at most about this size.
+/// The approximate size limit of a piece of damaged bytes.
 const LOST_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of a block's record count and size.
+/// The most bytes of a block's record count and size.
 const BLOCK_HEAD_MAX: usize = 20;
 
 /// A file with its header read.
@@ -45,35 +45,35 @@ pub(super) struct Container<R> {
     sync: [u8; SYNC],
     blocks: u64,
     damage: Option<Arc<BlockFault>>,
-    /// The first organization of each block, where they ascend.
+    /// The first organization of each block, if they ascend.
     organizations: Vec<String>,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 pub(super) enum Next {
     /// A block, unpacked into the caller's buffer.
     Block(Block),
-    /// Bytes that are no whole block.
+    /// Bytes that are not a whole block.
     Lost(Lost),
 }
 
-/// Where a block lies.
+/// The location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Its number in the file, from 0.
+    /// The block's number in the file, from 0.
     pub(super) number: u64,
-    /// Its first byte in the file.
+    /// The offset of the block's first byte in the file.
     pub(super) byte: u64,
-    /// How many records it says it holds.
+    /// The number of records that the block claims to hold.
     pub(super) records: u64,
 }
 
-/// Bytes that are no whole block.
+/// Bytes that are not a whole block.
 pub(super) struct Lost {
     pub(super) block: Block,
     pub(super) bytes: Vec<u8>,
     pub(super) why: Arc<BlockFault>,
-    /// Where the records begin in `bytes`, if these are an uncompressed block that the end of the file cuts
+    /// The offset of the records in `bytes`, if these are an uncompressed block that the end of the file cuts
     /// off.
     pub(super) cut_at: Option<usize>,
 }
@@ -109,7 +109,8 @@ impl<R: Read> Container<R> {
         })?;
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or(FileFault::NoSchema)?;
-        // Only our own files have it: a flipped bit in the schema would make other events of good blocks.
+        // Only our own files have it. Without it, a flipped bit in the schema would turn good blocks into
+        // other events.
         let digest = format!("{:x}", Sha256::digest(&schema));
         if metadata.get(SCHEMA_DIGEST).is_some_and(|found| *found != digest.as_bytes()) {
             return Err(FileFault::SchemaChecksum.into());
@@ -119,24 +120,24 @@ impl<R: Read> Container<R> {
         Ok(Self { source, codec, schema, sync, blocks: 0, damage: None, organizations })
     }
 
-    /// The writer's schema.
+    /// Returns the writer's schema.
     pub(super) fn schema(&self) -> &str {
         &self.schema
     }
 
-    /// The next block, unpacked into `out`, or what is damaged; none at the end of the file.
+    /// Returns the next block, unpacked into `out`, or the damaged bytes; `None` at the end of the file.
     ///
     /// # Errors
-    /// Reading failed.
+    /// If reading fails.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, io::Error> {
         self.next_of(Wanted::default(), out)
     }
 
-    /// The same, but blocks that hold none of the wanted organizations are passed over, where the file tells
-    /// so: they are not unpacked.
+    /// Like [`Self::next`], but skips blocks that hold none of the wanted organizations, if the file has an
+    /// index. They are not unpacked.
     ///
     /// # Errors
-    /// Reading failed.
+    /// If reading fails.
     pub(super) fn next_of(
         &mut self,
         wanted: Wanted<'_>,
@@ -150,13 +151,13 @@ impl<R: Read> Container<R> {
         self.next_any(out)
     }
 
-    /// Whether the next block is known to hold none of these organizations.
+    /// Returns whether the next block is known to hold none of these organizations.
     fn is_unwanted(&self, wanted: Wanted<'_>) -> bool {
         let next = usize::try_from(self.blocks).unwrap_or(usize::MAX);
         let (Some(wanted), Some(first)) = (wanted.organizations, self.organizations.get(next)) else {
             return false;
         };
-        // The first organization of the block behind it may begin in this one.
+        // The first organization of the following block may begin in this one.
         let last = self.organizations.get(next + 1).map_or(Bound::Unbounded, |last| Bound::Included(&**last));
         wanted.range::<str, _>((Bound::Included(&**first), last)).next().is_none()
     }
@@ -218,7 +219,7 @@ impl<R: Read> Container<R> {
         Ok(Framing::Whole { records, head, size })
     }
 
-    /// Returns what lies before the end of the next sync marker, or a piece of it.
+    /// Returns the bytes up to the end of the next sync marker, or a piece of them.
     fn lose(&mut self, why: Arc<BlockFault>, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
         let mut searched = 0;
         loop {
@@ -248,7 +249,7 @@ impl<R: Read> Container<R> {
     }
 }
 
-/// The first organization of each block; none where the list is missing or damaged.
+/// Returns the first organization of each block; empty if the list is missing or damaged.
 fn read_organizations(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<String> {
     let (Some(list), Some(digest)) = (metadata.get(ORGANIZATIONS), metadata.get(ORGANIZATIONS_DIGEST)) else {
         return Vec::new();
@@ -277,30 +278,30 @@ fn read_header(wire: &mut Wire<'_>) -> Result<Header, FileFault> {
     Ok((metadata, *sync))
 }
 
-/// Writes a container file block by block, compressed with Zstandard.
+/// A writer of a container file, block by block, compressed with Zstandard.
 pub(super) struct ContainerWriter {
     schema: String,
     zstd: Compressor<'static>,
-    /// Blocks that are finished: how many records, and the compressed bytes.
+    /// Finished blocks: the number of records, and the compressed bytes.
     blocks: Vec<(i64, Vec<u8>)>,
     block: Vec<u8>,
     records: i64,
-    /// The first organization of each block, while they ascend.
+    /// The first organization of each block, as long as they ascend.
     organizations: Option<Vec<String>>,
-    /// The organization of the record before.
+    /// The organization of the previous record.
     last: Vec<u8>,
 }
 
 impl ContainerWriter {
-    /// Records of about this many bytes make a block: small enough that damage to one costs little.
+    /// The approximate size of a block's records: small enough that damage to one block costs little.
     const BLOCK_BYTES: usize = 256 << 10;
-    /// Zstandard's own default. Where a pod's samples stand together, lower levels are no faster.
+    /// Zstandard's own default. Lower levels are not faster if a pod's samples are adjacent.
     const LEVEL: i32 = 3;
 
     /// Begins a file.
     ///
     /// # Errors
-    /// Memory ran out.
+    /// If memory runs out.
     pub(super) fn new(schema: &str) -> io::Result<Self> {
         let mut zstd = Compressor::new(Self::LEVEL)?;
         // A flipped bit must not become another event.
@@ -316,8 +317,8 @@ impl ContainerWriter {
         })
     }
 
-    /// Notes the organization of the record that is appended next. Of one file all records are noted, or
-    /// none. Where they do not ascend, the file tells nothing of them.
+    /// Notes the organization of the record that is appended next. In one file, all records are noted or
+    /// none. If organizations do not ascend, the file gets no index.
     pub(super) fn note_organization(&mut self, organization: &[u8]) {
         if self.last != organization {
             if *self.last > *organization {
@@ -336,18 +337,18 @@ impl ContainerWriter {
     /// Appends one record, which `write` writes.
     ///
     /// # Errors
-    /// Compression failed because memory ran out.
+    /// If compression fails because memory runs out.
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         write(&mut self.block);
         self.records += 1;
         if self.block.len() >= Self::BLOCK_BYTES { self.end_block() } else { Ok(()) }
     }
 
-    /// The file. The sync marker is the caller's: derived from the content, it makes equal content equal
-    /// bytes.
+    /// Returns the file. The caller derives the sync marker from the content, so that equal content gives
+    /// equal bytes.
     ///
     /// # Errors
-    /// Compression failed because memory ran out.
+    /// If compression fails because memory runs out.
     pub(super) fn finish(mut self, sync: [u8; SYNC]) -> io::Result<Vec<u8>> {
         self.end_block()?;
         let mut file = self.header();
@@ -371,7 +372,7 @@ impl ContainerWriter {
         let organizations = self.organizations.clone().unwrap_or_default();
         let blocks = organizations.len();
         let list = serde_json::Value::from(organizations).to_string().into_bytes();
-        // With one block or none there is nothing to pass over, and the list must leave room in the header.
+        // A file with fewer than two blocks has nothing to skip, and the list must leave room in the header.
         if blocks > 1 && list.len() <= HEADER_BYTES_MAX / 2 {
             metadata.push((ORGANIZATIONS_DIGEST, digest(&list)));
             metadata.push((ORGANIZATIONS, list));

@@ -1,4 +1,4 @@
-//! Files of dead letters: what could not become an event, with its bytes, its reason and its place.
+//! Files of dead letters: input that could not become an event, with its bytes, its reason and its place.
 
 use std::io::{self, Read};
 use std::sync::LazyLock;
@@ -23,10 +23,10 @@ const NO_TIMESTAMP: i64 = -1;
 /// The schema of dead letters, as JSON.
 pub const DEAD_LETTER_SCHEMA: &str = include_str!("dead_letter.avsc");
 
-/// A file of dead letters, in the order given. Equal input gives equal bytes.
+/// Returns a file of dead letters, in the order given. Equal input gives equal bytes.
 ///
 /// # Errors
-/// Compression failed because memory ran out.
+/// If compression fails because memory runs out.
 pub fn write_dead_letters(letters: &[DeadLetter]) -> io::Result<Vec<u8>> {
     let records: Vec<Vec<u8>> = letters.iter().map(encode).collect();
     let mut digest = Sha256::new();
@@ -73,7 +73,7 @@ fn encode(letter: &DeadLetter) -> Vec<u8> {
     out
 }
 
-/// A union of null and a type.
+/// Writes a union of null and a type.
 fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
     put_long(out, value.is_some().into());
     if let Some(value) = value {
@@ -95,11 +95,12 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
 /// Reads a file of dead letters, of this version or of another one that resolves to it.
 ///
 /// # Errors
-/// The file is damaged or holds something else. Dead letters are our own files: nothing in them is skipped.
+/// If the file is damaged or holds something else. Dead letters are our own files: nothing in them is
+/// skipped.
 pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> {
     static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse(DEAD_LETTER_SCHEMA).ok());
     let mut container = Container::open(file)?;
-    // A test parses the schema, so it is always there.
+    // A test parses the schema, so it always exists.
     let schema = SCHEMA.as_ref().ok_or(FileFault::DeadLetterSchema)?;
     let converter = Converter::compile(schema, container.schema()).map_err(FileFault::Schema)?;
     let (mut letters, mut unpacked) = (Vec::new(), Vec::new());
@@ -139,7 +140,7 @@ fn decode(wire: &mut Wire<'_>) -> Result<DeadLetter, Reject> {
         (None, None, None, Some(path)) => Origin::File { path, position },
         _ => return Err(Reject::malformed("a dead letter comes from neither a message nor a file")),
     };
-    // The version of the program is for people.
+    // The version of the program is only for people.
     text(wire)?;
     Ok(DeadLetter { origin, rejected: Rejected { reject, bytes } })
 }
@@ -153,7 +154,7 @@ fn bytes_of(wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {
     wire.bytes().map(<[u8]>::to_vec)
 }
 
-/// A union of null and a type.
+/// Reads a union of null and a type.
 fn option<'a, T>(
     wire: &mut Wire<'a>,
     value: impl FnOnce(&mut Wire<'a>) -> Result<T, Reject>,

@@ -1,4 +1,4 @@
-//! Why a file of the archive, or a block of one, cannot be read.
+//! The reasons why a file of the archive, or one of its blocks, cannot be read.
 
 use std::io;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use prorata_schemas::reject::Reject;
 use super::codec::{BLOCK_BYTES_MAX, UnpackError};
 use crate::avro::SchemaError;
 
-/// A whole file cannot be read.
+/// An error of a whole file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Not an Avro object container file: dead-letter it.
+    /// The file is not an Avro object container file: dead-letter it.
     #[error("not an Avro object container file: {0}")]
     NotAvro(#[from] FileFault),
-    /// A codec that is not supported: dead-letter it.
+    /// The file's codec is not supported: dead-letter it.
     #[error("its codec is {0}; null, deflate, snappy and zstandard are supported")]
     Codec(String),
     /// Reading failed; the file may be fine.
@@ -22,7 +22,7 @@ pub enum FileError {
     Io(#[from] io::Error),
 }
 
-/// What makes a file unreadable as a whole.
+/// The fault that makes a whole file unreadable.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant says what it means")]
 pub enum FileFault {
@@ -54,7 +54,7 @@ pub enum FileFault {
     Own(String),
 }
 
-/// What is wrong with a block.
+/// The fault of a block.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant says what it means")]
 pub enum BlockFault {

@@ -1,4 +1,4 @@
-//! Events from archived files, and what cannot become one, each with its place.
+//! Reading archived files: events, and rejected records with their places.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -13,17 +13,17 @@ use super::error::{FileError, FileFault};
 use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
-/// Called with each record.
+/// The callback for each record.
 pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecordRef<'_>, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
 /// Reads an Avro object container file: records of one of our types or a union of records, in any supported
-/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only its block: its
-/// bytes are rejected as `malformed` and reading goes on behind the next sync marker.
+/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only its block. Its
+/// bytes are rejected as `malformed`, and reading continues after the next sync marker.
 ///
 /// # Errors
-/// The file as a whole cannot be read: see [`FileError`].
+/// If the whole file cannot be read: see [`FileError`].
 pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileError> {
     let mut container = Container::open(file)?;
     let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
@@ -37,11 +37,11 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
     Ok(())
 }
 
-/// Reads a file of our own, and gives the events that are wanted without their bodies; others are passed over
-/// and not judged.
+/// Reads a file of our own. Returns the wanted events without their bodies; skips the others without a
+/// verdict.
 ///
 /// # Errors
-/// What is damaged, and where.
+/// The damage, with its place.
 pub fn read_own(
     file: &[u8],
     wanted: Wanted<'_>,
@@ -92,7 +92,7 @@ fn read_block<'r, E>(
                 tell(block, record, bytes, judged, &mut on);
                 continue;
             }
-            // No event is empty, and a block may say that it holds any number of such records.
+            // No event is empty, and a block may claim any number of such records.
             Ok(_) => "a record takes no bytes".to_owned(),
             Err(malformed) => malformed.message,
         };
@@ -107,7 +107,7 @@ fn read_block<'r, E>(
     }
 }
 
-/// The whole records of a block that the end of the file cuts off are events like any other.
+/// Reports the whole records of a block that the end of the file cuts off, like any other records.
 fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     let malformed = |kept: u64| {
         let kept =
@@ -130,7 +130,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
 }
 
-/// The next record with its bytes.
+/// Returns the next record with its bytes.
 fn next_with_bytes<'a, E>(
     next_record: impl Fn(&mut Wire<'a>) -> Result<Result<E, Reject>, Reject>,
     wire: &mut Wire<'a>,

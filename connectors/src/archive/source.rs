@@ -1,4 +1,4 @@
-//! A look-ahead over any reader: it buffers as many bytes as a block needs, and no more than the file has.
+//! A look-ahead over any reader. It buffers as many bytes as a block needs, and no more than the file has.
 
 use std::io::{self, Read};
 
@@ -19,18 +19,18 @@ impl<R: Read> Source<R> {
         Self { inner, buffer: Vec::new(), start: 0, offset: 0, ended: false }
     }
 
-    /// The buffered bytes.
+    /// Returns the buffered bytes.
     pub(super) fn at_hand(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Offset in the file of the first buffered byte.
+    /// Returns the offset in the file of the first buffered byte.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are buffered or the file ends. Returns whether they are. A hostile length
-    /// costs no memory: the buffer grows with what the file really holds.
+    /// Reads until `wanted` bytes are buffered or the file ends. Returns whether so many bytes are buffered.
+    /// A hostile length costs no memory: the buffer grows with the real content of the file.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.at_hand().len() < wanted && !self.ended {
             if self.start > 0 {

@@ -1,5 +1,4 @@
-//! Our archive files: the union of our newest schemas, one record per event, the same bytes for the same
-//! events.
+//! Our archive files: the union of our newest schemas, one record per event. Equal events give equal bytes.
 
 use std::io;
 use std::sync::LazyLock;
@@ -13,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::container::ContainerWriter;
 
-/// The archive's schema: a union of our records in the order of [`EventKind::ALL`], without their docs.
+/// Returns the archive's schema: a union of our records in the order of [`EventKind::ALL`], without their
+/// docs.
 pub fn archive_schema() -> &'static str {
     static SCHEMA: LazyLock<String> = LazyLock::new(|| {
         let records = EventKind::ALL.map(|kind| compact(avsc(kind)));
@@ -22,18 +22,19 @@ pub fn archive_schema() -> &'static str {
     &SCHEMA
 }
 
-/// An archive file of canonical bodies, in the order given. Equal input gives equal bytes.
+/// Returns an archive file of canonical bodies, in the order given. Equal input gives equal bytes.
 ///
 /// # Errors
-/// Compression failed because memory ran out.
+/// If compression fails because memory runs out.
 pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     write(records, false)
 }
 
-/// The same, with an index of its blocks where organizations ascend: the first organization of each.
+/// Like [`write_events`], with an index of the blocks if organizations ascend: the first organization of each
+/// block.
 ///
 /// # Errors
-/// Compression failed because memory ran out.
+/// If compression fails because memory runs out.
 pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     write(records, true)
 }
@@ -48,7 +49,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
             file.note_organization(organization_of(body));
         }
         file.record(|out| {
-            // Kinds are declared in the order of ALL, which is that of the union's branches.
+            // Kinds are declared in the order of ALL, which is the order of the union's branches.
             put_long(out, *kind as i64);
             out.extend_from_slice(body);
         })?;
@@ -56,7 +57,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     file.finish(marker(digest.0))
 }
 
-/// Whether the sync marker at the end of a file is that of these events.
+/// Returns whether the sync marker at the end of a file belongs to these events.
 pub(super) fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
     let mut digest = Digest::default();
     records.iter().for_each(|(kind, body)| digest.add(*kind, body));
@@ -76,13 +77,14 @@ impl Digest {
     }
 }
 
-/// A sync marker made from the content's digest.
+/// Returns a sync marker made from the content's digest.
 pub(super) fn marker(digest: Sha256) -> [u8; 16] {
     let digest = digest.finalize();
     std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default())
 }
 
-/// A schema's text without docs and blanks, its keys in one order, whatever order the JSON library keeps.
+/// Returns a schema's text without docs and blanks. The order of its keys does not depend on the JSON
+/// library.
 pub(super) fn compact(schema: &str) -> String {
     let json: Json = serde_json::from_str(schema).unwrap_or_default();
     let mut out = String::new();

@@ -1,6 +1,7 @@
-//! Running a plan: the writer's bytes of one record in, bytes of our newest schema out.
+//! Running a plan: it converts the writer's bytes of one record to bytes of our newest schema.
 //!
-//! As in `prorata_schemas::body`, a value that does not resolve is noted and the record walked to its end.
+//! As in `prorata_schemas::body`, a value that does not resolve is noted, and the walk continues to the end
+//! of the record.
 
 use std::fmt::Display;
 
@@ -18,7 +19,7 @@ pub(super) struct Convert<'p> {
     fault: Option<Reject>,
 }
 
-/// Converts the next record of `wire`. The outer error says that its end was not found.
+/// Converts the next record of `wire`. The outer error means that the end of the record was not found.
 pub(super) fn convert(
     node: &Node,
     skips: &Skips,
@@ -78,7 +79,7 @@ impl Convert<'_> {
     fn blocks(&mut self, item: &Node, keys: bool, wire: &mut Wire<'_>) -> Result<(), Reject> {
         loop {
             let entries = wire.block()?;
-            // No item of ours is empty, so a count that passes the bytes left ends in `malformed`.
+            // None of our items is empty, so a count that exceeds the bytes left ends in `malformed`.
             if entries > 0 {
                 put_long(&mut self.out, entries.try_into().unwrap_or(i64::MAX));
             }
@@ -95,7 +96,7 @@ impl Convert<'_> {
         }
     }
 
-    /// Fields are converted in the writer's order, then put into ours.
+    /// Converts fields in the writer's order, then puts them into ours.
     fn record(&mut self, plan: &RecordPlan, wire: &mut Wire<'_>) -> Result<(), Reject> {
         let base = self.out.len();
         let mut spans = if plan.in_order { Vec::new() } else { vec![0..0; plan.defaults.len()] };

@@ -1,21 +1,21 @@
-//! Why a text is not a usable schema, and why one schema does not resolve to another.
+//! The reasons why a text is not a usable schema, and why one schema does not resolve to another.
 
 use std::fmt;
 
 use super::parse::{DEPTH_MAX, FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 
-/// Longest message about a schema, in characters: names and defaults in it may be as long as they like.
+/// The longest message about a schema, in characters. Names and defaults in a schema may have any length.
 const MESSAGE_CHARS_MAX: usize = 400;
 
 pub(super) fn shortened(message: String) -> String {
     crate::text::shortened(message, MESSAGE_CHARS_MAX)
 }
 
-/// A text is no Avro schema.
+/// An error of a text that is not an Avro schema.
 #[derive(Debug)]
 pub struct SchemaError(SchemaFault);
 
-/// What is wrong with it.
+/// The fault of the text.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaFault {
     #[error("{0} bytes, more than the {SCHEMA_BYTES_MAX} that are allowed")]
@@ -24,7 +24,7 @@ pub(super) enum SchemaFault {
     Json(#[from] serde_json::Error),
     #[error("a type is neither a name, an object nor an array")]
     NoType,
-    /// What lacks it, and the key.
+    /// The part that lacks a key, and the key.
     #[error("{0} lacks '{1}', or has an invalid one")]
     Lacks(String, &'static str),
     #[error("type {0:?} is not defined before it is used")]
@@ -67,7 +67,7 @@ impl std::error::Error for SchemaError {
     }
 }
 
-/// Why a writer's schema does not resolve to ours.
+/// The reason why a writer's schema does not resolve to ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ResolveError {
     #[error("{writer} cannot be read as {ours}")]

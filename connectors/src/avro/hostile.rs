@@ -1,5 +1,6 @@
-//! Schemas of a few kilobytes that cost a library all time or memory. Each is compiled or refused, and zeros
-//! are passed. Work is counted: in types that are passed, and in characters of what is compiled.
+//! Schemas of a few kilobytes that take a library endless time or memory. Each is compiled or refused, and
+//! zeros are skipped as its records. The tests count the work: the types visited, and the characters of the
+//! compiled form.
 
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
@@ -10,7 +11,7 @@ use super::parse::{FIELDS_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 use super::skip::STEPS;
 use super::{Decoder, Reading};
 
-/// Most types that a walk passes for each byte: one that takes it, and the levels above.
+/// The most types that a walk visits for each byte: the type that takes the byte, and the levels above.
 const STEPS_PER_BYTE: u64 = 66;
 
 fn record(name: &str, fields: impl IntoIterator<Item = (String, Json)>) -> Json {
@@ -22,7 +23,8 @@ fn numbered<'a>(count: usize, of: impl Fn(usize) -> Json + 'a) -> impl Iterator<
     (0..count).map(move |at| (format!("f{at}"), of(at)))
 }
 
-/// Records of `wide` fields of the record below, around one of type `leaf`: a walk doubles with each level.
+/// Returns records of `wide` fields of the record below, around one of type `leaf`. A naive walk multiplies
+/// with each level.
 fn laughs(depth: usize, wide: usize, leaf: Json) -> Json {
     let mut inner = (leaf, "L".to_owned());
     for level in 0..depth {
@@ -38,7 +40,7 @@ fn top(x: Json) -> Json {
     record("acme.Top", [("x".to_owned(), x), ("y".to_owned(), json!("boolean"))])
 }
 
-/// A record that is called `record`, which `{"type": "record"}` is taken for.
+/// Returns records that are called `record`, for which a library takes `{"type": "record"}`.
 fn doubles(levels: usize) -> Json {
     let level = |at: usize| {
         let of = if at == 0 {
@@ -69,7 +71,7 @@ fn namespaces(length: usize, count: usize) -> Json {
     schema
 }
 
-/// A default of nested unions.
+/// Returns a record with a default of nested unions.
 fn default(depth: usize) -> Json {
     let (mut of, mut value) = (json!({"type": "array", "items": "int"}), json!([]));
     for _ in 0..depth {
@@ -81,21 +83,21 @@ fn default(depth: usize) -> Json {
     schema
 }
 
-/// Types in objects of types, each with a logical type that is none of theirs.
+/// Returns types in objects of types, each with a logical type that does not fit.
 fn wrapped(levels: usize, doc: usize) -> Json {
     (0..levels).fold(json!({"type": "string", "doc": "z".repeat(doc)}), |inner, level| {
         json!({"type": record(&format!("R{level}"), [("a".to_owned(), inner)]), "logicalType": "date"})
     })
 }
 
-/// Records that hold themselves, by ways that take no byte.
+/// Returns records that contain themselves along paths that take no bytes.
 fn endless() -> Json {
     let both = || [("a".to_owned(), json!("R")), ("b".to_owned(), json!("R"))];
     let inner = record("S", both().into_iter().chain([("c".to_owned(), json!("S"))]));
     record("R", both().into_iter().chain([("c".to_owned(), inner)]))
 }
 
-/// A union of as many types as there may be, which all records of it name again.
+/// Returns a union of very many types, all of which every field of its record names again.
 fn wide_unions() -> Json {
     let fixed = |at: usize| json!({"type": "fixed", "name": format!("t{at}"), "size": at % 2});
     let names = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Json>();
@@ -104,7 +106,7 @@ fn wide_unions() -> Json {
     json!(branches)
 }
 
-/// A record of as many fields as fit in a text, each of a type without bytes.
+/// Returns a record of as many fields as fit in a text, each of a type without bytes.
 fn many_fields(count: usize) -> Json {
     let letter = |digit: usize| char::from(b'a' + (digit % 26) as u8);
     let name = |at: usize| String::from_iter([letter(at / 676), letter(at / 26), letter(at)]);
@@ -116,7 +118,7 @@ fn refused(schema: &Json) -> String {
     Decoder::compile(&schema.to_string()).unwrap_err().to_string()
 }
 
-/// Compiles a schema, and passes zeros as its records. Returns how many types were passed.
+/// Compiles a schema, and skips zeros as its records. Returns how many types were visited.
 fn passed(schema: &Json) -> u64 {
     let text = schema.to_string();
     let decoder = Decoder::compile(&text).unwrap();
@@ -125,7 +127,7 @@ fn passed(schema: &Json) -> u64 {
     let zeros = vec![0; 1 << 20];
     STEPS.set(0);
     let _judged = decoder.decode(&zeros);
-    // As a file's block is read: on and on, as long as a record takes bytes.
+    // A file's block is read like this: record after record, as long as a record takes bytes.
     let mut wire = Wire::new(&zeros[..1 << 16]);
     let mut left = usize::MAX;
     while wire.rest().len() < left {
@@ -185,7 +187,7 @@ fn hostile_schemas_past_a_bound_are_refused_with_what_is_wrong() {
     assert!(Decoder::compile(&deep(64).to_string()).is_ok());
 }
 
-/// What is none of ours and takes no bytes is none of the plan's, so it costs no item of an array a step.
+/// A foreign field without bytes is not in the plan, so it costs no step for each item of an array.
 #[test]
 fn fields_without_bytes_leave_our_records_as_they_are() {
     let mut schema: Json = serde_json::from_str(avsc(EventKind::CommitmentSet)).unwrap();
@@ -201,7 +203,7 @@ fn fields_without_bytes_leave_our_records_as_they_are() {
     assert!(matches!(decoder.branches[0].reading, Reading::Direct(EventKind::CommitmentSet)));
 }
 
-/// An event of ours with a field that is a walk without end to a library.
+/// Uses one of our events with a field that a library would walk without end.
 #[test]
 fn an_event_with_a_hostile_field_is_read() {
     let mut schema: Json = serde_json::from_str(avsc(EventKind::NodeStopped)).unwrap();
@@ -218,7 +220,7 @@ fn an_event_with_a_hostile_field_is_read() {
     put_long(&mut body, 0);
     put_bytes(&mut body, b"c");
     put_bytes(&mut body, b"n");
-    // No `recorded_at`, and not retracted.
+    // Neither `recorded_at` nor a retraction.
     body.extend([0, 0]);
     STEPS.set(0);
     assert_eq!(decoder.decode(&body).unwrap().event.organization_id(), "acme");

@@ -1,13 +1,13 @@
-//! Messages and archived records into events, whatever version of our schemas their producer wrote.
+//! Decoding of messages and archived records to events, whatever version of our schemas their producer wrote.
 //!
-//! A [`Decoder`] is compiled once from a writer's schema. If that has the structure of ours, bodies are read
-//! directly; otherwise each is converted to our newest schema first. Either way one reader judges the values,
-//! and one writer makes the canonical body.
+//! A [`Decoder`] is compiled once from a writer's schema. If the schema has the structure of ours, bodies are
+//! read directly; otherwise each body is converted to our newest schema first. Either way one reader judges
+//! the values, and one writer makes the canonical body.
 //!
 //! # Why a decoder of our own
 //!
-//! Every event is decoded when it arrives and again when its hour closes, so decoding is what a catch-up
-//! mostly does. A record of 15 fields and 271 bytes takes, on one core:
+//! Every event is decoded when it arrives and again when its hour closes, so a catch-up consists mostly of
+//! decoding. A record of 15 fields and 271 bytes takes, on one core:
 //!
 //! | decoder | ns per record |
 //! |---|---|
@@ -15,11 +15,11 @@
 //! | `apache-avro` 0.22, straight into a struct | 990 to 1,140 |
 //! | `apache-avro` 0.22, through its values; with a reader's schema | 2,010 to 3,700; 4,000 to 5,790 |
 //!
-//! Speed is not all. `apache-avro` straight into a struct fails on a field that our schema does not have, so
-//! a producer could not add one; `arrow-avro` loses a whole batch to one bad record, where we owe each record
-//! a verdict of its own; and equal events must get equal canonical bytes. Nor does `apache-avro` hold against
-//! hostile schemas (see `parse.rs`). It is the oracle that tests hold this decoder against, and says which
-//! fingerprints its own writers send. `benches/decode.rs` measures.
+//! Speed is not the only reason. `apache-avro` straight into a struct fails on a field that our schema does
+//! not have, so a producer could not add one. `arrow-avro` loses a whole batch to one bad record, but we owe
+//! each record a verdict of its own. Equal events must also get equal canonical bytes. Nor does `apache-avro`
+//! withstand hostile schemas (see `parse.rs`). It is the oracle against which tests check this decoder, and
+//! the source of the fingerprints that its own writers send. `benches/decode.rs` measures.
 
 mod convert;
 mod error;
@@ -52,7 +52,7 @@ use plan::{Node, Resolver};
 use schema::Type;
 use skip::{Skip, Skipper, Skips};
 
-/// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its
+/// A decoder of the bodies of one writer's schema: one of our records, or a union with our records among its
 /// branches.
 #[derive(Debug)]
 pub struct Decoder {
@@ -64,26 +64,26 @@ pub struct Decoder {
 #[derive(Debug)]
 struct Branch {
     reading: Reading,
-    /// To the end of a record that cannot become an event.
+    /// The walk to the end of a record that cannot become an event.
     skip: Skip,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// Structurally our newest schema.
+    /// The branch has the structure of our newest schema.
     Direct(EventKind),
-    /// Ours after conversion.
+    /// The branch becomes ours by conversion.
     Converted(EventKind, Node),
-    /// None of ours, or not to be resolved to ours.
+    /// The branch is not one of our records, or does not resolve to ours.
     Refused(Reject),
 }
 
 impl Decoder {
-    /// Compiles the decoder of a writer's schema. A schema that is none of ours has a decoder too: it rejects
+    /// Compiles the decoder of a writer's schema. A schema that is not ours has a decoder too, which rejects
     /// every record as `unknown_event`.
     ///
     /// # Errors
-    /// The text is no Avro schema.
+    /// If the text is not an Avro schema.
     pub fn compile(writer_schema: &str) -> Result<Self, SchemaError> {
         let writer = Schema::parse(writer_schema)?;
         let mut skipper = Skipper::new(&writer);
@@ -98,7 +98,7 @@ impl Decoder {
         Ok(Self { branches: variants.iter().map(branch).collect(), is_union, skips: skipper.finish() })
     }
 
-    /// Decodes the one record that `body` is.
+    /// Decodes `body`, which is exactly one record.
     ///
     /// # Errors
     /// `malformed`, `unknown_event` or `invalid_field`.
@@ -111,20 +111,20 @@ impl Decoder {
         }
     }
 
-    /// Decodes the next record of `wire`, which then stands at its end.
+    /// Decodes the next record of `wire`, and moves `wire` to the end of the record.
     ///
     /// # Errors
-    /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the
-    /// verdict on a record whose end is known.
+    /// The outer error is `malformed` and means that the end of the record is not known. The inner error is
+    /// the verdict on a record whose end is known.
     pub fn next<'a>(&self, wire: &mut Wire<'a>) -> Result<Result<EventRecordRef<'a>, Reject>, Reject> {
         let branch = self.branch(wire)?;
         Ok(self.event(branch, wire)?.map(EventRecordRef::new))
     }
 
-    /// The same without a body, if it is wanted; others are passed over and not judged.
+    /// Like [`Decoder::next`] without the body, if the event is wanted. Skips other events without a verdict.
     ///
     /// # Errors
-    /// As those of [`Decoder::next`].
+    /// The errors of [`Decoder::next`].
     pub fn next_wanted<'a>(
         &self,
         wire: &mut Wire<'a>,
@@ -149,7 +149,7 @@ impl Decoder {
         branch.ok_or_else(|| Reject::malformed("the writer's schema is empty"))
     }
 
-    /// The verdict on the next record.
+    /// Returns the verdict on the next record.
     fn event<'a>(
         &self,
         branch: &Branch,
@@ -167,7 +167,7 @@ impl Decoder {
             },
             Reading::Refused(reject) => reject.clone(),
         };
-        // For bytes whose end is lost, the first fault is the one to report.
+        // If the end of the record is lost, the first fault is the one to report.
         let lost = if reject.reason == Reason::Malformed { Some(reject.clone()) } else { None };
         self.skips.pass(&branch.skip, &mut end).map_err(|malformed| lost.unwrap_or(malformed))?;
         *wire = end;
@@ -193,7 +193,7 @@ impl Decoder {
     }
 }
 
-/// Converts records of one writer's schema to the form of ours, for records that are no events.
+/// A converter from one writer's schema to ours, for records that are not events.
 #[derive(Debug)]
 pub(crate) struct Converter {
     node: Node,
@@ -204,7 +204,7 @@ impl Converter {
     /// Compiles the conversion from a writer's schema to ours.
     ///
     /// # Errors
-    /// The text is no Avro schema, or one that does not resolve to ours.
+    /// If the text is not an Avro schema, or does not resolve to ours.
     pub(crate) fn compile(ours: &Schema, writer_schema: &str) -> Result<Self, SchemaError> {
         let theirs = Schema::parse(writer_schema)?;
         let mut skipper = Skipper::new(&theirs);
@@ -213,10 +213,10 @@ impl Converter {
         Ok(Self { node, skips: skipper.finish() })
     }
 
-    /// The next record of `wire` in the form of our schema.
+    /// Returns the next record of `wire` in the form of our schema.
     ///
     /// # Errors
-    /// The record is damaged, or its values do not resolve.
+    /// If the record is damaged, or its values do not resolve.
     pub(crate) fn next(&self, wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {
         convert::convert(&self.node, &self.skips, wire)?
     }
@@ -224,7 +224,7 @@ impl Converter {
 
 /// Our newest schemas, parsed.
 static OURS: LazyLock<Vec<(EventKind, Schema)>> = LazyLock::new(|| {
-    // A test parses all of them, so none is ever left out here.
+    // A test parses all schemas, so none is ever missing here.
     EventKind::ALL.into_iter().filter_map(|kind| Some((kind, Schema::parse(avsc(kind)).ok()?))).collect()
 });
 
@@ -244,20 +244,20 @@ fn reading_of<'s>(writer: &'s Schema, variant: &Type, skipper: &mut Skipper<'s>)
     }
 }
 
-/// Compiled decoders by the text of their schema: files and messages repeat few schemas.
+/// Compiled decoders by the text of their schema. Files and messages repeat few schemas.
 #[derive(Debug, Default)]
 pub struct Decoders {
     by_schema: Mutex<HashMap<Box<str>, Arc<Decoder>>>,
 }
 
 impl Decoders {
-    /// Schemas kept; all are dropped when one more comes.
+    /// The most schemas to keep. All are dropped when one more comes.
     const KEPT_MAX: usize = 256;
 
-    /// The decoder of a writer's schema, compiled at its first use.
+    /// Returns the decoder of a writer's schema, compiled at its first use.
     ///
     /// # Errors
-    /// The text is no Avro schema.
+    /// If the text is not an Avro schema.
     pub fn get(&self, writer_schema: &str) -> Result<Arc<Decoder>, SchemaError> {
         let known = || self.by_schema.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decoder) = known().get(writer_schema) {

@@ -1,8 +1,8 @@
-//! Schemas from their text.
+//! The parser of schemas.
 //!
-//! Writers' schemas are hostile until they are read. A library may take memory or time without end for them:
+//! Writers' schemas are hostile until they are read. A library may take endless memory or time for them:
 //! `apache-avro` 0.22 does so for five kinds of schemas of a few kilobytes. Here each part of the text is
-//! visited once, text, names, types, fields and depth are bounded, and a type that is named is never copied.
+//! visited once. Text, names, types, fields and depth are bounded, and a named type is never copied.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use serde_json::Value as Json;
 use super::error::{SchemaError, SchemaFault};
 use super::schema::{Decimal, Enum, Field, Fixed, Plain, RecordType, Schema, Type};
 
-/// Longest text of a schema, in bytes; ours together have 25,000.
+/// The longest text of a schema, in bytes. All of ours together have 25,000.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
-/// Most records, enums and fixed types of a schema.
+/// The most records, enums and fixed types of a schema.
 pub(super) const NAMED_MAX: usize = 4_096;
 
-/// Most fields of a schema, in all of its records.
+/// The most fields of a schema, in all of its records.
 pub(super) const FIELDS_MAX: usize = 10_000;
 
-/// Longest name with its namespace, in bytes.
+/// The longest name with its namespace, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 512;
 
-/// Records, arrays and maps are nested this deep at most, in a schema and in data.
+/// The most levels of nested records, arrays and maps, in a schema and in data.
 pub(super) const DEPTH_MAX: usize = 64;
 
 impl Schema {
     /// Parses a schema.
     ///
     /// # Errors
-    /// The text is no Avro schema, or passes a bound.
+    /// If the text is not an Avro schema, or exceeds a bound.
     pub(crate) fn parse(text: &str) -> Result<Self, SchemaError> {
         if text.len() > SCHEMA_BYTES_MAX {
             return Err(SchemaFault::TooLong(text.len()).into());
         }
-        // The JSON parser refuses texts that are nested more than 128 deep, so recursion is safe.
+        // The JSON parser refuses texts nested more than 128 deep, so recursion is safe.
         let json: Json = serde_json::from_str(text)?;
         let mut parser = Parser::default();
         let root = parser.parse(&json, Place::default())?;
@@ -45,12 +45,12 @@ impl Schema {
     }
 }
 
-/// Where in a schema a type stands.
+/// The context of a type in a schema.
 #[derive(Clone, Copy, Default)]
 struct Place<'n> {
-    /// The namespace of names without one.
+    /// The namespace of names that have none.
     namespace: &'n str,
-    /// How many records, arrays and maps are around it.
+    /// The number of enclosing records, arrays and maps.
     depth: usize,
 }
 
@@ -76,7 +76,7 @@ impl Parser {
             Json::Array(branches) => self.union(branches, place),
             Json::Object(_) => match json.get("type") {
                 Some(Json::String(form)) => self.form(form, json, place),
-                // The specification does not know this form, and some libraries write it.
+                // The specification does not have this form, but some libraries write it.
                 Some(inner) => Ok(match self.parse(inner, place)? {
                     Type::Plain(plain) => plain_of(plain, json),
                     other => other,
@@ -110,7 +110,7 @@ impl Parser {
         self.parse(part, place.within(place.namespace))
     }
 
-    /// A type by its name. Writers in Java name types without a namespace from within one.
+    /// Returns a type by its name. Java writers, inside a namespace, also name types without a namespace.
     fn reference(&mut self, name: &str, place: Place<'_>) -> Parsed<Type> {
         if let Some(plain) = Plain::named(name) {
             return Ok(Type::Plain(plain));
@@ -228,7 +228,8 @@ fn plain_of(plain: Plain, json: &Json) -> Type {
     }
 }
 
-/// The decimal that a type is said to be. One without valid digits is none, as the specification wants it.
+/// Returns the decimal that a type declares. As the specification requires, a decimal without valid digits is
+/// ignored.
 fn decimal(json: &Json) -> Option<Decimal> {
     if text(json, "logicalType") != Some("decimal") {
         return None;
@@ -238,7 +239,7 @@ fn decimal(json: &Json) -> Option<Decimal> {
     (precision > 0 && scale <= precision).then_some(Decimal { precision, scale })
 }
 
-/// The full name of the type that `json` defines.
+/// Returns the full name of the type that `json` defines.
 fn name_of(json: &Json, namespace: &str) -> Parsed<String> {
     let name = text(json, "name").ok_or_else(|| SchemaFault::Lacks("a named type".into(), "name"))?;
     let full = full_name(name, text(json, "namespace").unwrap_or(namespace));
@@ -249,7 +250,7 @@ fn name_of(json: &Json, namespace: &str) -> Parsed<String> {
     Ok(full)
 }
 
-/// A name with its namespace, unless it names one itself.
+/// Returns a name with this namespace, unless the name has its own.
 fn full_name(name: &str, namespace: &str) -> String {
     if namespace.is_empty() || name.contains('.') { name.to_owned() } else { format!("{namespace}.{name}") }
 }
@@ -272,7 +273,7 @@ mod tests {
         Schema::parse(text).map(|schema| format!("{:?}", schema.root)).map_err(|error| error.to_string())
     }
 
-    /// The type of the second field of a record `a.b.R`, after the first.
+    /// Returns the type of the second field of a record `a.b.R`, after the first.
     fn second(first: &str, second: &str) -> Result<String, String> {
         let fields = format!(r#"{{"name": "x", "type": {first}}}, {{"name": "y", "type": {second}}}"#);
         let text = format!(r#"{{"type": "record", "name": "a.b.R", "fields": [{fields}]}}"#);

@@ -1,13 +1,13 @@
-//! Resolution of a writer's schema to our newest one, done once per schema: what to copy, convert, pass over
-//! and fill in. The rules are those of the Avro specification ("Schema Resolution"), with these readings:
+//! Resolution of a writer's schema to our newest one, done once per schema: what to copy, convert, skip and
+//! fill in. The rules come from the Avro specification ("Schema Resolution"), with these readings:
 //!
-//! - the event type is the full name of the writer's record; names of the types inside it do not matter;
-//! - a decimal resolves only from a decimal of the same scale, whether its bytes are counted or fixed (as
-//!   Spark writes one), and an instant only from `timestamp-micros` or a plain integer (as Kafka Connect
-//!   writes one): any other logical type would change the value in silence;
-//! - an enum is read from text too, which is what Kafka Connect makes of one;
-//! - a union of the writer resolves if any of its branches does; the others are refused where they occur;
-//! - a null in a field that has a default reads as the default: most writers make every field nullable.
+//! - The event type is the full name of the writer's record. Names of the types inside it do not matter.
+//! - A decimal resolves only from a decimal of the same scale, as bytes or as fixed (which Spark writes). An
+//!   instant resolves only from `timestamp-micros` or a plain integer (which Kafka Connect writes). Any other
+//!   logical type would change the value silently.
+//! - An enum is also read from text, because Kafka Connect writes enums as text.
+//! - A union of the writer resolves if any of its branches does. Values of the other branches are refused.
+//! - A null in a field with a default reads as the default: most writers make every field nullable.
 
 use std::collections::HashMap;
 
@@ -18,53 +18,53 @@ use super::error::{ResolveError, UnknownSymbol};
 use super::schema::{Enum, Field, Plain, Schema, TIMESTAMP_MICROS, Type};
 use super::skip::{Skip, Skipper};
 
-/// How a datum of the writer becomes one of ours.
+/// The conversion of a writer's datum to one of ours.
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
-    /// A null, which becomes these bytes: the default of our field.
+    /// A null, which becomes these bytes, the default of our field.
     Default(Box<[u8]>),
     Boolean,
     Int,
     Long,
-    /// Bytes or text: their form is the same, and text is checked where it is read.
+    /// Bytes or text. Their form is the same, and text is checked when it is read.
     Bytes,
-    /// This many bytes, which become bytes behind their length.
+    /// This many bytes, which become bytes after their length.
     Fixed(usize),
-    /// Our index of each of the writer's symbols, or the symbol that we do not have.
+    /// Our index for each of the writer's symbols, or the symbol that we do not have.
     Enum(Box<[Result<i64, UnknownSymbol>]>),
-    /// Our symbols, as the writer sends them.
+    /// Our symbols, which the writer sends as text.
     EnumText(Box<[String]>),
     Array(Box<Node>),
     Map(Box<Node>),
     Record(Box<RecordPlan>),
-    /// The branch of our union that takes a writer's datum which is none.
+    /// The branch of our union for a writer's datum that is not a union.
     Into(i64, Box<Node>),
-    /// The writer's union: each branch resolved, or why it is not and how to pass it.
+    /// The writer's union: each branch resolved, or the reason why it is not, with the way to skip it.
     Branches(Box<[Result<Node, (ResolveError, Skip)>]>),
 }
 
-/// How a record of the writer becomes one of ours.
+/// The conversion of a writer's record to one of ours.
 #[derive(Debug)]
 pub(super) struct RecordPlan {
-    /// The writer's fields in its order, without those that are none of ours and take no bytes.
+    /// The writer's fields in its order, without foreign fields that take no bytes.
     pub(super) steps: Box<[Step]>,
-    /// Our fields in our order: the default where the writer has none.
+    /// Our fields in our order: the default for each field that the writer does not have.
     pub(super) defaults: Box<[Option<Box<[u8]>>]>,
     /// Whether the steps already come in our order, with nothing to fill in.
     pub(super) in_order: bool,
 }
 
-/// What is done with one field of the writer that takes bytes.
+/// The treatment of one of the writer's fields that takes bytes.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// It becomes our field of this place.
+    /// Convert the field to our field at this index.
     Keep(usize, Node),
-    /// It is none of ours.
+    /// Skip the field, because it is not one of ours.
     Pass(Skip),
 }
 
-/// Resolves one writer's schema to one of ours.
+/// The resolution of one writer's schema to one of ours.
 pub(super) struct Resolver<'s, 'k> {
     pub(super) ours: &'s Schema,
     pub(super) theirs: &'s Schema,
@@ -72,7 +72,8 @@ pub(super) struct Resolver<'s, 'k> {
 }
 
 impl Resolver<'_, '_> {
-    /// The plan from `writer`, a type of their schema, to `reader`, one of ours, or why there is none.
+    /// Returns the plan from `writer`, a type of their schema, to `reader`, one of ours, or the reason why
+    /// there is none.
     pub(super) fn node(&mut self, reader: &Type, writer: &Type) -> Result<Node, ResolveError> {
         let mismatch = || ResolveError::Mismatch { writer: writer.to_string(), ours: reader.to_string() };
         Ok(match (reader, writer) {
@@ -161,7 +162,7 @@ impl Resolver<'_, '_> {
         Ok(RecordPlan { steps: steps.into(), defaults: defaults.into(), in_order })
     }
 
-    /// The plan of a field that both schemas have.
+    /// Returns the plan of a field that both schemas have.
     fn field(&mut self, ours: &Field, theirs: &Field) -> Result<Node, ResolveError> {
         let in_field = |source| ResolveError::Field { name: ours.name.clone(), source: Box::new(source) };
         let mut node = self.node(&ours.of, &theirs.of).map_err(in_field)?;
@@ -177,7 +178,7 @@ impl Resolver<'_, '_> {
 }
 
 impl Node {
-    /// Whether a datum is taken byte for byte as a datum of this type of our schema.
+    /// Returns whether a datum is copied byte for byte as a datum of this type of our schema.
     pub(super) fn is_identity(&self, schema: &Schema, ours: &Type) -> bool {
         match (self, ours) {
             (Self::Null | Self::Boolean | Self::Int | Self::Long | Self::Bytes, _) => true,
@@ -209,7 +210,7 @@ impl Node {
     }
 }
 
-/// How a plain type of the writer becomes one of ours.
+/// Returns the conversion of a plain type of the writer to one of ours.
 fn plain(ours: Plain, theirs: Plain) -> Option<Node> {
     Some(match (ours, theirs) {
         (Plain::Null, Plain::Null) => Node::Null,
@@ -221,7 +222,7 @@ fn plain(ours: Plain, theirs: Plain) -> Option<Node> {
     })
 }
 
-/// The writer's name of our field: the same, or else one of our aliases.
+/// Returns the writer's name of our field: the same name, or else one of our aliases.
 fn written_name<'s>(field: &Field, theirs: &'s [Field]) -> Option<&'s str> {
     let mut names = std::iter::once(&field.name).chain(&field.aliases);
     names
@@ -235,7 +236,7 @@ fn index_of(ours: &Enum, symbol: &str) -> Result<i64, UnknownSymbol> {
     find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| UnknownSymbol(symbol.to_owned()))
 }
 
-/// The bytes of a field that the writer does not have.
+/// Returns the bytes of a field that the writer does not have.
 fn default_of(field: &Field) -> Result<Vec<u8>, ResolveError> {
     let mut out = Vec::new();
     let missing = || ResolveError::Required(field.name.clone());

@@ -1,4 +1,4 @@
-//! Avro schemas, as far as the length of a datum and its resolution need them.
+//! Avro schemas, reduced to what the length of a datum and its resolution need.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use serde_json::Value as Json;
 
 use Plain::{Boolean, Bytes, Double, Float, Int, Long, Null, Text};
 
-/// Logical type of our instants.
+/// The logical type of our instants.
 pub(super) const TIMESTAMP_MICROS: &str = "timestamp-micros";
 
-/// Logical types that give a number or bytes another meaning. Others are ignored, as the specification wants
-/// it, and `uuid` leaves a string what it is. The last two are types of Kafka Connect (`connect.name`): by
-/// them alone Debezium says that a plain long does not count microseconds.
+/// Logical types that give a number or bytes another meaning. As the specification requires, others are
+/// ignored; `uuid` does not change a string. The last two are types of Kafka Connect (`connect.name`). Only
+/// by them does Debezium show that a plain long does not count microseconds.
 const LOGICAL: [(Plain, &str); 13] = [
     (Int, "date"),
     (Int, "time-millis"),
@@ -51,7 +51,7 @@ pub(super) enum Type {
     Array(Box<Type>),
     Map(Box<Type>),
     Union(Box<[Type]>),
-    /// A record: its full name, and its place in [`Schema::records`].
+    /// A record: its full name, and its index in [`Schema::records`].
     Record(Arc<str>, usize),
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Plain {
     Text,
 }
 
-/// A decimal: digits in all, and behind the point.
+/// A decimal: all its digits, and the digits after the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
     pub(super) precision: u64,
@@ -100,7 +100,7 @@ pub(super) struct RecordType {
     pub(super) fields: Vec<Field>,
 }
 
-/// A field of a record. Aliases and default count where the schema is the reader's.
+/// A field of a record. Aliases and default matter only in the reader's schema.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -110,12 +110,12 @@ pub(super) struct Field {
 }
 
 impl Schema {
-    /// The fields of a record of this schema.
+    /// Returns the fields of a record of this schema.
     pub(super) fn fields(&self, record: usize) -> &[Field] {
         self.records.get(record).map_or(&[], |record| &record.fields)
     }
 
-    /// Whether a full name is an alias of the record that this schema is.
+    /// Returns whether a full name is an alias of the record at the root of this schema.
     pub(super) fn is_also_named(&self, name: &str) -> bool {
         let Type::Record(_, record) = self.root else { return false };
         self.records.get(record).is_some_and(|record| record.aliases.iter().any(|alias| alias == name))
@@ -123,7 +123,7 @@ impl Schema {
 }
 
 impl Type {
-    /// The full name of a named type, or the keyword of another one.
+    /// Returns the full name of a named type, or the keyword of another type.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Plain(plain) | Self::Logical(plain, _) => plain.name(),
@@ -138,7 +138,7 @@ impl Type {
     }
 }
 
-/// A type in the words of its schema, in few characters.
+/// Prints the type in the terms of its schema, in few characters.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimal = match self {
@@ -157,12 +157,12 @@ impl fmt::Display for Type {
 impl Plain {
     const ALL: [Self; 8] = [Null, Boolean, Int, Long, Float, Double, Bytes, Text];
 
-    /// The type of this keyword.
+    /// Returns the type with this keyword.
     pub(super) fn named(keyword: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plain| plain.name() == keyword)
     }
 
-    /// The keyword.
+    /// Returns the keyword.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Null => "null",
@@ -176,7 +176,7 @@ impl Plain {
         }
     }
 
-    /// The type with this logical type, or this name in Kafka Connect.
+    /// Returns the type with this logical type, or with this name in Kafka Connect.
     pub(super) fn with_logical(self, name: Option<&str>) -> Type {
         let known = LOGICAL.into_iter().find(|(plain, logical)| *plain == self && Some(*logical) == name);
         known.map_or(Type::Plain(self), |(plain, logical)| Type::Logical(plain, logical))

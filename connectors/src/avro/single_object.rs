@@ -1,5 +1,5 @@
 //! Avro single-object encoding: `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (little-endian),
-//! the body. It is what producers send where no schema registry is configured.
+//! then the body. Producers send it if no schema registry is configured.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::{Decoder, Schema, SchemaError};
 
 const MAGIC: [u8; 2] = [0xc3, 0x01];
 
-/// Fingerprint of no bytes, and the polynomial.
+/// The fingerprint of no bytes, which is also the polynomial.
 const EMPTY: u64 = 0xc15d_213a_a4d7_a795;
 
-/// Decodes messages in single-object encoding from writers with known schemas.
+/// A decoder of messages in single-object encoding from writers with known schemas.
 #[derive(Debug)]
 pub struct SingleObjects {
     decoders: Vec<Decoder>,
@@ -25,17 +25,17 @@ pub struct SingleObjects {
 }
 
 impl SingleObjects {
-    /// Knows our newest schemas and the `older` ones given.
+    /// Makes a decoder that knows our newest schemas and the given `older` ones.
     ///
     /// # Errors
-    /// A text is no Avro schema.
+    /// If a text is not an Avro schema.
     pub fn new<'t>(older: impl IntoIterator<Item = &'t str>) -> Result<Self, SchemaError> {
         let mut objects = Self { decoders: Vec::new(), by_fingerprint: HashMap::new() };
         for text in older.into_iter().chain(EventKind::ALL.map(avsc)) {
             let place = objects.decoders.len();
             objects.decoders.push(Decoder::compile(text)?);
             // apache-avro keeps some attributes in its canonical form that the specification strips, so its
-            // writers send a fingerprint of their own. These schemas are ours, and do it no harm.
+            // writers send another fingerprint. These schemas are ours, so they cannot harm it.
             let theirs =
                 apache_avro::Schema::parse_str(text).map(|schema| schema.fingerprint::<Rabin>().bytes);
             if let Some(theirs) = theirs.ok().and_then(|bytes| bytes.try_into().ok()) {
@@ -49,8 +49,8 @@ impl SingleObjects {
     /// Decodes one message.
     ///
     /// # Errors
-    /// `malformed` without the magic bytes, `unknown_schema` for a fingerprint not known, and what
-    /// [`Decoder::decode`] finds.
+    /// `malformed` if the magic bytes are missing, `unknown_schema` if the fingerprint is not known, and the
+    /// errors of [`Decoder::decode`].
     pub fn decode<'a>(&self, message: &'a [u8]) -> Result<EventRecordRef<'a>, Reject> {
         let missing = || Reject::malformed("no single-object header (C3 01 and an eight-byte fingerprint)");
         let rest = message.strip_prefix(&MAGIC).ok_or_else(missing)?;
@@ -65,7 +65,7 @@ impl SingleObjects {
     }
 }
 
-/// A message in single-object encoding, written with our newest schema of `kind`.
+/// Returns a message in single-object encoding, written with our newest schema of `kind`.
 pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
     let mut message = MAGIC.to_vec();
     let json: Json = serde_json::from_str(avsc(kind)).unwrap_or_default();
@@ -74,16 +74,17 @@ pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The CRC-64-AVRO fingerprint of a schema's parsing canonical form, in the byte order of the encoding.
+/// Returns the CRC-64-AVRO fingerprint of a schema's parsing canonical form, in the byte order of the
+/// encoding.
 ///
 /// # Errors
-/// The text is no Avro schema.
+/// If the text is not an Avro schema.
 pub fn fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
     Schema::parse(schema)?;
     canonical_fingerprint(schema)
 }
 
-/// The same of a text that is an Avro schema.
+/// Returns the fingerprint of a text that is known to be an Avro schema.
 fn canonical_fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
     let json: Json = serde_json::from_str(schema)?;
     Ok(crc_64_avro(canonical_form(&json).as_bytes()).to_le_bytes())
@@ -96,7 +97,7 @@ fn crc_64_avro(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The parsing canonical form of the specification.
+/// Returns the parsing canonical form of the specification.
 fn canonical_form(schema: &Json) -> String {
     let mut out = String::new();
     put_canonical(schema, "", &mut out);
@@ -166,7 +167,7 @@ fn put_text(text: &str, out: &mut String) {
     out.push_str(&Json::from(text).to_string());
 }
 
-/// A name with its namespace; primitive types have none.
+/// Returns a name with its namespace; primitive types have none.
 fn full_name(name: &str, namespace: &str) -> String {
     let primitive = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"].contains(&name);
     if primitive || namespace.is_empty() || name.contains('.') {

@@ -1,5 +1,5 @@
-//! Walking past a datum of any writer's schema: what a record holds beyond our fields is passed over, and the
-//! end of a record that cannot become an event is found.
+//! Skipping a datum of any writer's schema. It skips the fields of a record that are not ours, and finds the
+//! end of a record that cannot become an event.
 
 use std::collections::HashMap;
 
@@ -9,35 +9,35 @@ use prorata_schemas::reject::Reject;
 use super::parse::DEPTH_MAX;
 use super::schema::{Plain, Schema, Type};
 
-/// The form of a datum, as far as its length goes.
+/// The form of a datum, as far as its length depends on it.
 ///
-/// Each but `Exact(0)` takes a byte or more, and no record holds a field of `Exact(0)`. So each step of a
-/// walk reads a byte, or goes down one of [`DEPTH_MAX`] levels.
+/// Each form but `Exact(0)` takes at least one byte, and no record holds a field of `Exact(0)`. So each step
+/// of a walk reads a byte, or goes down one of [`DEPTH_MAX`] levels.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
     /// A fixed number of bytes, which may be 0.
     Exact(usize),
-    /// An int, a long, an enum's index.
+    /// An int, a long, or an enum's index.
     Varint,
     /// A length and that many bytes.
     Bytes,
     Array(Box<Skip>),
     Map(Box<Skip>),
     Union(Box<[Skip]>),
-    /// A record whose length differs, by its place in [`Skips`].
+    /// A record of variable length, by its index in [`Skips`].
     Record(usize),
 }
 
-/// The records of a schema, which may name each other.
+/// The records of a schema, which may refer to each other.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     records: Vec<Box<[Skip]>>,
 }
 
-/// Builds the walk of a schema.
+/// A builder of the walk of a schema.
 pub(super) struct Skipper<'s> {
     schema: &'s Schema,
-    /// Records by their place in the schema.
+    /// Records by their index in the schema.
     known: HashMap<usize, Skip>,
     skips: Skips,
 }
@@ -51,7 +51,7 @@ impl<'s> Skipper<'s> {
         self.skips
     }
 
-    /// The walk past a datum of a type of the schema.
+    /// Returns the walk past a datum of a type of the schema.
     pub(super) fn skip(&mut self, of: &Type) -> Skip {
         match of {
             Type::Plain(plain) | Type::Logical(plain, _) => match plain {
@@ -76,8 +76,8 @@ impl<'s> Skipper<'s> {
     }
 
     fn record(&mut self, place: usize) -> Skip {
-        // What names the record within itself takes this way. Data of a record that is a field of itself has
-        // no end, and is refused for its depth.
+        // References to the record within itself use this walk. Data of a record that is a field of itself
+        // has no end, and is refused for its depth.
         let walk = self.skips.records.len();
         self.skips.records.push(Box::default());
         self.known.insert(place, Skip::Record(walk));
@@ -97,8 +97,8 @@ impl<'s> Skipper<'s> {
     }
 }
 
-/// The length of fields that are of fixed length each. A sum that no memory holds stands for any longer one:
-/// no body has as many bytes.
+/// Returns the length of fields that all have a fixed length. A sum that exceeds all memory saturates: no
+/// body has as many bytes.
 fn exact_sum(fields: &[Skip]) -> Option<usize> {
     fields.iter().try_fold(0_usize, |sum, field| match field {
         Skip::Exact(size) => Some(sum.saturating_add(*size)),
@@ -107,7 +107,7 @@ fn exact_sum(fields: &[Skip]) -> Option<usize> {
 }
 
 impl Skip {
-    /// Whether a datum takes no bytes.
+    /// Returns whether a datum takes no bytes.
     pub(super) const fn is_empty(&self) -> bool {
         matches!(self, Self::Exact(0))
     }
@@ -117,7 +117,7 @@ impl Skips {
     /// Moves `wire` past a datum of this form.
     ///
     /// # Errors
-    /// `malformed` when the bytes are no such datum, as far as lengths and indexes show.
+    /// `malformed` if lengths and indexes show that the bytes are not such a datum.
     pub(super) fn pass(&self, skip: &Skip, wire: &mut Wire<'_>) -> Result<(), Reject> {
         self.pass_at(skip, wire, 0)
     }
@@ -129,7 +129,7 @@ impl Skips {
             Skip::Exact(size) => wire.take(*size).map(drop),
             Skip::Varint => wire.long().map(drop),
             Skip::Bytes => wire.bytes().map(drop),
-            // Unions nest nothing by themselves: none is a branch of another.
+            // Unions add no nesting level, because no union is a branch of another.
             Skip::Union(variants) => {
                 let variant = branch(variants, wire)?;
                 self.pass_at(variant, wire, depth)
@@ -152,7 +152,7 @@ impl Skips {
             if entries == 0 {
                 return Ok(());
             }
-            // Items without bytes are passed at once, however many there are said to be.
+            // Items without bytes are skipped at once, whatever their claimed number.
             if !keys && item.is_empty() {
                 continue;
             }
@@ -166,7 +166,7 @@ impl Skips {
     }
 }
 
-/// The branch that the next index of a union chooses.
+/// Returns the branch that the next index of a union selects.
 pub(super) fn branch<'b, T>(branches: &'b [T], wire: &mut Wire<'_>) -> Result<&'b T, Reject> {
     let index = wire.long()?;
     usize::try_from(index)
@@ -177,7 +177,7 @@ pub(super) fn branch<'b, T>(branches: &'b [T], wire: &mut Wire<'_>) -> Result<&'
 
 #[cfg(test)]
 thread_local! {
-    /// How many types this thread has passed.
+    /// The number of types that this thread has visited.
     pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -188,7 +188,7 @@ mod tests {
 
     use crate::avro::Decoder;
 
-    /// The schema names itself, so it is not deep.
+    /// The schema refers to itself, so it is not deep.
     #[test]
     fn what_is_passed_over_is_nested_only_so_deep_whatever_nests_it() {
         for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {

@@ -1,4 +1,4 @@
-//! Errors of the Delta library by kind: what a person must fix is distinguished from an outage.
+//! Errors of the Delta library by kind. They separate what a person must fix from an outage.
 
 use delta_kernel::Error as Kernel;
 use delta_kernel::arrow::error::ArrowError as Arrow;
@@ -10,19 +10,19 @@ use prorata_worker::ports::{ErrorKind, TableError};
 
 use crate::store::{self, Explained};
 
-/// An error of the port, for an operation on a table.
+/// Returns the port's error for an operation on a table.
 pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> TableError {
     let error = without_backtrace(error);
     let kind = kind_of(&error);
     let explained = match kind {
         ErrorKind::Permission => Explained::new(kind, error),
-        // What is missing is a file of the log more often than the bucket, and the error names it.
+        // More often than the bucket, a file of the log is missing, and the error names it.
         _ => Explained::plain(error),
     };
     TableError::new(kind, operation, table, explained)
 }
 
-/// Where `RUST_BACKTRACE` is set, the kernel makes a stack trace part of its message.
+/// Returns the error without the stack trace that the kernel adds to its message if `RUST_BACKTRACE` is set.
 fn without_backtrace(error: Delta) -> Delta {
     match error {
         Delta::KernelError(Kernel::Backtraced { source, .. }) => {
@@ -32,7 +32,8 @@ fn without_backtrace(error: Delta) -> Delta {
     }
 }
 
-/// The kind of an error. What is not known to need a person counts as an outage, and is tried again.
+/// Returns the kind of an error. An error that is not known to need a person counts as an outage and is tried
+/// again.
 pub(super) fn kind_of(error: &Delta) -> ErrorKind {
     match error {
         Delta::ObjectStore { source } => store::kind_of(source),

@@ -1,4 +1,4 @@
-//! Reading a table's log without changing it: no table is created, and no column is added.
+//! Reading a table's log without changing it: no table is created and no column is added.
 
 use chrono::DateTime;
 use deltalake_core::{DeltaTable, DeltaTableError};
@@ -9,21 +9,21 @@ use prorata_worker::ports::{ErrorKind, LiveFile, TableError};
 use super::failure::failure;
 use super::{DeltaTables, columns, schema};
 
-/// A table as it stands, or stood.
+/// A table at one instant.
 #[derive(Clone, Debug)]
 pub struct TableLook {
-    /// Its live files, in ascending order of path.
+    /// The live files, in ascending order of path.
     pub files: Vec<LiveFile>,
-    /// How its columns differ from those of this release; new columns that a writer would add are no
-    /// difference.
+    /// The difference between the table's columns and this release's. New columns that a writer would add do
+    /// not count.
     pub drift: Option<String>,
 }
 
 impl DeltaTables {
-    /// Reads the table's log, as of an instant or now; none where there is no table.
+    /// Reads the table's log, as of an instant or now; `None` if there is no table.
     ///
     /// # Errors
-    /// When storage is unavailable, the log cannot be read, or its versions of that instant are gone.
+    /// If storage is unavailable, the log cannot be read, or its versions of that instant are gone.
     pub async fn look(
         &self,
         table: Table,

@@ -1,8 +1,8 @@
 //! Delta logs behind the worker's port.
 //!
-//! A commit is tried once, from the snapshot it was made from: the worker decides what an error means. The
-//! library never compares transaction versions and would by itself try a commit again that has landed, so its
-//! own retries are off; so is its clean-up of expired logs, which lists the whole log at every commit.
+//! A commit is tried once, from the snapshot that it was made from: the worker decides what an error means.
+//! The library never compares transaction versions and would try a commit again that has landed, so its own
+//! retries are off. Its clean-up of expired logs is off too, because it lists the whole log at every commit.
 
 mod failure;
 mod look;
@@ -45,20 +45,20 @@ pub use look::TableLook;
 /// The partition column of every table.
 const PARTITION: &str = "date";
 
-/// How often new columns are committed before another writer wins every time.
+/// The number of attempts to commit new columns while other writers win.
 const EXTEND_ATTEMPTS: u32 = 8;
 
-/// Commits between two checkpoints of a log, where its properties do not say.
+/// Commits between two checkpoints of a log, if its properties do not set an interval.
 const CHECKPOINT_INTERVAL: u64 = 100;
 
-/// The Delta logs of a root.
+/// The Delta logs under a root.
 pub struct DeltaTables {
     store: Store,
     open: BTreeMap<Table, Mutex<Option<View>>>,
 }
 
 impl DeltaTables {
-    /// The tables under a root.
+    /// Returns the tables under a root.
     pub fn new(store: Store) -> Self {
         let open = Table::ALL.into_iter().map(|table| (table, Mutex::new(None))).collect();
         Self { store, open }
@@ -71,7 +71,7 @@ impl DeltaTables {
         Ok(default_logstore(Arc::new(prefixed), self.store.root(), &url, &StorageConfig::default()))
     }
 
-    /// Opens a table, or creates it; another may create it first.
+    /// Opens a table or creates it. Another process may create it first.
     async fn open(&self, table: Table) -> Result<View, TableError> {
         let failed = |error: DeltaTableError| failure("load", table, error);
         let log_store = self.log_store(table)?;
@@ -94,11 +94,11 @@ impl DeltaTables {
         Err(TableError::new(ErrorKind::Conflict, "open", table, cause))
     }
 
-    /// Commits columns of this release that the table lacks. Then the log is to be read again, also because
-    /// another commit may have come first.
+    /// Commits this release's columns that the table lacks. The log must be read again afterwards, also
+    /// because another commit may have come first.
     ///
     /// # Errors
-    /// When the table's columns cannot become those of this release, or storage is unavailable.
+    /// If the table's columns cannot become this release's columns, or storage is unavailable.
     async fn extend_schema(&self, table: Table, delta: &DeltaTable) -> Result<(), TableError> {
         let failed = |error: DeltaTableError| failure("extend", table, error);
         let invalid = |cause: String| TableError::new(ErrorKind::Invalid, "open", table, cause);
@@ -130,7 +130,7 @@ impl DeltaTables {
         }
     }
 
-    /// The view of this version, which is taken out of its place.
+    /// Takes the view out of its slot if it has this version; otherwise opens it at this version.
     async fn view_of(&self, table: Table, slot: &mut Option<View>, base: u64) -> Result<View, TableError> {
         match slot.take().filter(|view| view.version() == base) {
             Some(view) => Ok(view),
@@ -141,7 +141,7 @@ impl DeltaTables {
         }
     }
 
-    /// How many live files of a table are kept in memory: those of the dates that were asked for.
+    /// Returns how many live files of a table are kept in memory: the files of the dates that were asked for.
     pub async fn files_kept(&self, table: Table) -> usize {
         match self.slot(table) {
             Ok(slot) => slot.lock().await.as_ref().map_or(0, View::files_kept),
@@ -232,7 +232,7 @@ impl TableCommitter for DeltaTables {
     ) -> Result<CommitOutcome, TableError> {
         let failed = |error: DeltaTableError| failure("commit", table, error);
         let mut slot = self.slot(table)?.lock().await;
-        // Whatever becomes of the commit, the next load reads it from the log.
+        // The next load reads the commit from the log, whatever its outcome.
         let mut view = self.view_of(table, &mut slot, base).await?;
         if let Some(refusal) = view.refusal(!commit.removes.is_empty()) {
             return Err(TableError::new(ErrorKind::Invalid, "commit", table, refusal));
@@ -243,7 +243,7 @@ impl TableCommitter for DeltaTables {
         }
         let bytes = actions(commit, &sizes).get_bytes().map_err(|error| failed(error.into()))?;
         let log_store = Arc::clone(view.log_store());
-        // The commit behind the base may be gone from the log already: then its name is free again.
+        // The commit after the base may already be gone from the log. Then its name is free again.
         if log_store.get_latest_version(base).await.map_err(failed)? > base {
             return Ok(CommitOutcome::Conflict);
         }
@@ -263,7 +263,8 @@ impl TableCommitter for DeltaTables {
     }
 }
 
-/// Writes a checkpoint of the log. The commit has landed whatever becomes of it: readers can do without.
+/// Writes a checkpoint of the log. The commit has landed even if this fails: readers can do without a
+/// checkpoint.
 async fn checkpoint(table: Table, view: &mut View) {
     let written = match view.refresh().await {
         Ok(()) => view.checkpoint().await,
@@ -274,7 +275,7 @@ async fn checkpoint(table: Table, view: &mut View) {
     }
 }
 
-/// A commit as the log has it.
+/// Returns a commit in the form of the log.
 fn actions(commit: &TableCommit, sizes: &Sizes) -> CommitData {
     let now = now_millis();
     let data_change = !commit.same_rows;
@@ -296,15 +297,15 @@ fn actions(commit: &TableCommit, sizes: &Sizes) -> CommitData {
     CommitData::new(removes.chain(adds).collect(), operation, owner, transactions.collect())
 }
 
-/// Live files, in ascending order of path.
+/// Returns live files, in ascending order of path.
 fn live_files(sizes: Sizes) -> Vec<LiveFile> {
     sizes.into_iter().map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect()
 }
 
-/// Columns of this release that a table lacks.
+/// Returns this release's columns that a table lacks.
 ///
 /// # Errors
-/// When the table's columns cannot become those of this release.
+/// If the table's columns cannot become this release's columns.
 fn missing(table: Table, found: &StructType) -> Result<Vec<StructField>, TableError> {
     schema::missing(found, &columns(table)?).map_err(|wrong| {
         let cause = format!(
@@ -315,7 +316,7 @@ fn missing(table: Table, found: &StructType) -> Result<Vec<StructField>, TableEr
     })
 }
 
-/// The columns of a table in this release, the partition last.
+/// Returns the columns of a table in this release, the partition last.
 fn columns(table: Table) -> Result<StructType, TableError> {
     let columns: StructType = prorata_tables::schema(table)
         .as_ref()
@@ -325,12 +326,12 @@ fn columns(table: Table) -> Result<StructType, TableError> {
     StructType::try_new(columns).map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))
 }
 
-/// A column without Arrow's metadata, which no reader of the log knows.
+/// Returns a column without Arrow's metadata, which no reader of the log knows.
 fn plain(field: &StructField) -> StructField {
     StructField::new(field.name().clone(), field.data_type().clone(), field.is_nullable())
 }
 
-/// The partition that a file's path names.
+/// Returns the partition that a file's path names.
 fn date_of(path: &str) -> Option<&str> {
     path.strip_prefix("date=")?.split_once('/').map(|(date, _)| date)
 }

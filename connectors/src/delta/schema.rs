@@ -1,16 +1,16 @@
-//! The schema of a table, compared with that of this release when the table is opened.
+//! The comparison of a table's schema with this release's schema when the table is opened.
 //!
-//! A column that the table lacks is added to its log: files from before read null in it. A column that only
-//! the table has is of a newer release, and stays. Anything else would make readers fail or read wrong, so it
-//! stops the table.
+//! A column that the table lacks is added to its log; older files read as null in it. A column that only the
+//! table has belongs to a newer release, and stays. Any other difference would make readers fail or read
+//! wrong values, so it stops the table.
 
 use deltalake_core::kernel::{StructField, StructType};
 
-/// Columns of `wanted` that the table lacks, as they are to be added: nullable, because older files have
-/// none.
+/// Returns the columns of `wanted` that the table lacks, in the form to add: nullable, because older files do
+/// not have them.
 ///
 /// # Errors
-/// The columns that cannot become as wanted, and why.
+/// The columns that cannot become as wanted, with the reasons.
 pub(super) fn missing(found: &StructType, wanted: &StructType) -> Result<Vec<StructField>, String> {
     let (mut missing, mut wrong) = (Vec::new(), Vec::new());
     for field in wanted.fields() {
@@ -29,10 +29,10 @@ pub(super) fn missing(found: &StructType, wanted: &StructType) -> Result<Vec<Str
     if wrong.is_empty() { Ok(missing) } else { Err(wrong.join("; ")) }
 }
 
-/// The table's columns, and the new ones behind them.
+/// Returns the table's columns, followed by the new ones.
 ///
 /// # Errors
-/// When they make no schema together.
+/// If together they are not a valid schema.
 pub(super) fn extended(found: &StructType, missing: &[StructField]) -> Result<StructType, String> {
     let fields = found.fields().cloned().chain(missing.iter().cloned());
     StructType::try_new(fields).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Upkeep of the Delta logs: what commits removed of late, log checkpoints, and expired versions.
+//! Upkeep of the Delta logs: recently removed files, log checkpoints, and expired versions.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +13,26 @@ use prorata_worker::ports::{
 use super::failure::failure;
 use super::{DeltaTables, view};
 
-/// Commits since the last checkpoint of a log that are worth another. Workers make one every
+/// Commits since the last checkpoint of a log that justify another checkpoint. Workers make one every
 /// [`super::CHECKPOINT_INTERVAL`] commits.
 const CHECKPOINT_AFTER: u64 = 10;
 
-/// Commits that are read at a time.
+/// Commits that are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
-/// A log as listed.
+/// A log with its listed objects.
 struct Listed {
     folder: String,
     objects: Vec<ObjectMeta>,
 }
 
 impl Listed {
-    /// The time before which what was stored is too old.
+    /// Returns the time before which objects are too old.
     fn cutoff(&self, kept: Kept) -> WallTime {
         kept.cutoff(self.objects.iter().map(|object| object.modified).max().unwrap_or_default())
     }
 
-    /// Versions, each with the object that holds it: of commits, or of checkpoints.
+    /// Returns the versions of commits or of checkpoints, each with the object that holds it.
     fn versions(&self, checkpoints: bool) -> impl Iterator<Item = (u64, &ObjectMeta)> {
         self.objects.iter().filter_map(move |object| {
             let (version, rest) = object.path.strip_prefix(&self.folder)?.split_once('.')?;

@@ -1,9 +1,10 @@
-//! What a process keeps of a table: its live files of the dates that are asked for, and nothing of the rest.
+//! The part of a table that a process keeps: the live files of the dates that are asked for, and nothing
+//! else.
 //!
-//! The library would keep every live file of all time with its statistics, 2 to 4 kB each, in every worker.
-//! A worker asks for the dates of its checkpoints alone, so what it keeps ends at the horizon: names and
-//! sizes, about 150 bytes a file. The log is read whole once, batch by batch and without statistics; after
-//! that, each new commit once.
+//! The library would keep every live file of all time with its statistics, 2 to 4 kB each, in every worker. A
+//! worker asks only for the dates of its checkpoints, so it keeps files up to the horizon: names and sizes,
+//! about 150 bytes a file. The whole log is read once, batch by batch and without statistics. After that,
+//! each new commit is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use prorata_schemas::time::Date;
 use prorata_worker::names::partition_date;
 use serde::Deserialize;
 
-/// Loads for which a date stays that nobody has asked for again: shards that are behind ask less often than
-/// the others.
+/// Loads for which a date is kept after the last request for it. Lagging shards ask less often than the
+/// others.
 const KEPT_LOADS: u64 = 1_024;
 
-/// New commits that are read one by one. Behind more of them the log is read again.
+/// The most new commits that are read one by one. If there are more, the log is read again.
 const COMMITS_READ: u64 = 128;
 
-/// Writer features that ask nothing of commits such as ours.
+/// Writer features that require nothing of commits such as ours.
 const WRITER_FEATURES: [TableFeature; 6] = [
     TableFeature::AppendOnly,
     TableFeature::DeletionVectors,
@@ -42,14 +43,14 @@ type Result<T> = std::result::Result<T, DeltaTableError>;
 /// Sizes in bytes of live files, by path under the table's folder.
 pub(super) type Sizes = BTreeMap<String, i64>;
 
-/// A table as read last.
+/// A table as last read.
 pub(super) struct View {
     log_store: LogStoreRef,
     snapshot: SnapshotRef,
     dates: BTreeMap<Date, KeptDate>,
-    /// Transactions as of that version, as far as they have been asked for: each is read from the log.
+    /// Transactions as of that version, for the names that have been asked for: each is read from the log.
     transactions: BTreeMap<String, Option<u64>>,
-    /// Counts loads.
+    /// The number of loads.
     loads: u64,
 }
 
@@ -61,7 +62,7 @@ struct KeptDate {
     asked: u64,
 }
 
-/// One line of a commit, as far as it matters here.
+/// The fields of one line of a commit that matter here.
 #[derive(Deserialize)]
 pub(super) struct CommitLine {
     add: Option<FileAction>,
@@ -82,16 +83,16 @@ struct TransactionAction {
     version: i64,
 }
 
-/// The lines of a commit.
+/// Returns the lines of a commit.
 pub(super) fn lines_of(commit: &[u8]) -> serde_json::Result<Vec<CommitLine>> {
     let lines = commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(serde_json::from_slice).collect()
 }
 
 impl View {
-    /// The table at a version, or at its newest.
+    /// Opens the table at a version, or at its newest version.
     pub async fn open(log_store: LogStoreRef, version: Option<u64>) -> Result<Self> {
-        // Without a slash at its end, the kernel would replace its last folder.
+        // If the URL did not end in a slash, the kernel would replace its last folder.
         let root = format!("{}/", log_store.root_url().as_str().trim_end_matches('/'));
         let build = move |engine: &dyn Engine| {
             let builder = Snapshot::builder_for(root);
@@ -101,7 +102,7 @@ impl View {
         Ok(Self { log_store, snapshot, dates: BTreeMap::new(), transactions: BTreeMap::new(), loads: 0 })
     }
 
-    /// The version that was read.
+    /// Returns the version that was read.
     pub fn version(&self) -> u64 {
         self.snapshot.version()
     }
@@ -114,12 +115,12 @@ impl View {
         &self.log_store
     }
 
-    /// How many files it keeps.
+    /// Returns how many files the view keeps.
     pub fn files_kept(&self) -> usize {
         self.dates.values().map(|date| date.files.len()).sum()
     }
 
-    /// Reads what the log has got since.
+    /// Reads the commits that the log has gained since the last read.
     pub async fn refresh(&mut self) -> Result<()> {
         let (before, old) = (self.version(), Arc::clone(&self.snapshot));
         self.snapshot =
@@ -132,7 +133,7 @@ impl View {
         for version in new {
             match self.log_store.read_commit_entry(version).await? {
                 Some(commit) => self.apply(&commit)?,
-                // A checkpoint of the log says what it said.
+                // The commit is gone: a checkpoint of the log holds its content.
                 None => {
                     self.forget();
                     return Ok(());
@@ -169,8 +170,8 @@ impl View {
         Ok(())
     }
 
-    /// Live files of these dates, in ascending order of path. Dates that were not asked for of late are
-    /// forgotten.
+    /// Returns the live files of these dates, in ascending order of path. Forgets dates that nobody has
+    /// recently asked for.
     pub async fn files(&mut self, dates: &BTreeSet<Date>) -> Result<Sizes> {
         self.loads += 1;
         let (loads, mut found) = (self.loads, Sizes::new());
@@ -183,7 +184,7 @@ impl View {
         Ok(found)
     }
 
-    /// Size of a live file.
+    /// Returns the size of a live file.
     pub async fn size(&mut self, path: &str) -> Result<Option<i64>> {
         let Some(date) = partition_date(path) else { return Ok(None) };
         self.ensure(&BTreeSet::from([date])).await?;
@@ -207,7 +208,7 @@ impl View {
         Ok(())
     }
 
-    /// Live files of some dates, or of all, read from the log.
+    /// Reads the live files of some dates, or of all dates, from the log.
     pub async fn scan(&self, dates: Option<BTreeSet<Date>>) -> Result<Sizes> {
         struct Found {
             dates: Option<BTreeSet<Date>>,
@@ -234,7 +235,7 @@ impl View {
         blocking(&self.log_store, scan).await
     }
 
-    /// The latest version of a transaction.
+    /// Returns the latest version of a transaction.
     pub async fn transaction(&mut self, name: &str) -> Result<Option<u64>> {
         if let Some(known) = self.transactions.get(name) {
             return Ok(*known);
@@ -253,7 +254,7 @@ impl View {
         blocking(&self.log_store, move |engine| snapshot.checkpoint(engine, None)).await.map(|_| ())
     }
 
-    /// Why commits such as ours cannot be made to the table; none when they can.
+    /// Returns why the table does not accept commits such as ours; `None` if it accepts them.
     pub fn refusal(&self, removes: bool) -> Option<String> {
         let configuration = self.snapshot.table_configuration();
         let protocol: &Protocol = configuration.protocol();
@@ -271,12 +272,12 @@ impl View {
 }
 
 fn is_known(feature: &TableFeature) -> bool {
-    // It asks something of those who clean up a log, and has no name in the kernel yet.
+    // This feature restricts only the clean-up of a log, and has no name in the kernel yet.
     let protection = matches!(feature, TableFeature::Unknown(name) if name == "checkpointProtection");
     protection || WRITER_FEATURES.contains(feature)
 }
 
-/// The kernel reads in threads of its own, and blocks this one meanwhile.
+/// Runs kernel work on a thread that may block: the kernel reads in its own threads and blocks the caller.
 async fn blocking<T: Send + 'static>(
     log_store: &LogStoreRef,
     work: impl FnOnce(&dyn Engine) -> std::result::Result<T, Kernel> + Send + 'static,

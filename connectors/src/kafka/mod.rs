@@ -1,11 +1,11 @@
 //! Kafka: events of the shards that a consumer group assigns, a producer, and the topic of dead letters.
 //!
 //! `README.md` in this folder says which thread calls what. Reading order:
-//! - `client`: settings, the client library's configuration, what it calls back, and what its errors mean;
-//! - `admin`: questions to the brokers about topics and offsets, asked on a thread of their own;
+//! - `client`: settings, the client library's configuration, its callbacks, and the meaning of its errors;
+//! - `admin`: requests to the brokers about topics and offsets, sent by a thread of their own;
 //! - `member`: the consumer ([`KafkaSource`]), owned by one thread;
 //! - `produce`: the producer ([`KafkaProducer`]) and the topic of dead letters ([`KafkaDeadLetters`]);
-//! - `reader`: topics read to their end, by nobody's member ([`KafkaReader`]).
+//! - `reader`: topics read to their end, without joining a group ([`KafkaReader`]).
 
 mod admin;
 mod client;
@@ -25,12 +25,12 @@ pub use member::KafkaSource;
 pub use produce::{KafkaDeadLetters, KafkaProducer};
 pub use reader::KafkaReader;
 
-/// Number of partitions of each topic; 0 for a topic that does not exist. Blocks for up to the connection's
-/// timeout, so call it from no asynchronous code.
+/// Returns the number of partitions of each topic; 0 for a topic that does not exist. Blocks for up to the
+/// connection's timeout, so do not call it from asynchronous code.
 ///
 /// # Errors
-/// [`SourceError::Unavailable`] without an answer in time, [`SourceError::Configuration`] when there can be
-/// none.
+/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can ever
+/// come.
 pub fn partitions(connection: &Connection, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
     admin::MetadataClient::new(connection)?.partitions(topics)
 }

@@ -1,4 +1,4 @@
-//! Reading topics to where they end, without being a member of a group.
+//! Reading topics to their end, without joining a group.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,13 +22,13 @@ use super::client::settings::{Connection, KafkaSettings};
 /// Bytes of messages that one call reads.
 const READ_BYTES: u64 = 8 << 20;
 
-/// How long a poll waits.
+/// The time that a poll waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// For how many of the connection's timeouts a partition may be silent before its end.
+/// The number of the connection's timeouts for which a partition may be silent before its end.
 const PATIENCE: u32 = 3;
 
-/// A client that reads topics from where it is told to where they end.
+/// A client that reads topics from a given offset to their end.
 pub struct KafkaReader(Arc<Mutex<Clients>>);
 
 struct Clients {
@@ -38,11 +38,11 @@ struct Clients {
 }
 
 impl KafkaReader {
-    /// Makes the clients; they connect by themselves. The settings' group is named to the brokers, and not
-    /// joined.
+    /// Makes the clients, which connect on their own. The brokers see the name of the settings' group, but
+    /// the clients do not join it.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] for settings that can never work.
+    /// [`SourceError::Configuration`] if the settings can never work.
     pub fn new(settings: &KafkaSettings) -> Result<Self, SourceError> {
         let connection = settings.connection.clone();
         let metadata = MetadataClient::new(&connection)?;
@@ -53,7 +53,7 @@ impl KafkaReader {
         Ok(Self(Arc::new(Mutex::new(Clients { metadata, consumer, connection }))))
     }
 
-    /// Asks on a thread that may block.
+    /// Runs a request on a thread that may block.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Clients) -> Result<T, SourceError> + Send + 'static,
@@ -112,7 +112,7 @@ impl Clients {
                         messages.push(message);
                     }
                 }
-                // All records before the end were read: what is left are offsets without a record.
+                // All records before the end were read: only offsets without a record are left.
                 Some(Err(KafkaError::PartitionEOF(of))) if of == i32::from(partition) => next = end,
                 Some(Err(error)) => match self.failed(topic, partition, &error) {
                     SourceError::Unavailable(reason) => tracing::debug!(reason, "polling again"),

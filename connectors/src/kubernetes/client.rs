@@ -1,4 +1,4 @@
-//! Connecting, and what is asked once: the cluster's id, and whether a kind can be listed.
+//! Connecting, and the requests that are sent once: the cluster's id, and whether a kind can be listed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,31 +21,32 @@ use super::time::ServerClock;
 use super::{KubeFault, discovery, kinds};
 use crate::store::causes;
 
-/// A connection that is silent for longer is dead: a silent watch is opened again after less.
+/// The silence after which a connection counts as dead. A silent watch is opened again earlier.
 const SILENCE: Duration = Duration::from_secs(90);
-/// How long connecting may take.
+/// The most time that connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Requests for a check of the server's time: six are enough, unless answers are slow.
+/// Requests for one check of the server's time. Six are enough unless answers are slow.
 const TIME_REQUESTS: usize = 8;
 
-/// How to reach a cluster.
+/// The settings by which a client reaches a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct KubeSettings {
-    /// The kubeconfig; none: `KUBECONFIG` or `~/.kube/config` if it is there, else as a pod of the cluster.
+    /// The kubeconfig. If `None`: `KUBECONFIG` or `~/.kube/config` if it exists, else the service account of
+    /// a pod.
     pub kubeconfig: Option<PathBuf>,
-    /// Its context; none: the current one.
+    /// The context in the kubeconfig; `None` for the current context.
     pub context: Option<String>,
 }
 
-/// Whether a kind can be listed.
+/// The answer to whether a kind can be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listable {
-    /// It can.
+    /// The kind can be listed.
     Yes,
     /// The server has no such kind.
     Absent,
-    /// It may not be listed. The message says which permission is missing.
+    /// The kind may not be listed. The message says which permission is missing.
     Refused(String),
 }
 
@@ -57,7 +58,7 @@ pub struct KubeCluster {
     url: String,
 }
 
-/// What every object and list has.
+/// The metadata that every object and list has.
 #[derive(Debug, Deserialize)]
 struct Named {
     metadata: Uid,
@@ -70,10 +71,10 @@ struct Uid {
 }
 
 impl KubeCluster {
-    /// Makes the client. Nothing is sent yet.
+    /// Makes the client. Sends nothing yet.
     ///
     /// # Errors
-    /// [`KubeFault::Configuration`] when there is no kubeconfig, or it is wrong.
+    /// [`KubeFault::Configuration`] if there is no kubeconfig, or it is wrong.
     pub async fn open(settings: &KubeSettings) -> Result<Self, KubeFault> {
         let wrong = |why: String| KubeFault::Configuration(why);
         let options = KubeConfigOptions { context: settings.context.clone(), ..KubeConfigOptions::default() };
@@ -103,17 +104,18 @@ impl KubeCluster {
         Ok(Self { client, clock: Arc::default(), url })
     }
 
-    /// Where the API server is.
+    /// Returns the URL of the API server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The API server's time now, at most a second late; soon after the start of watches, 50 ms.
+    /// Returns the API server's time now, at most a second late; soon after watches start, at most 50 ms
+    /// late.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The earliest that the API server's time may be now.
+    /// Returns the earliest that the API server's time may be now.
     pub fn earliest_now(&self) -> Timestamp {
         self.clock.earliest()
     }
@@ -122,21 +124,21 @@ impl KubeCluster {
         &self.client
     }
 
-    /// Asks for nothing but the time.
+    /// Sends a request only to learn the server's time.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses the credentials.
+    /// If the server does not answer, or refuses the credentials.
     pub async fn learn_time(&self) -> Result<(), KubeFault> {
         self.get("/version").await.map(drop)
     }
 
-    /// Keeps the server's time known to fractions of a second, however the clocks drift apart.
+    /// Keeps the server's time known to fractions of a second while the clocks drift apart.
     pub(super) async fn keep_time(self) {
         loop {
             for _ in 0..TIME_REQUESTS {
                 let Some(wait) = self.clock.until_halved() else { break };
                 sleep(wait).await;
-                // A server that does not answer now will later.
+                // If the server does not answer now, it will answer later.
                 drop(self.learn_time().await);
             }
             sleep(discovery::minutes()).await;
@@ -144,10 +146,10 @@ impl KubeCluster {
         }
     }
 
-    /// The uid of the namespace `kube-system`, by which a cluster is usually named.
+    /// Returns the uid of the namespace `kube-system`, which usually identifies a cluster.
     ///
     /// # Errors
-    /// When the server does not answer, or the namespace may not be read.
+    /// If the server does not answer, or the namespace may not be read.
     pub async fn cluster_id(&self) -> Result<Text, KubeFault> {
         let path = "/api/v1/namespaces/kube-system";
         let body = self.get(path).await?;
@@ -155,10 +157,10 @@ impl KubeCluster {
         Ok(Text::from(named.metadata.uid.as_str()))
     }
 
-    /// Whether a kind can be listed.
+    /// Returns whether a kind can be listed.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses the credentials.
+    /// If the server does not answer, or refuses the credentials.
     pub async fn listable(&self, kind: ObjectKind) -> Result<Listable, KubeFault> {
         let request = kube::core::Request::new(kinds::path(kind)).list(&ListParams::default().limit(1));
         let request = request.map_err(|error| KubeFault::Configuration(causes(&error)))?;
@@ -170,10 +172,10 @@ impl KubeCluster {
         }
     }
 
-    /// The body of a resource, and the server's time by the way.
+    /// Returns the body of a resource, and notes the server's time.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses.
+    /// If the server does not answer, or refuses.
     pub async fn get(&self, path: &str) -> Result<Vec<u8>, KubeFault> {
         let request = Request::get(path)
             .body(Body::empty())
@@ -205,7 +207,7 @@ fn refused() -> String {
         .to_owned()
 }
 
-/// The message for a kind that may not be listed.
+/// Returns the message for a kind that may not be listed.
 pub(super) fn missing(kind: ObjectKind) -> String {
     let (resource, group) = kinds::resource(kind);
     format!(
@@ -214,7 +216,7 @@ pub(super) fn missing(kind: ObjectKind) -> String {
     )
 }
 
-/// What an error of the client means.
+/// Returns the meaning of a client error.
 pub(super) fn fault(error: &kube::Error) -> KubeFault {
     match error {
         kube::Error::Api(status) if status.code == 401 => KubeFault::Permission(refused()),

@@ -1,4 +1,4 @@
-//! Discovery: which kinds the API server has, asked by API group and once for all kinds.
+//! Discovery of the kinds that the API server has: one request per API group, for all kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -15,20 +15,20 @@ use super::watch::{RETRY_FIRST, longer};
 use super::{KubeFault, kinds};
 use crate::store::causes;
 
-/// The shortest time between two discoveries, and of a watch. The longest is twice as much: collectors that
-/// started together do not ask together.
+/// The shortest time between two discoveries, and the shortest life of a watch. The longest is twice as much,
+/// so that collectors that started together do not ask together.
 const MINUTES_MIN: u64 = 5;
 
-/// A random time from five to ten minutes.
+/// Returns a random time from five to ten minutes.
 pub(super) fn minutes() -> Duration {
     let range = MINUTES_MIN * 60;
     Duration::from_secs(range + RandomState::new().hash_one(range) % (range + 1))
 }
 
-/// The kinds that the API server has; `None` until it has said so.
+/// The kinds that the API server has; `None` until it has answered.
 pub(super) type Found = Option<BTreeSet<ObjectKind>>;
 
-/// Asks at once, and then every few minutes, which of these kinds there are.
+/// Asks at once, and then every few minutes, which of these kinds exist.
 pub(super) async fn discover(cluster: KubeCluster, wanted: Vec<ObjectKind>, found: watch::Sender<Found>) {
     let mut wait = RETRY_FIRST;
     loop {
@@ -60,10 +60,10 @@ struct Resource {
 
 impl KubeCluster {
     /// Returns the kinds out of `wanted` that the API server has. Every server has nodes and pods. A group
-    /// that may not be discovered counts as there: a list shows it.
+    /// that this client may not discover counts as present: a list shows whether it is.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses the credentials.
+    /// If the server does not answer, or refuses the credentials.
     pub async fn served(&self, wanted: &[ObjectKind]) -> Result<BTreeSet<ObjectKind>, KubeFault> {
         let (mut served, mut groups) = (BTreeSet::new(), BTreeMap::<_, Vec<_>>::new());
         for kind in wanted.iter().copied() {

@@ -1,10 +1,10 @@
-//! Where each kind is, and how its objects are decoded.
+//! The path of each kind, and the decoding of its objects.
 
 use prorata_collector::object::{KubeObject, NodeObject, ObjectKind, PodObject};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The path of a kind's collection.
+/// Returns the path of a kind's collection.
 pub(super) const fn path(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Node => "/api/v1/nodes",
@@ -19,7 +19,7 @@ pub(super) const fn path(kind: ObjectKind) -> &'static str {
     }
 }
 
-/// The kind as permissions name it: resource and API group.
+/// Returns the kind as permissions name it: resource and API group.
 pub(super) fn resource(kind: ObjectKind) -> (&'static str, &'static str) {
     let mut parts = path(kind).rsplit('/');
     let resource = parts.next().unwrap_or_default();
@@ -27,12 +27,12 @@ pub(super) fn resource(kind: ObjectKind) -> (&'static str, &'static str) {
     (resource, if group == "api" { "" } else { group })
 }
 
-/// The path of the kind's API group and version; `None` if it is of the core group, which is always there.
+/// Returns the path of the kind's API group and version; `None` for the core group, which always exists.
 pub(super) fn group(kind: ObjectKind) -> Option<&'static str> {
     path(kind).rsplit_once('/').map(|(group, _)| group).filter(|group| group.starts_with("/apis/"))
 }
 
-/// Which objects of a kind are asked for. A pod without a node costs nothing yet.
+/// Returns the selector for the objects of a kind. A pod without a node costs nothing yet.
 pub(super) const fn field_selector(kind: ObjectKind) -> Option<&'static str> {
     match kind {
         ObjectKind::Pod => Some("spec.nodeName!="),
@@ -40,12 +40,12 @@ pub(super) const fn field_selector(kind: ObjectKind) -> Option<&'static str> {
     }
 }
 
-/// An object as it is read from a list or a watch.
+/// An object as read from a list or a watch.
 pub(super) trait WireObject: DeserializeOwned + Clone + Send + 'static {
-    /// The object.
+    /// Returns the object.
     ///
     /// # Errors
-    /// A field has another shape than the API documents.
+    /// If a field has another shape than the API documents.
     fn object(self, kind: ObjectKind) -> Result<KubeObject, String>;
 }
 
@@ -61,8 +61,8 @@ impl WireObject for NodeObject {
     }
 }
 
-/// Kinds of which there are few. Custom resources may have fields of any shape: one that cannot be read must
-/// not hide the others.
+/// Kinds with few objects. Custom resources may have fields of any shape: an unreadable object must not hide
+/// the others.
 impl WireObject for Value {
     fn object(self, kind: ObjectKind) -> Result<KubeObject, String> {
         let name = self.pointer("/metadata/name").and_then(Self::as_str).unwrap_or_default().to_owned();

@@ -1,12 +1,12 @@
-//! The API server's clock, as the `Date` of its responses tells it.
+//! The API server's clock, derived from the `Date` of its responses.
 //!
-//! `Date` is in whole seconds, so a response says: the server's time lies in that second. With each response
-//! the bounds close in on the difference between the two clocks. The later bound is taken: times of objects,
-//! which are the server's, are then never in the future.
+//! `Date` is in whole seconds: at the response, the server's time lies in that second. Each response tightens
+//! the bounds of the difference between the two clocks. We take the later bound, so that times of objects,
+//! which are the server's, are never in the future.
 //!
-//! What only a watch shows, such as the removal of a node, has the time at which it came. So a few requests
-//! are timed to halve the bounds, until they are [`KNOWN_MICROS`] apart. Every few minutes the bounds widen
-//! by what clocks may drift, and are halved again.
+//! A change that only a watch shows, such as the removal of a node, gets the time at which it arrived. So a
+//! few requests are timed to halve the bounds, until they are [`KNOWN_MICROS`] apart. Every few minutes the
+//! bounds widen by the possible drift of the clocks, and are halved again.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prorata_schemas::time::Timestamp;
 
 const SECOND_MICROS: i64 = 1_000_000;
-/// The difference is known well enough.
+/// The distance of the bounds at which the difference is known well enough.
 const KNOWN_MICROS: i64 = 50_000;
-/// How far two clocks drift apart in ten minutes, at 100 ppm.
+/// The drift of two clocks in ten minutes, at 100 ppm.
 const DRIFT_MICROS: i64 = 60_000;
 
-/// The server's time minus ours lies between these, in microseconds.
+/// The bounds of the server's time minus ours, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     least: i64,
@@ -31,12 +31,12 @@ struct Bounds {
 pub(super) struct ServerClock(Mutex<(Option<Bounds>, Timestamp)>);
 
 impl ServerClock {
-    /// The server's time now; before its first response, ours.
+    /// Returns the server's time now; before its first response, ours.
     pub(super) fn now(&self) -> Timestamp {
         self.at(system_micros())
     }
 
-    /// The earliest that the server's time may be now; before its first response, ours.
+    /// Returns the earliest that the server's time may be now; before its first response, ours.
     pub(super) fn earliest(&self) -> Timestamp {
         let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Timestamp(system_micros().saturating_add(held.0.map_or(0, |bounds| bounds.least)))
@@ -49,12 +49,13 @@ impl ServerClock {
         held.1
     }
 
-    /// A response that was asked for at `sent` and came at `received`, our times, has this `Date`.
+    /// Learns from a response with this `Date`, requested at `sent` and received at `received`, both on our
+    /// clock.
     pub(super) fn responded(&self, date: SystemTime, sent: SystemTime, received: SystemTime) {
         self.learn(micros(date), micros(sent), micros(received));
     }
 
-    /// Widens the bounds: the clocks may have drifted apart since the last call.
+    /// Widens the bounds, because the clocks may have drifted apart since the last call.
     pub(super) fn doubt(&self) {
         let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(bounds) = &mut held.0 {
@@ -63,7 +64,7 @@ impl ServerClock {
         }
     }
 
-    /// Returns how long to wait, at most a second, so that the next response halves what is not known of the
+    /// Returns how long to wait, at most a second, so that the next response halves the bounds of the
     /// difference. `None` if it is known to [`KNOWN_MICROS`], or nothing is known.
     pub(super) fn until_halved(&self) -> Option<Duration> {
         self.until_halved_at(system_micros())
@@ -72,7 +73,8 @@ impl ServerClock {
     fn until_halved_at(&self, ours: i64) -> Option<Duration> {
         let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let bounds = held.0.filter(|bounds| bounds.most - bounds.least > KNOWN_MICROS)?;
-        // By the middle of the bounds, a second of the server begins then: the response shows whether it has.
+        // If the difference is at the middle of the bounds, a second of the server begins then. The response
+        // shows whether it has.
         let middle = ours.saturating_add(bounds.least + (bounds.most - bounds.least) / 2);
         let wait = middle.saturating_neg().rem_euclid(SECOND_MICROS);
         Some(Duration::from_micros(wait.unsigned_abs()))
@@ -84,7 +86,7 @@ impl ServerClock {
         let closer = held
             .0
             .map(|known| Bounds { least: known.least.max(seen.least), most: known.most.min(seen.most) });
-        // One of the clocks was set: what was known before says nothing.
+        // If the bounds contradict each other, a clock was set, and the earlier bounds are worthless.
         held.0 = Some(closer.filter(|closer| closer.least <= closer.most).unwrap_or(seen));
     }
 }

@@ -1,10 +1,10 @@
-//! What pods use, read once: CPU and memory from the metrics API or from each node's kubelet, both through
-//! the API server, and GPUs from DCGM exporter.
+//! The usage of pods, read once: CPU and memory from the metrics API or from each node's kubelet, both
+//! through the API server, and GPUs from DCGM exporter.
 //!
-//! Exporters are found by their label, and asked at the addresses of their pods: that needs no permission but
-//! to list pods. Asking through the API server would need `get` of `pods/proxy`, which reaches every port of
-//! every pod. For the same reason the metrics API is the better source of CPU and memory where there is one:
-//! `get` of `nodes/proxy`, which the kubelets need, is close to full control of all nodes.
+//! Exporters are found by their label, and read at the addresses of their pods. That needs only the
+//! permission to list pods. Requests through the API server would need `get` of `pods/proxy`, which reaches
+//! every port of every pod. For the same reason the metrics API, where it exists, is the better source of CPU
+//! and memory. The kubelets need `get` of `nodes/proxy`, which is close to full control of all nodes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,26 +22,26 @@ use super::client::{KubeCluster, fault};
 use super::watch::PageMeta;
 use crate::store::causes;
 
-/// Reads under way at once.
+/// The most concurrent reads.
 const CONCURRENCY: usize = 8;
-/// How long one read may take.
+/// The most time that one read may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest answer of the metrics API: it tells of all pods at once, some 700 bytes each.
+/// The largest answer of the metrics API, which holds all pods at once, some 700 bytes each.
 const LIST_BYTES_MAX: u64 = 128 << 20;
-/// Largest answer of one node.
+/// The largest answer of one node.
 const NODE_BYTES_MAX: u64 = 16 << 20;
-/// Most exporters that are asked: a node with GPUs has one.
+/// The most exporters that are read. A node with GPUs has one.
 const EXPORTERS_MAX: usize = 10_000;
 /// Exporters in a page of their list.
 const PAGE_EXPORTERS: u32 = 200;
-/// Problems that are told of one round; the others are counted.
+/// The most problems that are reported of one round. The others are only counted.
 const PROBLEMS_MAX: usize = 5;
 
 const LATE: &str = "not asked, because the others were too slow";
 
 const METRICS_API: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 
-/// Where CPU and memory are read.
+/// The source of CPU and memory usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageSource {
     /// `metrics.k8s.io`, as metrics-server serves it.
@@ -50,31 +50,31 @@ pub enum UsageSource {
     Kubelet,
 }
 
-/// Where DCGM exporters are.
+/// The location of DCGM exporters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuExporters {
-    /// Selector of their pods' labels.
+    /// The selector of the pods' labels.
     pub selector: String,
-    /// Their namespace; none: any.
+    /// The namespace of the pods; `None` for any namespace.
     pub namespace: Option<String>,
     /// The port that serves `/metrics`.
     pub port: u16,
 }
 
-/// What a round has read.
+/// The result of one round.
 #[derive(Debug, Default)]
 pub struct UsageRead {
-    /// What pods use.
+    /// The usage of pods.
     pub round: UsageRound,
-    /// How many answers were read.
+    /// The number of answers read.
     pub answers: u64,
-    /// How many reads failed.
+    /// The number of failed reads.
     pub failed: u64,
-    /// Why, for the first few.
+    /// The reasons of the first few failures.
     pub problems: Vec<String>,
 }
 
-/// Reads what pods use.
+/// A reader of the usage of pods.
 #[derive(Clone)]
 pub struct UsageReader {
     cluster: KubeCluster,
@@ -104,24 +104,24 @@ struct ExporterStatus {
 }
 
 impl UsageReader {
-    /// A reader of one cluster. Nothing is asked yet.
+    /// Makes a reader of one cluster. Sends nothing yet.
     ///
     /// # Errors
-    /// When the system gives no TLS or no resolver.
+    /// If the system provides no TLS or no resolver.
     pub fn new(
         cluster: KubeCluster,
         source: UsageSource,
         exporters: Option<GpuExporters>,
     ) -> Result<Self, KubeFault> {
-        // Pods are asked where they are: through no proxy, and nowhere that an answer redirects to.
+        // Pods are read at their own addresses: no proxy, and no redirects.
         let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let http = builder.timeout(PATIENCE).build();
         let http = http.map_err(|error| KubeFault::Configuration(causes(&error)))?;
         Ok(Self { cluster, source, exporters, http })
     }
 
-    /// Reads all sources once, for at most about `limit`; `nodes` are asked if kubelets are the source. What
-    /// fails is told, and does not hold up the rest.
+    /// Reads all sources once, for at most about `limit`; reads `nodes` if kubelets are the source. Failures
+    /// are reported, and do not hold up the other reads.
     pub async fn read(&self, nodes: Vec<Text>, limit: Duration) -> UsageRead {
         let deadline = Instant::now() + limit;
         let mut read = UsageRead::default();
@@ -177,7 +177,7 @@ impl UsageReader {
         }
     }
 
-    /// Addresses of the exporters that run.
+    /// Returns the addresses of the running exporters.
     async fn exporter_addresses(&self, exporters: &GpuExporters) -> Result<Vec<SocketAddr>, String> {
         let path = exporters.namespace.as_ref().map_or_else(
             || "/api/v1/pods".to_owned(),
@@ -234,7 +234,7 @@ impl UsageReader {
 }
 
 impl UsageRead {
-    /// Takes an answer of this place, or its problem.
+    /// Adds the answer of a place, or its problem.
     fn take<T, E: std::fmt::Display>(
         &mut self,
         place: &str,

@@ -1,10 +1,10 @@
-//! One kind: listed, then watched from the list's version, and listed again when the server no longer has
-//! what came since, or when somebody asks. It never gives up: a fault is told and tried again.
+//! One kind: listed, then watched from the list's version. It is listed again when the server no longer has
+//! the later changes, or when somebody asks. It never gives up: a fault is reported and tried again.
 //!
-//! Every few hours it is checked: listed as of the very version up to which the watch has told all, so that
-//! the list must show what is known already. The watch goes on from there.
+//! Every few hours the kind is checked: it is listed as of the exact version up to which the watch has
+//! reported everything, so the list must show what is already known. The watch continues from there.
 //!
-//! A list that breaks off begins again; the collector takes only complete ones as complete. Pods wait until
+//! A list that breaks off begins again; the collector counts only complete lists as complete. Pods wait until
 //! every other kind was listed, because they name nodes and claims.
 
 use std::collections::BTreeMap;
@@ -31,44 +31,44 @@ use super::kinds::{self, WireObject};
 
 /// Objects in a page of a list: a pod may have 13 kB of JSON.
 const PAGE_OBJECTS: u32 = 200;
-/// A watch that is silent for longer is opened again: its connection may be dead, and the server forgets what
-/// came after 75 seconds. Bookmarks come every minute, except of the version from which the watch began, as
-/// for a kind without changes.
+/// The silence after which a watch is opened again. Its connection may be dead, and the server forgets later
+/// changes after 75 seconds. Bookmarks come every minute, except while the version is still the one from
+/// which the watch began, as for a kind without changes.
 const SILENCE: Duration = Duration::from_secs(70);
-/// Waits between attempts. The server forgets what came after little more than a minute.
+/// Waits between attempts. The server forgets later changes after little more than a minute.
 pub(super) const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long a kind that may not be listed is left alone.
+/// The wait before a kind that may not be listed is tried again.
 const REFUSED_WAIT: Duration = Duration::from_secs(600);
 
-/// Why a kind is not followed.
+/// The reason why a kind is not followed.
 const ABSENT: &str = "the API server does not have this kind";
 
-/// A change, and the API server's time at which it came.
+/// A change, with the API server's time at its arrival.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// The change.
     pub change: Change,
-    /// When it came.
+    /// The arrival.
     pub at: Timestamp,
 }
 
-/// How a kind is followed.
+/// The state of following a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindStatus {
-    /// Complete lists.
+    /// The number of complete lists.
     pub lists: u64,
-    /// Changes that a watch told.
+    /// The number of changes that a watch reported.
     pub changes: u64,
-    /// When the server last told anything.
+    /// The time at which the server last reported anything.
     pub last_contact: Option<Timestamp>,
-    /// The server does not have it, or it may not be listed.
+    /// Whether the server does not have the kind, or the kind may not be listed.
     pub is_absent: bool,
-    /// What is wrong now.
+    /// The present error.
     pub error: Option<String>,
 }
 
-/// Tasks that follow the kinds of a cluster. Dropping it ends them.
+/// The tasks that follow the kinds of a cluster. Dropping it ends them.
 pub struct Watches {
     tasks: JoinSet<()>,
     relists: BTreeMap<ObjectKind, Arc<Notify>>,
@@ -76,8 +76,8 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begins to follow these kinds. Pods go on from `pods_version`, if that is known. Changes go to `queue`;
-    /// while it is full, nothing is read. Each kind is checked after `relist_interval`.
+    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known. Changes go to
+    /// `queue`; while it is full, nothing is read. Each kind is checked after `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],
@@ -114,7 +114,7 @@ impl Watches {
                     follower.version = pods_version.as_ref().map(ToString::to_string);
                     let mut others = all_listed.clone();
                     tasks.spawn(async move {
-                        // An error says that nobody holds a sender any more.
+                        // An error means that nobody holds a sender any more.
                         while others.changed().await.is_ok() {}
                         follower.follow::<PodObject>().await;
                     })
@@ -136,24 +136,24 @@ impl Watches {
                 relist.notify_one();
             });
         }
-        // What has waited is done with; followers never end by themselves.
+        // Removes finished waits; followers never end on their own.
         while self.tasks.try_join_next().is_some() {}
     }
 
-    /// How each kind is followed.
+    /// Returns the state of following each kind.
     pub fn status(&self) -> BTreeMap<ObjectKind, KindStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The wait, which is twice as long the next time.
+/// Returns the wait, and doubles it for the next time.
 pub(super) fn longer(wait: &mut Duration) -> Duration {
     let now = *wait;
     *wait = (2 * now).min(RETRY_MAX);
     now
 }
 
-/// Returns the next change of a watch; `None` if it has ended, or is silent for so long.
+/// Returns the next change of a watch; `None` if the watch has ended, or is silent for too long.
 async fn next<T>(
     events: &mut (impl Stream<Item = kube::Result<T>> + Unpin),
     silence: Duration,
@@ -161,15 +161,15 @@ async fn next<T>(
     timeout(silence, events.try_next()).await.unwrap_or(Ok(None))
 }
 
-/// Why following pauses.
+/// The reason why following pauses.
 enum Pause {
-    /// The server no longer has what came since the version.
+    /// The server no longer has the changes after the version.
     Expired,
     /// The server has no such kind.
     Absent,
-    /// It may not be listed.
+    /// The kind may not be listed.
     Refused,
-    /// Anything else.
+    /// Any other fault.
     Fault(KubeFault),
     /// Nobody takes changes any more.
     Ended,
@@ -196,16 +196,16 @@ struct Page<T> {
     items: Option<Vec<T>>,
 }
 
-/// What a page says of its list.
+/// The metadata of a page.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PageMeta {
     resource_version: String,
-    /// Where the next page begins; none or empty: there is none.
+    /// The start of the next page; `None` or empty if there is none.
     pub(super) r#continue: Option<String>,
 }
 
-/// Follows one kind.
+/// A task that follows one kind.
 struct Follower {
     cluster: KubeCluster,
     kind: ObjectKind,
@@ -214,10 +214,10 @@ struct Follower {
     relist: Arc<Notify>,
     relist_interval: Duration,
     list_due: Instant,
-    /// From where a watch goes on; none: list first.
+    /// The version from which a watch continues; `None` to list first.
     version: Option<String>,
     status: Arc<Mutex<BTreeMap<ObjectKind, KindStatus>>>,
-    /// Held until the kind was listed, or cannot be.
+    /// Held until the kind was listed, or is known not to be listable.
     unlisted: Option<Arc<watch::Sender<()>>>,
 }
 
@@ -242,7 +242,7 @@ impl Follower {
                     if began.elapsed() < RETRY_FIRST && had_version { RETRY_FIRST } else { Duration::ZERO }
                 }
                 Err(Pause::Ended) => return,
-                // A list at once, unless versions expire as soon as they are given.
+                // Lists at once, unless versions expire as soon as the server gives them.
                 Err(Pause::Expired) => {
                     tracing::info!(kind = ?self.kind, "watch expired; listing again");
                     self.version = None;
@@ -251,7 +251,7 @@ impl Follower {
                 Err(Pause::Absent) if self.is_needed() => self.ask_soon(ABSENT.to_owned()),
                 Err(Pause::Absent) => {
                     self.skip(ABSENT);
-                    // The last discovery was before.
+                    // The last discovery was earlier than this answer.
                     self.served.mark_unchanged();
                     if self.served.changed().await.is_err() || self.until_served().await.is_err() {
                         return;
@@ -264,7 +264,7 @@ impl Follower {
                     REFUSED_WAIT
                 }
                 Err(Pause::Fault(fault)) => {
-                    // A watch that had lasted is another fault than the one before it.
+                    // If the watch lasted for a while, its fault is unrelated to the previous one.
                     if began.elapsed() > RETRY_MAX {
                         wait = RETRY_FIRST;
                     }
@@ -281,7 +281,7 @@ impl Follower {
         change(self.status.lock().unwrap_or_else(PoisonError::into_inner).entry(self.kind).or_default());
     }
 
-    /// Nothing is collected without nodes and pods.
+    /// Returns whether the kind is required: nothing is collected without nodes and pods.
     const fn is_needed(&self) -> bool {
         matches!(self.kind, ObjectKind::Node | ObjectKind::Pod)
     }
@@ -335,14 +335,14 @@ impl Follower {
         }
     }
 
-    /// Lists all, page by page; with a version, as of it.
+    /// Lists all objects, page by page; if a version is given, as of that version.
     async fn list<T: WireObject>(&mut self, checked: Option<String>) -> Result<(), Pause> {
         let mut params = ListParams::default().limit(PAGE_OBJECTS);
         if let Some(version) = &checked {
             params = params.at(version).matching(VersionMatch::Exact);
         }
         params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
-        // The time at which the list begins must not be later than what it shows.
+        // The time at which the list begins must not be later than its content.
         self.cluster.learn_time().await.map_err(Pause::Fault)?;
         let mut is_begun = false;
         loop {
@@ -352,7 +352,7 @@ impl Follower {
             let began = begins(self.kind);
             let at = self.cluster.now();
             let page: Page<T> = self.cluster.client().request(request).await?;
-            // A kind that is not there has no list.
+            // A kind that does not exist has no list.
             if !is_begun {
                 is_begun = true;
                 let observation = Observation { change: began, at };
@@ -404,7 +404,7 @@ impl Follower {
                 event = next(&mut events, SILENCE) => match event {
                     Ok(None) => return Ok(()),
                     Ok(Some(event)) => event,
-                    // One object of a strange shape must not hold up all others.
+                    // One object of an unexpected shape must not hold up all others.
                     Err(kube::Error::SerdeError(fault)) => {
                         tracing::warn!(kind = ?self.kind, %fault, "change skipped: it cannot be read");
                         continue;

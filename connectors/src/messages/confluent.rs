@@ -1,12 +1,12 @@
-//! Confluent's wire format, with schemas fetched from a registry once and kept.
+//! Confluent's wire format, with schemas that are fetched from a registry once and kept.
 //!
-//! If the registry does not know an id, its messages are rejected. But a registry has several nodes, and a
+//! Messages with an id that the registry does not know are rejected. But a registry has several nodes, and a
 //! schema may reach one later than another. So a worker lets such messages wait until it has asked for some
-//! seconds ([`Times::settle`]). The rest of their topic partition waits with them, so it waits only once in a
-//! while: a producer that sends one unknown id after another does not stop the rest.
+//! seconds ([`Times::settle`]). The rest of their topic partition waits with them, so the worker waits only
+//! once in a while. A producer that sends one unknown id after another does not stop the rest.
 //!
-//! So it is with an id that the registry answers with an error while it answers about others: a schema that
-//! this client may not read, or that is not what the API promises, is the fault of that id.
+//! The same holds for an id that the registry answers with an error while it answers about others. A schema
+//! that this client may not read, or that breaks the API's promises, is the fault of that id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,44 +21,45 @@ use super::{MAGIC, SINGLE_OBJECT};
 use crate::avro::Decoder;
 use crate::registry::{Lookup, Registry};
 
-/// Most schemas to keep. When one more comes, all are dropped, and fetched again as messages need them.
+/// The most schemas to keep. When one more comes, all are dropped, and fetched again as messages need them.
 const KEPT_MAX: usize = 1024;
-/// Most bytes of their texts; beyond that, all are dropped too.
+/// The most bytes of the schemas' texts. Beyond that, all schemas are dropped too.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// Most ids to keep that the registry does not know.
+/// The most unknown ids to keep.
 const MISSING_MAX: usize = 16 * 1024;
-/// How long an unknown id counts as the same question when it is asked again: a few times the longest pause.
+/// The time for which repeated requests for an unknown id count as one. It is a few times the longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
-/// Most ids to keep that are being asked again.
+/// The most ids to keep that are being asked for again.
 const SETTLING_MAX: usize = 1024;
-/// How many times longer an id is asked for again where the registry gives its list of types, but no other
-/// schema: perhaps it can give none for a while.
+/// The factor by which an id is asked for longer if the registry returns its list of types but no other
+/// schema. It may be unable to return any schema for a while.
 const UNSURE_FACTOR: u32 = 12;
-/// The largest id: registries count with signed numbers.
+/// The largest id: registries use signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
 
-/// How long to ask for an id that the registry does not know.
+/// The times that control requests for an id that the registry does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How long the registry is asked again before the id counts as unknown; zero: at once.
+    /// The time for which the registry is asked again before an id counts as unknown; zero to give up at
+    /// once.
     pub settle: Duration,
-    /// How long it then counts as unknown before the registry is asked again: a producer may have registered
-    /// it.
+    /// The time for which an id then counts as unknown before the registry is asked again. A producer may
+    /// have registered it in the meantime.
     pub unknown: Duration,
-    /// For how long, after waiting for one id in vain, other ids count as unknown at once.
+    /// The time for which other ids count as unknown at once, after waiting for one id in vain.
     pub hurry: Duration,
 }
 
 impl Times {
-    /// Those of a worker.
+    /// The times of a worker.
     pub const PATIENT: Self = Self { settle: Duration::from_secs(5), ..Self::AT_ONCE };
 
-    /// Those of a command that a person waits for.
+    /// The times of a command that a person waits for.
     pub const AT_ONCE: Self =
         Self { settle: Duration::ZERO, unknown: Duration::from_secs(30), hurry: Duration::from_secs(300) };
 }
 
-/// Decodes messages by the schema ids in them.
+/// A decoder of messages by the schema ids in them.
 #[derive(Debug)]
 pub struct ConfluentMessages {
     registry: Registry,
@@ -71,15 +72,15 @@ struct Cache {
     kept: HashMap<u32, KnownSchema>,
     /// Bytes of the texts in `kept`.
     bytes: usize,
-    /// Ids taken for unknown.
+    /// Ids that count as unknown.
     missing: HashMap<u32, Missing>,
-    /// Since when ids have been asked for that the registry does not know yet.
+    /// The first request for each id that the registry does not know yet.
     settling: HashMap<u32, Instant>,
-    /// Until when none is waited for.
+    /// The time until which no id is waited for.
     hurried_until: Option<Instant>,
 }
 
-/// An id taken for unknown.
+/// An id that counts as unknown.
 #[derive(Debug)]
 struct Missing {
     until: Instant,
@@ -87,7 +88,7 @@ struct Missing {
     fault: Option<Box<str>>,
 }
 
-/// What is known of a schema.
+/// The verdict on a schema.
 #[derive(Clone, Debug)]
 enum KnownSchema {
     Decoder(Arc<Decoder>),
@@ -95,7 +96,7 @@ enum KnownSchema {
 }
 
 impl ConfluentMessages {
-    /// Decodes with the schemas of this registry.
+    /// Makes a decoder that uses the schemas of this registry.
     pub fn new(registry: Registry, times: Times) -> Self {
         Self { registry, times, cache: RwLock::default() }
     }
@@ -105,7 +106,7 @@ impl ConfluentMessages {
         cache.kept.get(&id).cloned()
     }
 
-    /// Why an id is taken for unknown, if it is.
+    /// Returns why an id counts as unknown; `None` if it does not.
     fn missing(&self, id: u32) -> Option<Reject> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         let missing = cache.missing.get(&id).filter(|missing| Instant::now() < missing.until)?;
@@ -133,7 +134,8 @@ impl ConfluentMessages {
         cache.kept.insert(id, known);
     }
 
-    /// Keeps that the registry does not give an id, unless it is asked for it again, for as long as `settle`.
+    /// Records that the registry does not return a schema for an id. Returns an error instead while the id is
+    /// to be asked for again, for as long as `settle`.
     fn keep_missing(&self, id: u32, fault: Option<&str>, settle: Duration) -> Result<(), RegistryError> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -144,7 +146,7 @@ impl ConfluentMessages {
             }
             let asked = cache.settling.entry(id).or_insert(now);
             if now > *asked + SETTLING_FOR {
-                // It was not asked for again: its messages went to another worker.
+                // Nobody has asked for it in the meantime: its messages went to another worker.
                 *asked = now;
             }
             let since = *asked;
@@ -165,8 +167,8 @@ impl ConfluentMessages {
         Ok(())
     }
 
-    /// How long to ask again for an id that the registry answers with an error. `None` if the registry
-    /// answers nothing else either.
+    /// Returns how long to ask again for an id that the registry answers with an error. `None` if the
+    /// registry answers nothing else either.
     async fn patience(&self) -> Option<Duration> {
         let other = {
             let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +241,7 @@ fn refused(why: String) -> KnownSchema {
     KnownSchema::Refused(Arc::new(Reject::new(Reason::UnknownEvent, why)))
 }
 
-/// The schema id and the body.
+/// Returns the schema id and the body.
 fn split(value: &[u8]) -> Result<(u32, &[u8]), Reject> {
     match value.split_first() {
         Some((&MAGIC, rest)) => match rest.split_first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! Messages as our own producers send them.
+//! Messages in the form that our own producers send.
 
 use prorata_schemas::event::EventKind;
 
@@ -6,23 +6,24 @@ use super::MAGIC;
 use crate::avro::encode_single_object;
 use crate::registry::{Registry, RegistryFault};
 
-/// Puts in front of canonical bodies what says how they were written: always our newest schemas.
+/// An encoder that puts the header of our newest schemas in front of canonical bodies.
 #[derive(Clone, Debug)]
 pub struct MessageEncoder {
-    /// In the order of [`EventKind::ALL`].
+    /// The headers in the order of [`EventKind::ALL`].
     headers: Vec<Vec<u8>>,
 }
 
 impl MessageEncoder {
-    /// Single-object encoding.
+    /// Returns an encoder for single-object encoding.
     pub fn single_object() -> Self {
         Self { headers: EventKind::ALL.map(|kind| encode_single_object(kind, &[])).to_vec() }
     }
 
-    /// Confluent's wire format. Registers our newest schemas under their record names, to have their ids.
+    /// Returns an encoder for Confluent's wire format. Registers our newest schemas under their record names
+    /// to get their ids.
     ///
     /// # Errors
-    /// Those of [`Registry::register`].
+    /// The errors of [`Registry::register`].
     pub async fn registered(registry: &Registry) -> Result<Self, RegistryFault> {
         let mut headers = Vec::with_capacity(EventKind::ALL.len());
         for kind in EventKind::ALL {
@@ -34,7 +35,7 @@ impl MessageEncoder {
         Ok(Self { headers })
     }
 
-    /// The message of an event with this canonical body.
+    /// Returns the message of an event with this canonical body.
     pub fn encode(&self, kind: EventKind, body: &[u8]) -> Vec<u8> {
         // Kinds are declared in the order of ALL.
         let header = self.headers.get(kind as usize).map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,5 @@
 //! Values of Kafka messages: Confluent's wire format if a schema registry is configured, otherwise Avro
-//! single-object encoding. Their first bytes differ, and each decoder names the other format when it meets
-//! it.
+//! single-object encoding. Their first bytes differ, and each decoder names the other format if it meets it.
 
 mod confluent;
 mod encode;
@@ -10,7 +9,7 @@ pub use confluent::{ConfluentMessages, Times};
 pub use encode::MessageEncoder;
 pub use single::SingleObjectMessages;
 
-/// First byte of Confluent's wire format; four bytes of schema id follow, big-endian, then the body.
+/// The first byte of Confluent's wire format. Four bytes of schema id follow, big-endian, then the body.
 const MAGIC: u8 = 0;
-/// First two bytes of single-object encoding; eight bytes of fingerprint follow, then the body.
+/// The first two bytes of single-object encoding. Eight bytes of fingerprint follow, then the body.
 const SINGLE_OBJECT: [u8; 2] = [0xc3, 0x01];

@@ -9,17 +9,17 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 use super::MAGIC;
 use crate::avro::{SchemaError, SingleObjects};
 
-/// Decodes messages by the fingerprints in them. What they were written with must be ours.
+/// A decoder of messages by the fingerprints in them. Their schemas must be ours.
 #[derive(Debug)]
 pub struct SingleObjectMessages {
     objects: SingleObjects,
 }
 
 impl SingleObjectMessages {
-    /// Knows our newest schemas, and those that were released before.
+    /// Makes a decoder that knows our newest schemas and all schemas released before.
     ///
     /// # Errors
-    /// One of them is no Avro schema, which a test rules out.
+    /// If one of them is not an Avro schema, which a test rules out.
     pub fn new() -> Result<Self, SchemaError> {
         Ok(Self { objects: SingleObjects::new(OLDER.iter().copied())? })
     }
@@ -28,7 +28,7 @@ impl SingleObjectMessages {
 #[async_trait]
 impl MessageDecoder for SingleObjectMessages {
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
-        // The magic byte and a whole schema id; shorter ones are damaged in any format.
+        // The value has the magic byte and a whole schema id. A shorter value is damaged in any format.
         if let [MAGIC, first, second, third, fourth, ..] = value {
             let id = u32::from_be_bytes([*first, *second, *third, *fourth]);
             return Err(DecodeFailure::Reject(Reject::malformed(format!(

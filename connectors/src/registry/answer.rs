@@ -1,4 +1,4 @@
-//! What registries answer, and what it means.
+//! The answers of registries, and their meaning.
 
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
@@ -7,18 +7,18 @@ use serde::de::DeserializeOwned;
 use super::RegistryFault;
 use crate::avro::SCHEMA_BYTES_MAX;
 
-/// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
+/// The longest answer in bytes: a schema's text within JSON, with every quote in it escaped.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
-/// Longest text of the registry's own that a message repeats, in characters; messages may be as long as they
-/// like.
+/// The longest registry text that a message repeats, in characters. The registry's own messages may have any
+/// length.
 const TEXT_CHARS_MAX: usize = 300;
 
-/// An answer, read to its end.
+/// An answer that was read to its end.
 pub(super) struct Answer {
     pub(super) url: Url,
     pub(super) status: StatusCode,
     pub(super) is_json: bool,
-    /// None: it was longer than it may be.
+    /// The body; `None` if it was longer than it may be.
     pub(super) body: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct ErrorAnswer {
 }
 
 impl Answer {
-    /// The answer, if it is a success.
+    /// Returns the answer if it is a success.
     pub(super) fn succeeded(self) -> Result<Self, RegistryFault> {
         let (url, status) = (shown(&self.url), self.status);
         match status.as_u16() {
@@ -83,7 +83,7 @@ impl Answer {
         serde_json::from_slice(self.body.as_deref().unwrap_or_default()).unwrap_or_default()
     }
 
-    /// What the registry says of its refusal, after a colon; empty if it says nothing.
+    /// Returns the registry's reason for a refusal, after a colon; empty if there is none.
     pub(super) fn message(&self) -> String {
         match self.error().message {
             Some(message) if !message.trim().is_empty() => format!(": {}", shortened(&message)),
@@ -96,16 +96,16 @@ pub(super) fn configuration(message: impl Into<String>) -> RegistryFault {
     RegistryFault::Configuration(message.into())
 }
 
-/// A URL without what may be secret in it: a redirect may lead to one with a query or a login.
+/// Returns a URL without parts that may be secret. A redirect may lead to a URL with a query or a login.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
-    // URLs that can have no login are not changed.
+    // A URL that cannot have a login does not change.
     let _none_to_remove = url.set_username("").and_then(|()| url.set_password(None));
     url.to_string()
 }
 
-/// One line that is not too long.
+/// Returns the text as one line of limited length.
 pub(super) fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     crate::text::shortened(line, TEXT_CHARS_MAX)

@@ -1,4 +1,4 @@
-//! One request, one answer, judged.
+//! One request, one answer, and its meaning.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use super::{RegistryFault, Settings};
 use crate::Secret;
 use crate::store::causes;
 
-/// How long connecting may take: a registry behind a network that drops everything holds up its caller no
-/// longer, whatever an answer may take.
+/// The most time that connecting may take. If a network drops everything, the caller does not wait longer,
+/// whatever the time for an answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Redirects followed for one request.
+/// The most redirects that one request follows.
 const REDIRECTS_MAX: usize = 5;
-/// Confluent's code for an id that does not exist; other answers of 404 are about the URL.
+/// Confluent's code for an id that does not exist. Other 404 answers are about the URL.
 const SCHEMA_NOT_FOUND: u32 = 40403;
 
 const ACCEPTED: &str = "application/vnd.schemaregistry.v1+json, application/json";
 const SENT: &str = "application/vnd.schemaregistry.v1+json";
 
-/// What a registry knows of an id.
+/// The registry's answer about an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The text of an Avro schema.
     Avro(String),
-    /// Something that cannot be one of our schemas, and why.
+    /// A schema that cannot be one of ours, and the reason.
     Unusable(String),
-    /// Nothing.
+    /// No schema.
     Missing,
 }
 
@@ -50,10 +50,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A client with these settings. Nothing is asked yet.
+    /// Makes a client with these settings. Sends nothing yet.
     ///
     /// # Errors
-    /// [`RegistryFault::Configuration`] where a setting is wrong or the file of certificates cannot be read.
+    /// [`RegistryFault::Configuration`] if a setting is wrong or the file of certificates cannot be read.
     pub fn new(settings: &Settings) -> Result<Self, RegistryFault> {
         let base = base_url(&settings.url)?;
         if settings.username.is_empty() && !settings.password.is_empty() {
@@ -90,7 +90,7 @@ impl Registry {
     /// Looks up the schema with this id.
     ///
     /// # Errors
-    /// See [`RegistryFault`]. What the registry does not know, and what cannot be used, is no error.
+    /// See [`RegistryFault`]. A schema that is unknown or unusable is not an error.
     pub async fn schema(&self, id: u32) -> Result<Lookup, RegistryFault> {
         let url = self.url(&["schemas", "ids", &id.to_string()]);
         let answer = self.ask(self.http.get(url)).await?;
@@ -98,7 +98,7 @@ impl Registry {
             return Ok(Lookup::Missing);
         }
         let answer = answer.succeeded()?;
-        // A producer that registers schemas must not stop those who read them: too long is a property of the
+        // A producer that registers schemas must not stop the readers: excess length is a property of the
         // schema.
         if answer.body.is_none() && answer.is_json {
             let message = format!("the registry's schema {id} has more than {ANSWER_BYTES_MAX} bytes");
@@ -125,10 +125,11 @@ impl Registry {
     /// Registers an Avro schema under a subject and returns its id, which is the same every time.
     ///
     /// # Errors
-    /// See [`RegistryFault`]; a schema that breaks the subject's compatibility is an error of configuration.
+    /// See [`RegistryFault`]. A schema that breaks the subject's compatibility is a configuration error.
     pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, RegistryFault> {
         let url = self.url(&["subjects", subject, "versions"]);
-        // Old registries, which know only Avro, refuse the field; Avro is the default of all.
+        // Old registries, which know only Avro, refuse the field for the schema type. Avro is the default of
+        // all registries.
         let body = json!({ "schema": schema }).to_string();
         let answer = self.ask(self.http.post(url).header(CONTENT_TYPE, SENT).body(body)).await?;
         if matches!(answer.status, StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) {
@@ -142,17 +143,17 @@ impl Registry {
         Ok(registered.id)
     }
 
-    /// Registers our newest schema of a kind. Many records share a topic, so its subject is the record's
-    /// name, as Confluent's `RecordNameStrategy` has it.
+    /// Registers our newest schema of a kind. Many records share a topic, so the subject is the record's
+    /// name, as with Confluent's `RecordNameStrategy`.
     ///
     /// # Errors
-    /// Those of [`Self::register`].
+    /// The errors of [`Self::register`].
     pub async fn register_event(&self, kind: EventKind) -> Result<u32, RegistryFault> {
         self.register(&full_name(kind), avsc(kind).trim_end()).await
     }
 
-    /// Asks for the list of schema types, which every registry knows: whether it is there and takes the
-    /// credentials.
+    /// Checks that the registry answers and accepts the credentials. Asks for the list of schema types, which
+    /// every registry has.
     ///
     /// # Errors
     /// See [`RegistryFault`].
@@ -216,7 +217,7 @@ impl Registry {
 }
 
 fn base_url(text: &str) -> Result<Url, RegistryFault> {
-    // What may hold a login or a token is not repeated: a text that is no URL may hold anything.
+    // A text that may hold a login or a token is not repeated. A text that is not a URL may hold anything.
     let shown = match Url::parse(text) {
         Ok(_) if !text.contains(['@', '?']) => format!("registry.url '{text}'"),
         _ => "registry.url".to_owned(),
@@ -238,7 +239,7 @@ fn base_url(text: &str) -> Result<Url, RegistryFault> {
     Ok(url)
 }
 
-/// Trusts the certificates of this file, and no others.
+/// Trusts only the certificates of this file.
 fn trust(mut builder: ClientBuilder, file: &Path) -> Result<ClientBuilder, RegistryFault> {
     let named = |why: String| configuration(format!("registry.ca_file '{}' {why}", file.display()));
     let pem = std::fs::read(file).map_err(|error| named(format!("cannot be read: {error}")))?;

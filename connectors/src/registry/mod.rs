@@ -1,8 +1,8 @@
-//! Schemas of writers, in a registry that speaks Confluent's API: Confluent's own, Apicurio (its base URL
-//! ends in `/apis/ccompat/v7`), Karapace, Redpanda.
+//! Schemas of writers, in a registry with Confluent's API: Confluent's own, Apicurio (its base URL ends in
+//! `/apis/ccompat/v7`), Karapace, Redpanda.
 //!
-//! [`Registry`] asks once and says what it learned; waiting and asking again is up to the caller. Whatever a
-//! registry sends is bounded: the time it may take, the bytes it may send, the redirects it may ask for.
+//! [`Registry`] asks once and reports the result; the caller decides whether to wait and ask again.
+//! Everything that a registry sends is bounded: the time of an answer, its bytes, and its redirects.
 
 mod answer;
 mod client;
@@ -15,18 +15,19 @@ use prorata_worker::ports::ErrorKind;
 use crate::Secret;
 pub use client::{Lookup, Registry};
 
-/// How to reach a registry. Messages name the keys of the configuration's section `registry`.
+/// The settings by which a client reaches a registry. Messages name the keys of the configuration's section
+/// `registry`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Base URL of Confluent's API, with or without a slash at its end.
+    /// Base URL of Confluent's API, with or without a trailing slash.
     pub url: String,
-    /// User name of basic authentication; empty: none.
+    /// User name of basic authentication; empty for none.
     pub username: String,
-    /// Its password.
+    /// The user's password.
     pub password: Secret,
-    /// File with the certificates to trust (PEM); none: the system's.
+    /// File with the certificates to trust (PEM); `None` for the system's certificates.
     pub ca_file: Option<PathBuf>,
-    /// How long one answer may take, from connecting to its last byte.
+    /// The most time of one answer, from connecting to its last byte.
     pub timeout: Duration,
 }
 
@@ -42,29 +43,29 @@ impl Default for Settings {
     }
 }
 
-/// Why a registry did not do what was asked; variants by what helps.
+/// The reason why a request to a registry failed. The variants differ in the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryFault {
-    /// It is down, slow or overloaded: ask again later.
+    /// The registry is down, slow or overloaded: ask again later.
     #[error("the schema registry is unavailable: {0}")]
     Unavailable(String),
-    /// It refuses the credentials.
+    /// The registry refuses the credentials.
     #[error("the schema registry cannot be used: {0}")]
     Permission(String),
-    /// It answers, and asking again changes nothing. The message says what to change.
+    /// The registry answers, and asking again changes nothing. The message says what to change.
     #[error("the schema registry cannot be used: {0}")]
     Configuration(String),
 }
 
 impl RegistryFault {
-    /// What happened, without naming the registry.
+    /// Returns the message, without the name of the registry.
     pub fn message(&self) -> &str {
         match self {
             Self::Unavailable(message) | Self::Permission(message) | Self::Configuration(message) => message,
         }
     }
 
-    /// The kind of the error at the worker's port.
+    /// Returns the kind of the error at the worker's port.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Unavailable(_) => ErrorKind::Transient,

@@ -1,8 +1,8 @@
-//! Local folders whose objects outlive a power cut.
+//! Local folders whose objects survive a power cut.
 //!
-//! The library's store leaves file and name to the cache of the system: after a power cut an object may be
-//! empty under its name. Here the bytes are on disk before the name is there, and the name is on disk before
-//! the object counts as stored.
+//! The library's store leaves file and name in the system's cache: after a power cut an object may exist by
+//! name and be empty. Here the bytes are on disk before the name exists, and the name is on disk before the
+//! object counts as stored.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -22,15 +22,15 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
-/// Waits until a file or folder is on disk.
+/// A function that waits until a file or folder is on disk.
 type Sync = fn(&File) -> io::Result<()>;
 
 /// The local file system, with durable writes. They run on threads that may block, as many at a time as
-/// callers ask for.
+/// callers request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DurableFileSystem {
     inner: LocalFileSystem,
-    /// Held while folders are created, so that nobody relies on one that is not on disk yet.
+    /// Held while folders are created, so that nobody relies on a folder that is not on disk yet.
     creating: Arc<Mutex<()>>,
 }
 
@@ -46,7 +46,7 @@ impl ObjectStore for DurableFileSystem {
         let is_new = match options.mode {
             PutMode::Create => true,
             PutMode::Overwrite => false,
-            // The library refuses it.
+            // The library refuses updates.
             PutMode::Update(_) => return self.inner.put_opts(location, payload, options).await,
         };
         let (path, creating) = (self.inner.path_to_filesystem(location)?, Arc::clone(&self.creating));
@@ -97,13 +97,13 @@ impl ObjectStore for DurableFileSystem {
         self.inner.list_with_delimiter(prefix).await
     }
 
-    /// Copies nothing durably, so it copies nothing: neither prorata nor its table logs copy.
+    /// Refuses to copy, because a copy would not be durable. Neither prorata nor its table logs copy.
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
         Err(Error::NotImplemented { operation: "copy".to_owned(), implementer: self.to_string() })
     }
 }
 
-/// An upload in parts. It keeps them, and writes one file at its end.
+/// An upload in parts. It keeps the parts, and writes one file at the end.
 #[derive(Debug)]
 struct Upload {
     store: DurableFileSystem,
@@ -129,8 +129,8 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// Writes a file. If it `is_new` and is there, it stays as it is, and the error is `AlreadyExists`; then it
-/// is durable, too, because its writer may just be at it.
+/// Writes a file. If it `is_new` and the file exists, the file stays as it is, and the error is
+/// `AlreadyExists`. Then the existing file is made durable, too, because its writer may still be writing it.
 fn write(
     path: &FilePath,
     payload: &PutPayload,
@@ -149,7 +149,7 @@ fn write(
         false => fs::rename(&staged, path),
     });
     if is_new || placed.is_err() {
-        // A staged file that stays is in nobody's way: no list shows it.
+        // A leftover staged file does no harm: no list shows it.
         drop(fs::remove_file(&staged));
     }
     if placed.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists) {
@@ -159,14 +159,14 @@ fn write(
     placed
 }
 
-/// Creates a file next to the one to write, under a name of the form that the library's lists leave out.
+/// Creates a file next to the target, under a name of the form that the library's lists leave out.
 fn stage(path: &FilePath) -> io::Result<(File, PathBuf)> {
     let mut number = 1_u64;
     loop {
         let mut staged = path.as_os_str().to_owned();
         staged.push(format!("#{number}"));
         match OpenOptions::new().write(true).create_new(true).open(&staged) {
-            // Another writer's, or of a process that was killed.
+            // The file belongs to another writer, or to a process that was killed.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             opened => return opened.map(|file| (file, staged.into())),
         }
@@ -178,7 +178,7 @@ fn fill(mut file: File, payload: &PutPayload, sync: Sync) -> io::Result<()> {
     sync(&file)
 }
 
-/// Creates a folder and the folders above it, each durable.
+/// Creates a folder and the folders above it, and makes each durable.
 fn create_folder(folder: &FilePath, sync: Sync) -> io::Result<()> {
     let Some(parent) = folder.parent().filter(|_| !folder.is_dir()) else { return Ok(()) };
     create_folder(parent, sync)?;
@@ -190,7 +190,7 @@ fn create_folder(folder: &FilePath, sync: Sync) -> io::Result<()> {
 
 fn sync_folder(folder: &FilePath, sync: Sync) -> io::Result<()> {
     match sync(&File::open(folder)?) {
-        // Some file systems, most of them of a network, have no such thing for folders.
+        // Some file systems, mostly network file systems, cannot sync folders.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
         synced => synced,
     }
@@ -206,7 +206,7 @@ mod tests {
     use crate::store::kind_of;
 
     thread_local! {
-        /// What was on its way to disk, call by call: size of a file, or names in a folder.
+        /// One text per sync: the size of the file, or `folder`, then the names in the folder under test.
         static SYNCED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
         static IN: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
         static CREATING: &'static Mutex<()> = Box::leak(Box::default());

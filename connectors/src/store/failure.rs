@@ -1,5 +1,5 @@
-//! Store errors: their kind, and a message that says first what to fix, then what the server said, without
-//! markup.
+//! Store errors: their kind, and a message that first says what to fix, then gives the server's answer
+//! without markup.
 
 use std::error::Error;
 use std::fmt;
@@ -7,21 +7,21 @@ use std::io;
 
 use prorata_worker::ports::{ErrorKind, StoreError};
 
-/// Error codes in the answers of S3 and Azure that are about credentials, though their HTTP status does not
-/// say so.
+/// Error codes in the answers of S3 and Azure that are about credentials, although their HTTP status does not
+/// show it.
 const REFUSALS: [&str; 4] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAuthenticationInfo"];
 
 /// Error codes for a bucket or container that does not exist. An object that does not exist has another code.
 const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
-/// An error of the port, for an operation on a path.
+/// Returns the port's error for an operation on a path.
 pub(super) fn failure(operation: &'static str, path: &str, error: object_store::Error) -> StoreError {
     let kind = kind_of(&error);
     StoreError::new(kind, operation, path, Explained::new(kind, error))
 }
 
-/// An error of an object store or table log, in one line, after what to fix.
+/// An error of an object store or table log, in one line, with the remedy first.
 #[derive(Debug)]
 pub(crate) struct Explained {
     advice: Option<&'static str>,
@@ -43,7 +43,7 @@ impl Explained {
         Self { advice, source: Box::new(source) }
     }
 
-    /// The error alone, without advice.
+    /// Wraps the error without advice.
     pub(crate) fn plain(source: impl Error + Send + Sync + 'static) -> Self {
         Self { advice: None, source: Box::new(source) }
     }
@@ -65,8 +65,8 @@ impl Error for Explained {
     }
 }
 
-/// The kind of an object store's error. `NotFound` of a single object is not an error of the port: callers
-/// handle it first.
+/// Returns the kind of an object store's error. `NotFound` of a single object is not an error of the port:
+/// callers handle it first.
 pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
     use object_store::Error as Store;
     match error {
@@ -84,9 +84,9 @@ pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
     }
 }
 
-/// The kind by the HTTP status. The library maps the status of a single object's request to a variant of its
-/// own, but not that of a list, which it reports as a generic error around a private type: only the message
-/// has it.
+/// Returns the kind by the HTTP status. The library maps the status of a single object's request to a variant
+/// of its own. It reports the status of a list as a generic error around a private type: only the message has
+/// the status.
 fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
     let text = error.to_string();
     let (_, status) = text.split_once("non-2xx status code: ")?;
@@ -97,17 +97,17 @@ fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
     }
 }
 
-/// The kind by the file system's error in the chain of causes; without one, an outage.
+/// Returns the kind by the file system's error in the chain of causes; if there is none, an outage.
 fn kind_of_cause(error: &object_store::Error) -> ErrorKind {
     io_error(error).map_or(ErrorKind::Transient, ErrorKind::of_io)
 }
 
-/// True if the bucket or container itself does not exist.
+/// Returns whether the bucket or container itself does not exist.
 pub(super) fn no_bucket(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && has_code(error, &NO_BUCKET)
 }
 
-/// The first error of the file system in the chain of causes.
+/// Returns the first error of the file system in the chain of causes.
 fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -119,13 +119,13 @@ fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     None
 }
 
-/// True if the server's answer has one of these codes.
+/// Returns whether the server's answer has one of these codes.
 fn has_code(error: &object_store::Error, codes: &[&str]) -> bool {
     let text = error.to_string();
     codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// The error and its causes, each once, in one line and without XML.
+/// Returns the error and its causes, each once, in one line and without XML.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -140,7 +140,7 @@ pub(crate) fn causes(error: &dyn Error) -> String {
     without_markup(&without_logins(&text))
 }
 
-/// The text with no user and password in its URLs: an endpoint in the environment may have them.
+/// Returns the text without user and password in its URLs: an endpoint in the environment may have them.
 pub(super) fn without_logins(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -155,7 +155,7 @@ pub(super) fn without_logins(text: &str) -> String {
     shown + rest
 }
 
-/// All clouds answer in XML; `Code` and `Message` hold what matters.
+/// Returns the text without XML. All clouds answer in XML; only `Code` and `Message` matter.
 fn without_markup(text: &str) -> String {
     let Some((before, xml)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
         return text.to_owned();
@@ -165,7 +165,7 @@ fn without_markup(text: &str) -> String {
         rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
     };
     let said = [of("Code"), of("Message")].into_iter().flatten().collect::<Vec<_>>();
-    // Other markup stays: it may be a proxy's page, and then it is all that is known.
+    // Other markup stays: it may be a proxy's page, which is then all that is known.
     if said.is_empty() { text.to_owned() } else { format!("{before}{}", said.join(": ")) }
 }
 

@@ -1,8 +1,8 @@
-//! Folders of foreign events: local ones, single files, and object stores read in pieces.
+//! Folders of foreign events: local folders, single files, and object stores read in pieces.
 //!
-//! A local folder is read as it lies there. Links to files in it are followed, links to folders are not: a
-//! folder in it is listed where it lies. What lies elsewhere, and what is no file (a pipe has no end), is
-//! refused when it is opened.
+//! A local folder is read in place. Links to files inside it are followed. Links to folders are not: a folder
+//! inside it is listed at its own path. Files elsewhere, and anything that is not a regular file (a pipe has
+//! no end), are refused when they are opened.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,19 +18,19 @@ use url::Url;
 
 use super::{Explained, LocationError, Store, kind_of};
 
-/// Bytes of an object read at a time.
+/// Bytes of an object that one request reads.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// Deepest folder that is looked into.
+/// The depth limit of nested folders.
 const DEPTH_MAX: usize = 64;
 
-/// Stands for the files behind a link to a folder elsewhere, so that they are refused and not left out.
+/// A stand-in for the files in a linked folder elsewhere, so that they are refused and not silently left out.
 const ELSEWHERE: &str = "*.avro";
 
 /// Opens a folder, file or URL of foreign events.
 ///
 /// # Errors
-/// When it is not there, or is no URL of a store that prorata knows.
+/// If it does not exist, or is not a URL of a store that prorata knows.
 pub fn open_input(location: &str) -> Result<Arc<dyn Input>, LocationError> {
     let path = match Url::parse(location) {
         Ok(url) if url.scheme() == "file" => {
@@ -86,12 +86,12 @@ impl Files {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         let path = if self.path.is_file() { self.path.clone() } else { self.path.join(path) };
         let folder = self.path.canonicalize()?;
-        // Of a link whose end is missing, its folder.
+        // For a link whose target is missing, this is the link's folder.
         let real = path.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
         if !real.starts_with(&folder) {
             return refused(format!("it is a link that leads out of --events, to {}", real.display()));
         }
-        // Looked at before it is opened: opening a pipe waits for a writer.
+        // The type is checked before the file is opened: opening a pipe waits for a writer.
         if !path.metadata()?.is_file() {
             return refused("it is not a regular file".to_owned());
         }
@@ -112,7 +112,7 @@ fn walk(
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // What is gone or cannot be looked at is reported when it is opened.
+        // A file that is gone or whose metadata cannot be read is reported when it is opened.
         let metadata = std::fs::metadata(entry.path()).ok();
         let bytes = metadata.as_ref().map_or(0, |metadata| metadata.len());
         match metadata.filter(|metadata| metadata.is_dir()) {
@@ -147,7 +147,7 @@ impl Input for Objects {
     }
 }
 
-/// Reads an object in pieces, so that its size does not matter.
+/// A reader of an object in pieces, so that the object's size does not matter.
 struct ObjectReader {
     store: Store,
     path: object_store::path::Path,
@@ -173,7 +173,7 @@ impl Read for ObjectReader {
     }
 }
 
-/// A store's error as an error of reading, of the same kind.
+/// Returns a store's error as a read error of the same kind.
 fn read_error(error: object_store::Error) -> io::Error {
     let kind = kind_of(&error);
     let as_io = match kind {

@@ -9,7 +9,7 @@ use url::Url;
 use super::durable::DurableFileSystem;
 use super::{LocationError, Store};
 
-/// The URL of a folder given as a path, which need not exist.
+/// Returns the URL of a folder given as a path. The folder need not exist.
 pub(super) fn folder_url(folder: &str) -> Result<Url, LocationError> {
     if folder.is_empty() {
         return Err(LocationError("the location is empty; name a folder or a URL".into()));
@@ -20,7 +20,7 @@ pub(super) fn folder_url(folder: &str) -> Result<Url, LocationError> {
         .map_err(|()| LocationError(format!("'{folder}' is not a valid folder name")))
 }
 
-/// A path without `.` and `..`, by its text alone.
+/// Removes `.` and `..` from a path, by its text alone.
 fn normal(path: PathBuf) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -1,7 +1,7 @@
-//! Object stores behind the worker's ports: a local folder, S3, GCS, Azure, by URL.
+//! Object stores behind the worker's ports, addressed by URL: a local folder, S3, GCS, Azure.
 //!
-//! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the
-//! names that the clouds' own tools read.
+//! Credentials and endpoints come only from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names
+//! that the clouds' own tools read.
 
 mod durable;
 mod failure;
@@ -25,7 +25,7 @@ pub use input::open_input;
 
 use failure::{failure, no_bucket, without_logins};
 
-/// Environment variables that configure object stores begin so.
+/// The prefixes of environment variables that configure object stores.
 const ENVIRONMENT: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
 /// A folder in an object store.
@@ -39,19 +39,19 @@ pub struct Store {
     url: Url,
 }
 
-/// A location cannot be used. The message says what, where and how to fix it.
+/// An unusable location. The message says what is wrong, where, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LocationError(pub String);
 
 impl Store {
-    /// Opens a folder given as URL or as path; a local folder need not exist.
+    /// Opens a folder given as a URL or a path. A local folder need not exist.
     ///
     /// # Errors
-    /// When it is no URL or path of a store that prorata knows.
+    /// If it is not a URL or path of a store that prorata knows.
     pub fn open(location: &str) -> Result<Self, LocationError> {
         let url = match Url::parse(location) {
-            // A drive letter is no scheme.
+            // A drive letter is not a scheme.
             Ok(url) if url.scheme().len() > 1 => url,
             _ => local::folder_url(location)?,
         };
@@ -75,20 +75,20 @@ impl Store {
         Ok(Self { root: Arc::from(root), prefix, url })
     }
 
-    /// The whole bucket, container or file system, which the Delta log addresses by URL.
+    /// Returns the whole bucket, container or file system, which the Delta log addresses by URL.
     pub fn root(&self) -> Arc<dyn object_store::ObjectStore> {
         Arc::clone(&self.root)
     }
 
-    /// The path of one of its folders in [`Store::root`].
+    /// Returns the path of a subfolder in [`Store::root`].
     pub fn folder(&self, name: &str) -> Path {
         self.prefix.clone().join(name)
     }
 
-    /// The URL of one of its folders, ending in a slash.
+    /// Returns the URL of a subfolder, ending in a slash.
     ///
     /// # Errors
-    /// When the name is no part of a URL.
+    /// If the name cannot be a part of a URL.
     pub fn folder_url(&self, name: &str) -> Result<Url, LocationError> {
         self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
     }
@@ -97,7 +97,7 @@ impl Store {
     /// condition.
     ///
     /// # Errors
-    /// When the store cannot be written, or does so.
+    /// If the store cannot be written, or ignores the condition.
     pub async fn probe(&self) -> Result<(), StoreError> {
         if self.url.scheme() == "file" {
             return Ok(());
@@ -110,26 +110,26 @@ impl Store {
         Err(StoreError::new(ErrorKind::Invalid, "probe", self.url.as_str(), cause))
     }
 
-    /// Writes an object, whether it is there or not. Readers see the old one or the new one.
+    /// Writes an object, whether it exists or not. Readers see the old object or the new one.
     ///
     /// # Errors
-    /// When the store cannot be written.
+    /// If the store cannot be written.
     pub async fn replace(&self, path: &str, bytes: Bytes) -> Result<(), StoreError> {
         let written = self.root.put(&self.path(path), PutPayload::from_bytes(bytes)).await;
         written.map(drop).map_err(|error| failure("write", path, error))
     }
 
-    /// The path of any writer's object, as listed.
+    /// Returns the path of any writer's object, as listed.
     ///
     /// # Errors
-    /// When no object can be at it.
+    /// If no object can have this path.
     fn listed(&self, path: &str) -> Result<Path, StoreError> {
         let relative =
             Path::parse(path).map_err(|error| StoreError::new(ErrorKind::Invalid, "read", path, error))?;
         Ok(Path::from_iter(self.prefix.parts().chain(relative.parts())))
     }
 
-    /// The path of one of our objects: what is not allowed in names is encoded.
+    /// Returns the path of one of our objects. Characters that names must not have are encoded.
     fn path(&self, path: &str) -> Path {
         let relative = Path::from(path);
         Path::from_iter(self.prefix.parts().chain(relative.parts()))
@@ -217,7 +217,7 @@ fn unverified(environment: Vec<(String, String)>) -> Option<String> {
     Some(key.to_ascii_uppercase())
 }
 
-/// The configuration of object stores in the environment, lower-cased as its keys are.
+/// Returns the configuration of object stores in the environment, in lower case like its keys.
 fn environment() -> Vec<(String, String)> {
     let named = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));

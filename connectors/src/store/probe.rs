@@ -1,4 +1,4 @@
-//! Whether a store keeps the promise that everything depends on: of several writers, one creates an object.
+//! A check of the promise that everything depends on: of several writers, exactly one creates an object.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,15 +8,15 @@ use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
 const FIRST: &[u8] = b"first";
 const SECOND: &[u8] = b"second";
 
-/// Creates an object twice, and returns whether the second time changed nothing. The object is removed.
+/// Creates an object twice and returns whether the second attempt changed nothing. Removes the object.
 ///
 /// # Errors
-/// When the store cannot be written or read.
+/// If the store cannot be written or read.
 pub(super) async fn creates_once(store: &dyn ObjectStore) -> Result<bool, StoreError> {
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let path = format!("probe-{}-{nanoseconds}", std::process::id());
-    // The answers "created" and "exists" are ignored: if an answer was lost, the client has tried again, and
-    // met what it had created itself.
+    // Whether the first answer is "created" or "exists" is ignored: if an answer was lost, the client has
+    // tried again, and found its own object.
     store.put_if_absent(&path, Bytes::from_static(FIRST)).await?;
     let second = store.put_if_absent(&path, Bytes::from_static(SECOND)).await?;
     let held = store.get(&path).await?;
@@ -33,15 +33,15 @@ mod tests {
 
     use super::*;
 
-    /// How a store of one object goes wrong.
+    /// The fault of a store with one object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Way {
         Well,
         /// The answer to the first write is lost, and the client writes again.
         LosesTheFirstAnswer,
-        /// It takes every write.
+        /// The store accepts every write.
         TakesAll,
-        /// It takes every write, and denies it.
+        /// The store accepts every write, and denies it.
         TakesAllAndDenies,
     }
 

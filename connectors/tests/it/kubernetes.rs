@@ -1,4 +1,4 @@
-//! What a collector asks of an API server: watches for minutes, and nothing of kinds that are not there.
+//! The requests of a collector to an API server: watches that last minutes, and no lists of absent kinds.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,8 +23,8 @@ const LIST: &str = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
 const BOOKMARK: &str =
     r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
 
-/// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group.
-/// The first watch of nodes ends after a bookmark, every other watch never.
+/// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group. The
+/// first watch of nodes ends after a bookmark; no other watch ends.
 #[derive(Clone, Default)]
 struct Played(Arc<Mutex<Vec<String>>>);
 
@@ -37,7 +37,7 @@ impl Played {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (played, stream) = (serving.clone(), stream.unwrap());
-                // A client that hangs up is no fault.
+                // A client that hangs up is not a fault.
                 std::thread::spawn(move || played.serve(stream).ok());
             }
         });
@@ -75,7 +75,7 @@ impl Played {
         }
     }
 
-    /// What was asked but the time, by path: queries in their order.
+    /// Returns the requests except for the time, by path: their queries in order.
     fn asked(&self) -> BTreeMap<String, Vec<String>> {
         let mut asked = BTreeMap::<_, Vec<_>>::new();
         for target in self.0.lock().unwrap().iter().filter(|target| *target != "/version") {
@@ -107,7 +107,7 @@ fn watches_are_long_and_absent_kinds_are_not_listed() {
     let asked = eventually("all kinds are watched", || {
         let asked = played.asked();
         let count = |path: &str| asked.get(path).map_or(0, Vec::len);
-        // Pods wait for all others, so that everything else was asked before.
+        // Pods wait for all others, so everything else was requested before.
         if paths.map(count) == [3, 2, 2] { Ok(asked) } else { Err(format!("{asked:?}")) }
     });
     for path in paths {
@@ -120,7 +120,7 @@ fn watches_are_long_and_absent_kinds_are_not_listed() {
         }
     }
     assert!(asked["/api/v1/nodes"][2].contains("resourceVersion=9"), "it resumes from the bookmark");
-    // Each group was discovered once; only a kind that could not be discovered was listed in vain.
+    // Each group was discovered once. Only a kind that could not be discovered was listed in vain.
     let others: Vec<_> = asked.iter().filter(|(path, _)| !paths.contains(&path.as_str())).collect();
     let once = [
         "/apis/nos.nebuly.com/v1alpha1",

@@ -1,5 +1,5 @@
-//! The connectors next to what they connect to: Avro bytes, folders, Delta logs, played registries and
-//! brokers. One program, as each would link everything again.
+//! The connectors next to the systems they connect to: Avro bytes, folders, Delta logs, simulated registries
+//! and brokers. All tests are one program, because each program would link everything again.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

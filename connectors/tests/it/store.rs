@@ -100,7 +100,7 @@ async fn an_input_lists_files_in_every_layout_in_order_and_reads_them() {
     assert_eq!(text, "b.avro");
 }
 
-/// Opens a file of the input by its name, and says what came of it.
+/// Opens a file of the input by its name. Returns its content or the error.
 async fn opened(input: &dyn Input, name: &str) -> Result<String, String> {
     let files = input.list().await.unwrap();
     let file = files.iter().find(|file| file.path == name).unwrap();

@@ -1,4 +1,5 @@
-//! What the brokers say about topics: how many partitions they have, where those begin and end. Calls block.
+//! Metadata of topics from the brokers: the number of partitions, and the first and end offset of each. Calls
+//! block.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,57 +16,58 @@ use crate::kafka::client::context::Watch;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// How long one attempt may take.
+/// The most time that one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How often to look again for a missing topic: a new topic reaches the brokers one after another.
+/// The number of repeated looks for a missing topic. The brokers learn of a new topic one after another.
 const LOOKS: u32 = 3;
 
-/// Events that one round takes from the library; looking for one costs next to nothing.
+/// Events that one round takes from the library. Asking for an event costs almost nothing.
 const EVENTS: usize = 16;
 
-/// Partition numbers are shards, and those have 16 bits.
+/// The most partitions of a topic: partition numbers are shards, and a shard number has 16 bits.
 const PARTITIONS_MAX: u32 = 65_535;
 
 /// A client that is not a member of any group.
 pub(crate) struct MetadataClient {
     client: BaseConsumer<Watch>,
     connection: Connection,
-    /// Whether a broker has ever answered: then the credentials are right, whatever a broker says later.
+    /// Whether a broker has ever answered. If so, the credentials are right, whatever a broker says later.
     answered: Cell<bool>,
 }
 
 impl MetadataClient {
-    /// Makes the client; it connects by itself.
+    /// Makes the client, which connects on its own.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
     pub(crate) fn new(connection: &Connection) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
-        // Otherwise the library does not say why a broker hangs up, which may be why connecting fails.
+        // Without this setting the library does not report why a broker closes a connection, which may be why
+        // connecting fails.
         config.set("isolation.level", "read_committed").set("log.connection.close", "true");
         let client =
             config.create_with_context(Watch::new(connection)).map_err(|error| failure::creation(&error))?;
         Ok(Self { client, connection: connection.clone(), answered: Cell::new(false) })
     }
 
-    /// Lets the client do what it does only when polled: log, renew tokens, report errors.
+    /// Polls the client. Only then does it log, renew tokens and report errors.
     pub(super) fn serve(&self) {
         for _ in 0..EVENTS {
-            // The context has noted what this returns.
+            // The context has noted this event.
             drop(self.client.poll(Duration::ZERO));
         }
     }
 
-    /// Number of partitions of each topic; 0 for a topic that does not exist.
+    /// Returns the number of partitions of each topic; 0 for a topic that does not exist.
     ///
     /// # Errors
-    /// [`SourceError::Unavailable`] without an answer in time, [`SourceError::Configuration`] when there can
-    /// be none.
+    /// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can
+    /// ever come.
     pub(crate) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
         let deadline = Instant::now() + self.connection.timeout;
         if self.answered.get() {
-            // Outdated ones.
+            // Drops errors from before this request.
             self.client.context().errors();
         }
         let mut reason = "no broker answers".to_owned();
@@ -96,22 +98,22 @@ impl MetadataClient {
         Ok(found)
     }
 
-    /// The cluster's id; none where the brokers tell none.
+    /// Returns the cluster's id; `None` if the brokers report none.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.serve();
         self.client.client().fetch_cluster_id(self.connection.timeout)
     }
 
-    /// Number of partitions of the topics that a broker tells at once; asks each once, and no further after
-    /// one without an answer.
+    /// Returns the number of partitions of the topics for which a broker answers at once. Asks for each topic
+    /// once, and stops after the first one without an answer.
     pub(crate) fn partitions_now(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
         let deadline = Instant::now() + ATTEMPT;
         let told = topics.iter().map_while(|topic| Some((topic, self.look(topic, deadline).ok()?.ok()?)));
         told.filter_map(|(topic, count)| Some((topic.clone(), count?))).collect()
     }
 
-    /// One attempt: the topic's number of partitions; none without such a topic; or why there is no answer,
-    /// if known.
+    /// Makes one attempt. Returns the topic's number of partitions, `None` if there is no such topic, or the
+    /// reason for a missing answer if it is known.
     fn look(
         &self,
         topic: &Text,
@@ -150,7 +152,8 @@ impl MetadataClient {
         meaning(&self.connection, code, reason)
     }
 
-    /// Why a request failed: the errors reported since say more than the answer itself.
+    /// Returns why a request failed. The errors that the client has reported since say more than the answer
+    /// itself.
     fn why(&self, error: &KafkaError) -> Result<Option<String>, SourceError> {
         self.serve();
         let mut reason = None;
@@ -165,7 +168,7 @@ impl MetadataClient {
         Ok(reason)
     }
 
-    /// The earliest offset of a topic partition, and its end.
+    /// Returns the earliest offset and the end of a topic partition.
     pub(crate) fn range(&self, topic: &str, partition: i32) -> Result<(i64, i64), SourceError> {
         self.serve();
         self.client.fetch_watermarks(topic, partition, self.connection.timeout).map_err(|error| {
@@ -175,7 +178,7 @@ impl MetadataClient {
         })
     }
 
-    /// Ends of topic partitions, those that the brokers report in time.
+    /// Returns the ends of topic partitions; `None` for each end that the brokers do not report in time.
     pub(crate) fn ends(&self, of: &[(Text, i32)]) -> Vec<Option<i64>> {
         self.serve();
         let timeout = self.connection.timeout.min(5 * ATTEMPT);
@@ -193,7 +196,7 @@ impl MetadataClient {
         })
     }
 
-    /// All ends, with one request to each broker.
+    /// Returns all ends, with one request to each broker.
     fn ends_at_once(&self, of: &[(Text, i32)], timeout: Duration) -> Result<Vec<Option<i64>>, KafkaError> {
         let mut list = TopicPartitionList::with_capacity(of.len());
         for (topic, partition) in of {

@@ -1,4 +1,4 @@
-//! Questions to the brokers: how many partitions a topic has, where they begin and end, what it is set to.
+//! Requests to the brokers: a topic's number of partitions, their first and end offsets, and its settings.
 
 mod metadata;
 mod probe;

@@ -1,5 +1,5 @@
-//! The thread that asks the brokers: answers may take seconds, and neither the thread that owns the consumer
-//! nor the worker can wait that long.
+//! The thread that sends requests to the brokers. An answer may take seconds; neither the thread that owns
+//! the consumer nor the worker can wait that long.
 
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
@@ -12,27 +12,27 @@ use tokio::time::timeout;
 use super::metadata::MetadataClient;
 use crate::kafka::client::settings::Connection;
 
-/// How often the idle client is polled, so that it logs and renews its token.
+/// The interval at which the idle client is polled, so that it logs and renews its token.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// For how many answers, each as slow as the connection allows, a query waits.
+/// The number of answers, each as slow as the connection allows, for which a query waits.
 const ANSWERS: u32 = 3;
 
-/// Most queries that wait.
+/// The most queries in the queue.
 const QUERIES_MAX: usize = 64;
 
 type MetadataQuery = Box<dyn FnOnce(&MetadataClient) + Send>;
 
-/// A handle of the thread that asks.
+/// A handle of the thread that sends requests.
 #[derive(Clone)]
 pub(crate) struct Probe {
     queries: SyncSender<MetadataQuery>,
-    /// How long to wait for an answer: other questions may come first.
+    /// The longest wait for an answer. Other queries may come first.
     patience: Duration,
 }
 
 impl Probe {
-    /// Starts the thread; it ends when the last handle is dropped.
+    /// Starts the thread, which ends when the last handle is dropped.
     ///
     /// # Errors
     /// [`SourceError::Configuration`] if the client cannot be made.
@@ -53,13 +53,13 @@ impl Probe {
         Ok(Self { queries: sender, patience: ANSWERS * connection.timeout })
     }
 
-    /// Hands over a query if there is room. Returns whether there was.
+    /// Queues a query if there is room. Returns whether there was room.
     pub(crate) fn submit(&self, query: impl FnOnce(&MetadataClient) + Send + 'static) -> bool {
         self.queries.try_send(Box::new(query)).is_ok()
     }
 
-    /// Hands over a query whose answer somebody waits for, if there is room. Returns whether there was. The
-    /// query is skipped if its caller has given up by then.
+    /// Queues a query for which a caller awaits the answer, if there is room. Returns whether there was room.
+    /// The query is skipped if the caller has given up in the meantime.
     pub(crate) fn submit_for<T: Send + 'static>(
         &self,
         answer: oneshot::Sender<Result<T, SourceError>>,
@@ -73,7 +73,7 @@ impl Probe {
         })
     }
 
-    /// Sends a query, and waits for its answer a few times as long as one answer may take.
+    /// Sends a query and waits for its answer, a few times as long as one answer may take.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
@@ -103,7 +103,7 @@ mod tests {
         let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
         let probe = Probe::start(&nobody).unwrap();
         let (go_on, stands) = mpsc::channel::<()>();
-        // This query takes until the other end is dropped.
+        // This query runs until the other end is dropped.
         assert!(probe.submit(move |_| assert!(stands.recv().is_err())));
         let asked = Arc::new(AtomicU32::new(0));
         let ask = || {

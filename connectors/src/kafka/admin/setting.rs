@@ -1,4 +1,4 @@
-//! What a topic is set to.
+//! The settings of a topic.
 
 use prorata_worker::source::SourceError;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
@@ -8,11 +8,11 @@ use crate::kafka::client::context::Watch;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::Connection;
 
-/// The value of a topic's setting; none if it has none, or may not be asked for.
+/// Returns the value of a topic's setting; `None` if it has no value or this client may not read it.
 ///
 /// # Errors
-/// [`SourceError::Unavailable`] without an answer in time, [`SourceError::Configuration`] when there can be
-/// none.
+/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can ever
+/// come.
 pub async fn topic_setting(
     connection: &Connection,
     topic: &str,
@@ -25,7 +25,7 @@ pub async fn topic_setting(
     let options = AdminOptions::new().request_timeout(Some(connection.timeout));
     let asked = admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
     let failed = |code: Code| match code {
-        // Most users of a topic need not describe it.
+        // Most users of a topic do not need the permission to describe it.
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Ok(None),
         code => Err(failure::at_start(connection, code, &format!("topic {topic}: {code}"))),
     };

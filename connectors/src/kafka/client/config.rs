@@ -1,4 +1,4 @@
-//! Settings as the client library's configuration, and which of them can never work.
+//! The client library's configuration for our settings, with a check for settings that can never work.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use super::settings::{Connection, KafkaSettings, Login, Security, wrong};
 /// Whether this build has TLS, and with it SCRAM and OAUTHBEARER.
 const HAS_TLS: bool = cfg!(any(feature = "tls", feature = "tls-vendored"));
 
-/// KiB that the client library fetches ahead of what is taken from it, over all partitions. Its default is 64
-/// MiB, which it exceeds with many partitions (librdkafka issue 5140: 512 MB with nine of them).
+/// KiB that the client library prefetches over all partitions. Its default is 64 MiB, which it exceeds with
+/// many partitions (librdkafka issue 5140: 512 MB with nine of them).
 const FETCHED_KIB: u32 = 8 * 1024;
 
-/// Bytes of one answer of a broker; unpacked, compressed answers take several times that. Not less than what
-/// is fetched ahead, so that one answer can fill it.
+/// Bytes of one answer of a broker. A compressed answer takes several times as much once unpacked. Not less
+/// than the prefetch limit, so that one answer can reach it.
 const FETCH_BYTES: u32 = 8 << 20;
 
-/// Milliseconds that fetching rests once as much as allowed has been fetched ahead. With the library's
-/// default of 1,000 ms, 190,000 to 470,000 messages a second were read; with 5 ms, 1.2 to 1.5 million.
+/// Milliseconds that fetching rests once the prefetch limit is reached. With the library's default of 1,000
+/// ms, a consumer read 190,000 to 470,000 messages a second; with 5 ms, 1.2 to 1.5 million.
 const FETCH_BACKOFF_MILLIS: &str = "5";
 
-/// Milliseconds that a broker may wait for news before it answers. A partition that is read from now on is
-/// asked for after that answer: with the library's default of 500 ms a restarted worker waited half a second
-/// for all shards but its first.
+/// Milliseconds that a broker may wait for new messages before it answers. A newly assigned partition is
+/// fetched only after that answer. With the library's default of 500 ms a restarted worker waited half a
+/// second for all shards but its first.
 const FETCH_WAIT_MILLIS: &str = "100";
 
-/// Least time that a member may take to release its partitions before the group goes on without it. The
-/// library's own default: shorter ones throw out members whose machine was paused.
+/// The least time that a member may take to release its partitions before the group continues without it.
+/// This is the library's own default. A shorter time throws out members whose machine was paused.
 const REBALANCE_MIN: Duration = Duration::from_secs(300);
 
 impl Connection {
-    /// The configuration that every client starts from.
+    /// Returns the configuration that every client starts from.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] when it can never work.
+    /// [`SourceError::Configuration`] if it can never work.
     pub(crate) fn client(&self) -> Result<ClientConfig, SourceError> {
         if self.brokers.trim().is_empty() {
             return Err(wrong("kafka.bootstrap_servers is empty: name at least one broker as host:port"));
@@ -103,7 +103,7 @@ impl Connection {
 
     fn certificates(&self, config: &mut ClientConfig) -> Result<(), SourceError> {
         let Security { ca_file, certificate_file, key_file, .. } = &self.security;
-        // With an OpenSSL of our own, the system's certificates are found by looking where systems keep them.
+        // A vendored OpenSSL finds the system's certificates only by probing the usual places.
         config.set("ssl.ca.location", "probe");
         for (key, setting, file) in [
             ("ssl.ca.location", "ssl_ca_file", ca_file),
@@ -123,10 +123,10 @@ impl Connection {
 }
 
 impl KafkaSettings {
-    /// The group member's configuration.
+    /// Returns the group member's configuration.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] when it can never work.
+    /// [`SourceError::Configuration`] if it can never work.
     pub(crate) fn member(&self) -> Result<ClientConfig, SourceError> {
         let mut config = self.connection.client()?;
         if self.topics.is_empty() {
@@ -169,8 +169,8 @@ impl KafkaSettings {
     }
 }
 
-/// How a source fetches, as settings of the client library: what another consumer needs to be compared with
-/// it.
+/// Returns the client library's settings that control how a source fetches. Another consumer needs them for a
+/// fair comparison.
 pub fn fetch_settings() -> [(&'static str, String); 5] {
     [
         ("check.crcs", "true".to_owned()),
@@ -181,7 +181,7 @@ pub fn fetch_settings() -> [(&'static str, String); 5] {
     ]
 }
 
-/// The file's path, if it can be read.
+/// Returns the file's path if the file can be read.
 fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
     let shown = file.display();
     match std::fs::read(file) {

@@ -1,5 +1,5 @@
-//! What the client library calls back: logs, errors, tokens. Errors are only noted here; the code that uses
-//! the client acts on them.
+//! The client library's callbacks: logs, errors, tokens. They only note errors; the code that uses the client
+//! acts on them.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -14,16 +14,18 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::settings::{Connection, Login};
 use super::token;
 
-/// Most errors that wait to be looked at; further ones push out the oldest. The library reports an error for
-/// each attempt to reach a broker, a few a second at most, and its users look several times a second.
+/// The most errors that wait to be read; each further error pushes out the oldest. The library reports an
+/// error for each attempt to reach a broker, at most a few a second. The client's users read them several
+/// times a second.
 const ERRORS_MAX: usize = 64;
 
-/// Locks, also after a panic elsewhere: what these locks guard is never left half-written.
+/// Locks a mutex, also after a panic elsewhere: the guarded data is never half-written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The context of every client: it keeps errors, forwards logs to ours, and reads tokens from their file.
+/// The context of every client. It keeps errors, forwards the library's logs to ours, and reads tokens from
+/// their file.
 #[derive(Debug)]
 pub(crate) struct Watch {
     token: Option<PathBuf>,
@@ -39,7 +41,7 @@ impl Watch {
         Self { token, errors: Mutex::default() }
     }
 
-    /// Errors since the last call, oldest first.
+    /// Returns the errors since the last call, oldest first.
     pub(crate) fn errors(&self) -> Vec<(RDKafkaErrorCode, String)> {
         lock(&self.errors).drain(..).collect()
     }

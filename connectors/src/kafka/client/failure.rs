@@ -1,4 +1,4 @@
-//! What the brokers' errors mean: whether to try again, and if not, a message that says what is wrong,
+//! The meaning of the brokers' errors: whether to try again, and if not, a message that says what is wrong,
 //! where, and how to fix it.
 
 use prorata_worker::source::SourceError;
@@ -6,7 +6,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::settings::{Connection, KafkaSettings, wrong};
 
-/// An error of a client before a broker has answered it for the first time: credentials that fail now never
+/// Explains an error of a client that no broker has answered yet: credentials that fail now have never
 /// worked.
 pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
@@ -29,7 +29,7 @@ pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
     }
 }
 
-/// An error of a client that a broker has answered before.
+/// Explains an error of a client that a broker has answered before.
 pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
     match code {
@@ -57,7 +57,7 @@ pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
     }
 }
 
-/// An error after which a group member can do nothing more.
+/// Explains an error after which a group member can do nothing more.
 pub(crate) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> SourceError {
     match code {
         Code::FencedInstanceId => SourceError::Fenced(settings.instance.clone().unwrap_or_default()),
@@ -68,7 +68,8 @@ pub(crate) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> Sourc
     }
 }
 
-/// The library refused a configuration. The message names no value: it may be a secret.
+/// Explains why the library refused a configuration. The message shows no value, because the value may be a
+/// secret.
 pub(crate) fn creation(error: &KafkaError) -> SourceError {
     match error {
         KafkaError::ClientConfig(_, what, key, _) => wrong(format!("Kafka: {key}: {what}")),

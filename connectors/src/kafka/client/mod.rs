@@ -1,5 +1,5 @@
-//! What every Kafka client of ours needs: settings, the client library's configuration, its callbacks, its
-//! errors, and its call for many messages at once.
+//! Everything that all our Kafka clients share: settings, the client library's configuration, its callbacks,
+//! its errors, and its call for many messages at once.
 
 pub(super) mod batch;
 pub(super) mod config;

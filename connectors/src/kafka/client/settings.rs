@@ -15,36 +15,36 @@ pub enum Login {
     /// No login.
     #[default]
     None,
-    /// SASL PLAIN: the password is sent as it is.
+    /// SASL PLAIN, which sends the password as it is.
     Plain {
         /// User name.
         user: String,
-        /// Its password.
+        /// The user's password.
         password: Secret,
     },
     /// SASL SCRAM-SHA-256.
     ScramSha256 {
         /// User name.
         user: String,
-        /// Its password.
+        /// The user's password.
         password: Secret,
     },
     /// SASL SCRAM-SHA-512.
     ScramSha512 {
         /// User name.
         user: String,
-        /// Its password.
+        /// The user's password.
         password: Secret,
     },
     /// SASL OAUTHBEARER.
     Token {
-        /// File with the token, read again before it ends.
+        /// File with the token. It is read again before the token expires.
         file: PathBuf,
     },
 }
 
 impl Login {
-    /// The mechanism's name.
+    /// Returns the mechanism's name.
     pub(crate) const fn mechanism(&self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -55,7 +55,7 @@ impl Login {
         }
     }
 
-    /// User and password of a login that has them.
+    /// Returns user and password of a login that has them.
     pub(crate) const fn user_and_password(&self) -> Option<(&String, &Secret)> {
         match self {
             Self::None | Self::Token { .. } => None,
@@ -73,29 +73,29 @@ pub struct Security {
     pub encrypted: bool,
     /// The login.
     pub login: Login,
-    /// Certificates to trust (PEM). Without a file: the system's.
+    /// Certificates to trust (PEM). `None` if the system's certificates are trusted.
     pub ca_file: Option<PathBuf>,
     /// This client's own certificate (PEM).
     pub certificate_file: Option<PathBuf>,
-    /// Its key (PEM).
+    /// The key of that certificate (PEM).
     pub key_file: Option<PathBuf>,
 }
 
-/// How to reach Kafka.
+/// The settings by which a client reaches Kafka.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// Brokers as `host:port`, separated by commas.
     pub brokers: String,
-    /// What this client calls itself in the brokers' logs and quotas.
+    /// The client's name in the brokers' logs and quotas.
     pub client_id: String,
     /// Encryption and authentication.
     pub security: Security,
-    /// How long to wait for an answer before Kafka counts as unavailable.
+    /// The longest wait for an answer before Kafka counts as unavailable.
     pub timeout: Duration,
 }
 
 impl Connection {
-    /// Brokers without encryption or login.
+    /// Returns the settings for brokers without encryption or login.
     pub fn plaintext(brokers: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
@@ -106,29 +106,29 @@ impl Connection {
     }
 }
 
-/// What a source reads, as a member of a consumer group.
+/// The settings of a source, a member of a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaSettings {
-    /// How to reach Kafka.
+    /// The settings by which the source reaches Kafka.
     pub connection: Connection,
     /// Topics with events.
     pub topics: Vec<String>,
     /// Consumer group.
     pub group: String,
-    /// Id of a static member: the same for a worker after its restart, and used by no other.
+    /// Id of a static member. A worker keeps it after a restart, and no other worker uses it.
     pub instance: Option<String>,
-    /// How long the member may be silent before the group gives its shards to others.
+    /// The time that the member may be silent before the group gives its shards to others.
     pub session_timeout: Duration,
-    /// How long the group waits for revoked shards to be released.
+    /// The time that the group waits for revoked shards to be released.
     pub revoke_timeout: Duration,
     /// Bytes of messages that wait to be polled. The client library holds about 8 MiB more.
     pub queue_bytes: u64,
-    /// How often the brokers are asked to confirm the end of an idle partition.
+    /// The interval at which the brokers are asked to confirm the end of an idle partition.
     pub end_every: Duration,
 }
 
 impl KafkaSettings {
-    /// Settings with the defaults of the configuration.
+    /// Returns settings with the defaults of the configuration.
     pub fn new(connection: Connection, topics: Vec<String>, group: impl Into<String>) -> Self {
         let worker = WorkerOptions::new(Text::default());
         Self {

@@ -10,19 +10,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rdkafka::client::OAuthToken;
 use serde::Deserialize;
 
-/// How long to use a token that does not say when it expires before the file is read again.
+/// The time that a token without an expiry is used before the file is read again.
 const OPAQUE_LIFE: Duration = Duration::from_secs(300);
 
 /// The claims of a JSON Web Token that we read.
 #[derive(Deserialize)]
 struct Claims {
-    /// When it expires, in seconds since the epoch.
+    /// The expiry, in seconds since the epoch.
     exp: Option<f64>,
-    /// The user it is about.
+    /// The user that the token is for.
     sub: Option<String>,
 }
 
-/// Why a file gives no token. It names the file, never the token.
+/// The reason why a file gives no token. It names the file, never the token.
 #[derive(Debug, thiserror::Error)]
 #[error("kafka.sasl_token_file: the file '{}' {source}", file.display())]
 pub(crate) struct TokenFileError {
@@ -30,7 +30,7 @@ pub(crate) struct TokenFileError {
     source: TokenError,
 }
 
-/// What is wrong with the file.
+/// The fault of the file.
 #[derive(Debug, thiserror::Error)]
 enum TokenError {
     #[error("cannot be read: {0}")]
@@ -61,7 +61,7 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, TokenError> {
     if token.is_empty() {
         return Err(TokenError::Empty);
     }
-    // The characters that the SASL mechanism takes over from RFC 6750.
+    // The SASL mechanism takes these characters from RFC 6750.
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)) {
         return Err(TokenError::Characters);
     }
@@ -81,7 +81,7 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, TokenError> {
     Ok(OAuthToken { token: token.into(), principal_name, lifetime_ms })
 }
 
-/// The claims, if it is a JSON Web Token. The brokers check its signature, we do not.
+/// Returns the claims if the token is a JSON Web Token. The brokers check its signature; we do not.
 fn claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);

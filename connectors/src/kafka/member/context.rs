@@ -1,5 +1,5 @@
-//! What the client library calls back on behalf of a group member: rebalances, and what every client is
-//! notified of. They are only noted here, for the thread that polls to act on.
+//! The client library's callbacks for a group member: rebalances, and everything that every client is
+//! notified of. The callbacks only note them; the polling thread acts on them.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -16,12 +16,12 @@ use rdkafka::types::RDKafkaRespErr;
 use crate::kafka::client::context::{Watch, lock};
 use crate::kafka::client::settings::Connection;
 
-/// A change of what the group assigns to this member.
+/// A change of the group's assignment to this member.
 #[derive(Debug)]
 pub(super) enum Rebalance {
     /// Exactly these topic partitions.
     Assign(Vec<(String, i32)>),
-    /// Nothing.
+    /// No topic partitions.
     Revoke,
 }
 
@@ -38,12 +38,12 @@ impl Member {
         Self { watch: Watch::new(connection), rebalances: Mutex::default(), closing: AtomicBool::new(false) }
     }
 
-    /// The oldest rebalance that is not handled yet.
+    /// Returns the oldest rebalance that is not handled yet.
     pub(super) fn rebalance(&self) -> Option<Rebalance> {
         lock(&self.rebalances).pop_front()
     }
 
-    /// From now on revocations are answered at once, because nothing handles rebalances any longer.
+    /// Answers revocations at once from now on, because nothing handles rebalances any longer.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }
@@ -66,8 +66,9 @@ impl ClientContext for Member {
 }
 
 impl ConsumerContext for Member {
-    /// The library waits with an assignment, or with its end, until we answer it. The thread that polls does
-    /// so once it has done its part. Nothing blocks here, and the library is polled all the while.
+    /// Notes a rebalance. The library waits with an assignment or a revocation until we answer it. The
+    /// polling thread answers once it has done its part. Nothing blocks here, and the library is polled all
+    /// the time.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,

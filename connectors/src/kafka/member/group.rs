@@ -1,10 +1,10 @@
-//! The thread that owns the consumer. In turn it polls, answers the group, assigns and reads, and it never
-//! waits long for anything.
+//! The thread that owns the consumer. It polls, answers the group, assigns and reads, in this order, and
+//! never waits long for anything.
 //!
-//! Assignment is eager: the group revokes everything before it assigns anything. An assignment is first
-//! answered by reading nothing. A shard is read once the worker starts it, from the offsets that the worker
+//! Assignment is eager: the group revokes everything before it assigns anything. The first answer to an
+//! assignment is to read nothing. A shard is read once the worker starts it, from the offsets that the worker
 //! names, never from the group's. A revocation is answered once the worker has released the shards or their
-//! time is over; until then the library is polled as before, so that the member stays in the group.
+//! time is over. Until then the library is polled as before, so that the member stays in the group.
 
 mod partitions;
 mod poll;
@@ -33,22 +33,22 @@ use crate::kafka::client::batch::Batch;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::KafkaSettings;
 
-/// How long one round waits for messages.
+/// The time that one round waits for messages.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Most commands of one round.
+/// The most commands of one round.
 const COMMANDS_MAX: usize = 1_024;
 
-/// Events that one round takes from the library; looking for one costs next to nothing.
+/// Events that one round takes from the library. Asking for an event costs almost nothing.
 const EVENTS: usize = 8;
 
-/// What the worker's side asks for.
+/// A request from the worker's side.
 pub(super) enum Command {
-    /// Read a shard, under this number.
+    /// Read a shard, with this number of the reading.
     Start { shard: Shard, reading: u64, from: BTreeMap<Text, Start> },
     /// Stop reading shards, and give them up if the group revokes them.
     Release(Vec<Shard>),
-    /// Commit how far a shard is read to the group.
+    /// Commit a shard's progress to the group.
     Commit { shard: Shard, next: BTreeMap<Text, i64> },
     /// Ask the group whether a shard is still ours.
     Assigned { shard: Shard, answer: Reply },
@@ -83,15 +83,15 @@ pub(super) struct Group<'c> {
     tracks: Tracks,
     /// Whether the library's assignment differs from `tracks`.
     stale: bool,
-    /// Next offsets as last committed to the group.
+    /// The next offsets that were last committed to the group.
     committed: BTreeMap<Shard, BTreeMap<Text, i64>>,
-    /// Why a broker could last not be reached.
+    /// The last reason why a broker could not be reached.
     disconnected: String,
     failed: bool,
 }
 
 impl<'c> Group<'c> {
-    /// The state of a member that has nothing yet; none if the library is out of memory.
+    /// Returns the state of a member without shards; `None` if the library is out of memory.
     pub(super) fn new(
         settings: &'c KafkaSettings,
         consumer: &'c Arc<BaseConsumer<Member>>,
@@ -145,7 +145,7 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Does what was asked for. Returns whether to go on.
+    /// Executes the waiting commands. Returns whether to continue.
     fn commands(&mut self) -> bool {
         for _ in 0..COMMANDS_MAX {
             match self.commands.try_recv() {
@@ -161,7 +161,7 @@ impl<'c> Group<'c> {
         true
     }
 
-    /// Waits for a command or for room in the queue. Returns whether to go on.
+    /// Waits for a command or for room in the queue. Returns whether to continue.
     fn wait(&mut self) -> bool {
         match self.commands.recv_timeout(ROUND / 2) {
             Ok(command) => self.execute(command),
@@ -194,7 +194,7 @@ impl<'c> Group<'c> {
             }
             Command::Commit { shard, next } => {
                 if self.assigned.contains(&shard) {
-                    // The library logs what the group does not take.
+                    // The library logs what the group refuses.
                     if let Err(error) = self.consumer.commit(&offsets(shard, &next), CommitMode::Async) {
                         tracing::info!("offsets of shard {shard} were not committed: {error}");
                     }
@@ -207,7 +207,7 @@ impl<'c> Group<'c> {
         true
     }
 
-    /// Whether the group assigns a shard and does not revoke it.
+    /// Returns whether the group assigns a shard and does not revoke it.
     fn holds(&self, shard: Shard) -> bool {
         self.assigned.contains(&shard) && self.revoking.is_none() && !self.failed
     }
@@ -215,8 +215,8 @@ impl<'c> Group<'c> {
     /// Takes the library's events.
     fn events(&mut self) {
         for _ in 0..EVENTS {
-            // Messages arrive in batches only, because partitions are forwarded before they are assigned. If
-            // one arrives here anyway, it is read again. The context has noted the errors.
+            // Messages arrive only in batches, because partitions are forwarded before they are assigned. A
+            // message that arrives here anyway is read again. The context has noted the errors.
             if let Some(Ok(message)) = self.consumer.poll(Duration::ZERO)
                 && let Some((_, track)) = self.tracks.get_mut(message.topic(), message.partition())
             {
@@ -239,7 +239,7 @@ impl<'c> Group<'c> {
             return;
         }
         let reason = match code {
-            // The other brokers may answer: this is only reported when none does.
+            // The other brokers may answer: this error is only reported if none does.
             Code::BrokerTransportFailure | Code::Resolve | Code::Authentication | Code::SSL => {
                 reason.clone_into(&mut self.disconnected);
                 return;
@@ -254,7 +254,7 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Asks the group whether a shard is ours: it accepts commits only from its members.
+    /// Asks the group whether a shard is ours: the group accepts commits only from its members.
     fn check(&self, shard: Shard, answer: Reply) {
         // The caller may have given up on the answer.
         if !self.holds(shard) || self.consumer.assignment_lost() {
@@ -265,7 +265,7 @@ impl<'c> Group<'c> {
         let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
         let consumer = Arc::clone(self.consumer);
         self.probe.submit_for(answer, move |client: &MetadataClient| {
-            // There must be something to commit again: for a shard that nobody has read, its beginning.
+            // The check needs something to commit again: for a shard that nobody has read, its beginning.
             let earliest = |topic: Text| client.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
             let next = known.map_or_else(|| topics.into_iter().map(earliest).collect(), Ok);
             next.and_then(|next| accepts(&consumer, &offsets(shard, &next)))
@@ -273,7 +273,7 @@ impl<'c> Group<'c> {
     }
 }
 
-/// Whether the group accepts these offsets from this member.
+/// Returns whether the group accepts these offsets from this member.
 fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Result<bool, SourceError> {
     let Err(error) = consumer.commit(offsets, CommitMode::Sync) else { return Ok(true) };
     match error.rdkafka_error_code() {
@@ -283,7 +283,7 @@ fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Res
     }
 }
 
-/// Next offsets of a shard in the library's form.
+/// Returns the next offsets of a shard in the library's form.
 fn offsets(shard: Shard, next: &BTreeMap<Text, i64>) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for (topic, next) in next {

@@ -1,7 +1,8 @@
-//! What has been read and not yet polled, in order: the queue between the thread that reads and the worker.
+//! The queue between the reading thread and the worker: everything that is read and not yet polled, in order.
 //!
 //! Each reading of a shard has a number. Messages enter with the number of their reading and are dropped when
-//! it ends, so nothing that is read of a shard after its revocation, release or new start can come out.
+//! the reading ends. So after a revocation, release or new start of a shard, nothing that was read before can
+//! come out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -15,17 +16,17 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::kafka::client::context::lock;
 
-/// Approximate bytes of messages that one poll takes: about 15,000 events of 271 bytes, which the worker
-/// decodes in a few milliseconds (see `avro`), so that one poll never holds up the rest of its loop.
+/// Approximate bytes of messages that one poll takes: about 15,000 events of 271 bytes. The worker decodes
+/// them in a few milliseconds (see `avro`), so that one poll never holds up the rest of its loop.
 const POLL_BYTES: u64 = 4 << 20;
 
-/// Most signals that one poll takes. One signal holds up to 2,048 messages of a partition.
+/// The most signals that one poll takes. One signal holds up to 2,048 messages of a partition.
 const POLL_SIGNALS: usize = 4_096;
 
 #[derive(Debug, Default)]
 struct State {
     signals: VecDeque<(SourceEvent, u64)>,
-    /// Bytes of their messages.
+    /// Bytes of the signals' messages.
     bytes: u64,
     /// The shards being read, with the number of their reading.
     reading: BTreeMap<Shard, u64>,
@@ -33,9 +34,9 @@ struct State {
     readings: u64,
     /// Partitions whose end waits to be polled.
     ends: BTreeSet<(Shard, Text)>,
-    /// Why Kafka does not answer at the moment.
+    /// The reason why Kafka does not answer at the moment.
     unavailable: Option<SourceError>,
-    /// Why there will be no more.
+    /// The reason why nothing more will come.
     failed: Option<SourceError>,
 }
 
@@ -53,8 +54,9 @@ impl Queue {
         Self { state: Mutex::default(), news: Notify::new(), limit }
     }
 
-    /// Begins a reading of a shard and ends the one before. Returns its number; none if the shard was revoked
-    /// and the worker has not polled that yet, so that it asks for a shard it no longer has.
+    /// Begins a reading of a shard and ends the one before. Returns its number. Returns `None` if the shard
+    /// was revoked but the worker has not polled that yet. The worker then asks for a shard that it no longer
+    /// has.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
@@ -76,7 +78,7 @@ impl Queue {
         lock(&self.state).purge(shards);
     }
 
-    /// Ends readings with a signal that says why.
+    /// Ends readings with a signal that gives the reason.
     pub(super) fn end_with(&self, shards: &[Shard], signal: SourceEvent) {
         let mut state = lock(&self.state);
         state.purge(shards);
@@ -103,25 +105,26 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Kafka does not answer at the moment: the next poll that finds nothing else returns this error, once.
+    /// Notes that Kafka does not answer at the moment. The next poll that finds nothing else returns this
+    /// error, once.
     pub(super) fn set_unavailable(&self, error: SourceError) {
         lock(&self.state).unavailable = Some(error);
         self.news.notify_one();
     }
 
-    /// There will be no more: once everything else is polled, every poll returns this error. The first one
-    /// counts.
+    /// Notes that nothing more will come. Once everything else is polled, every poll returns this error. Only
+    /// the first call counts.
     pub(super) fn fail(&self, error: SourceError) {
         lock(&self.state).failed.get_or_insert(error);
         self.news.notify_one();
     }
 
-    /// Whether to read more.
+    /// Returns whether there is room to read more.
     pub(super) fn has_room(&self) -> bool {
         lock(&self.state).bytes < self.limit
     }
 
-    /// Takes what is there, or waits for something.
+    /// Takes what is there, or waits until something arrives.
     pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {
@@ -167,7 +170,8 @@ impl State {
         self.signals.push_back((signal, bytes));
     }
 
-    /// Ends are reported over and over: only the last one of a partition waits.
+    /// Removes the older end of a partition. Ends are reported over and over, and only the last one of a
+    /// partition waits.
     fn replace_end(&mut self, topic: &Text, partition: Shard) {
         if self.ends.insert((partition, topic.clone())) {
             return;
@@ -194,7 +198,7 @@ impl State {
     }
 }
 
-/// The shard whose reading a signal belongs to.
+/// Returns the shard to whose reading a signal belongs.
 fn shard_of(signal: &SourceEvent) -> Option<Shard> {
     match signal {
         SourceEvent::Assigned(_)

@@ -21,21 +21,21 @@ use crate::kafka::admin::Probe;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{KafkaSettings, wrong};
 
-/// How long closing may take: the library waits for brokers that may be gone.
+/// The most time that closing may take. The library waits for brokers that may be gone.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
-/// Before offsets count as lost, the brokers are asked a second time after this wait: right after a change of
-/// leaders an answer may be outdated.
+/// The wait before the brokers are asked a second time. Only then do offsets count as lost, because an answer
+/// just after a change of leaders may be outdated.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The messages of the shards that a consumer group on Kafka assigns.
+/// The source of messages for the shards that a consumer group on Kafka assigns.
 pub struct KafkaSource {
     topics: Vec<Text>,
     group: String,
     queue: Arc<Queue>,
     commands: Sender<Command>,
     probe: Probe,
-    /// How long to wait for the group's answer.
+    /// The longest wait for the group's answer.
     patience: Duration,
     /// Resolves when the thread has ended.
     ended: Option<oneshot::Receiver<()>>,
@@ -45,7 +45,7 @@ impl KafkaSource {
     /// Connects, checks that the topics exist, and joins the group.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] for what can never work: wrong credentials, a missing topic.
+    /// [`SourceError::Configuration`] if it can never work: wrong credentials, a missing topic.
     /// [`SourceError::Unavailable`] if no broker answers in time.
     pub async fn connect(settings: KafkaSettings) -> Result<Self, SourceError> {
         let config = settings.member()?;
@@ -82,7 +82,7 @@ impl KafkaSource {
         let (to, asked) = (Arc::clone(&queue), probe.clone());
         let run = move || {
             let consumer = Arc::new(consumer);
-            // The worker is notified however the thread ends.
+            // The worker is notified in whatever way the thread ends.
             let ending = Ending(Arc::clone(&to));
             match Group::new(&settings, &consumer, to, received, asked, counts) {
                 Some(group) => group.run(),
@@ -98,14 +98,14 @@ impl KafkaSource {
         Ok(Self { topics, group, queue, commands, probe, patience, ended: Some(ended) })
     }
 
-    /// Sends a command to the thread. If it has ended, polling reports that.
+    /// Sends a command to the thread. If the thread has ended, polling reports that.
     fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::debug!("the thread that reads Kafka has ended");
         }
     }
 
-    /// Where topic partitions of a shard begin and end.
+    /// Returns the first offset and the end of topic partitions of a shard.
     async fn ranges(
         &self,
         shard: Shard,
@@ -119,7 +119,7 @@ impl KafkaSource {
             .await
     }
 
-    /// The offsets that Kafka does not have.
+    /// Returns the offsets that Kafka does not have.
     async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<SourceEvent>, SourceError> {
         let ranges = self.ranges(shard, at.keys().cloned().collect()).await?;
         let lost = at.iter().filter_map(|(topic, at)| {
@@ -136,7 +136,7 @@ impl KafkaSource {
     }
 }
 
-/// Tells the worker, when dropped, that nothing more will come.
+/// Notifies the worker, when dropped, that nothing more will come.
 struct Ending(Arc<Queue>);
 
 impl Drop for Ending {

@@ -1,5 +1,5 @@
-//! How far each topic partition is read: where it continues after the next assignment, and whether its end
-//! was reached.
+//! The progress of each topic partition: the offset from which it continues after the next assignment, and
+//! whether its end was reached.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,29 +9,29 @@ use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
-/// How often a batch that cannot be read is fetched: another broker may have it whole.
+/// The number of times that an unreadable batch is fetched. Another broker may have an intact copy.
 const UNREADABLE_AFTER: u32 = 3;
 
 /// A topic partition within a reading of its shard.
 #[derive(Debug)]
 pub(super) struct Track {
-    /// Its shard.
+    /// The partition's shard.
     pub(super) shard: Shard,
     /// Number of the reading.
     pub(super) reading: u64,
-    /// Where it continues: behind the last message that was handed over.
+    /// The offset from which reading continues: the one after the last message that was passed on.
     pub(super) next: Start,
-    /// Its end, with everything before it handed over; none while more comes.
+    /// The end, once everything before it is passed on; `None` while more comes.
     pub(super) end: Option<i64>,
-    /// When the brokers were last asked whether this is still the end.
+    /// The time at which the brokers were last asked whether this is still the end.
     pub(super) asked: Option<Instant>,
-    /// Whether its offset is lost: then it is no longer read.
+    /// Whether the offset is lost. If so, the partition is no longer read.
     pub(super) lost: bool,
-    /// When to assign it again after a failure; nothing is taken before that.
+    /// The time at which to assign the partition again after a failure. Nothing is taken before that.
     pub(super) again_at: Option<Instant>,
     /// Failures in a row.
     pub(super) failures: u32,
-    /// The batch that could not be read last, by its first offset, and how often in a row.
+    /// The last batch that could not be read, by its first offset, and how often in a row.
     pub(super) unreadable: Option<(i64, u32)>,
 }
 
@@ -50,7 +50,7 @@ impl Track {
         }
     }
 
-    /// Whether a message at this offset is the next one, or a later one.
+    /// Returns whether a message at this offset is the next one, or a later one.
     pub(super) const fn takes(&self, offset: i64) -> bool {
         match self.next {
             Start::Earliest => true,
@@ -58,14 +58,14 @@ impl Track {
         }
     }
 
-    /// Notes that a batch cannot be read. Whether it has been fetched often enough to give it up.
+    /// Notes that a batch cannot be read. Returns whether it has been fetched often enough to give it up.
     pub(super) fn cannot_read(&mut self, offset: i64) -> bool {
         let times = self.unreadable.filter(|(before, _)| *before == offset).map_or(0, |(_, times)| times) + 1;
         self.unreadable = Some((offset, times));
         times >= UNREADABLE_AFTER
     }
 
-    /// Reading has failed: try again after the back-off for its failures in a row.
+    /// Notes that reading has failed. It is tried again after the back-off for its failures in a row.
     pub(super) fn fail(&mut self, now: Instant) {
         self.failures += 1;
         let wait = backoff::KAFKA_PARTITION.delay(self.failures);
@@ -104,12 +104,12 @@ impl Tracks {
         self.0.clear();
     }
 
-    /// Whether no partition is read.
+    /// Returns whether no partition is read.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A topic partition with its topic as a shared text.
+    /// Returns a topic partition, with its topic as a shared text.
     pub(super) fn get_mut(&mut self, topic: &str, partition: i32) -> Option<(Text, &mut Track)> {
         let tracks = self.0.get_mut(&Shard::try_from(partition).ok()?)?;
         let topic = tracks.get_key_value(topic)?.0.clone();
@@ -117,27 +117,27 @@ impl Tracks {
         Some((topic, track))
     }
 
-    /// Everything being read, and where it continues.
+    /// Returns everything being read, with the offset from which it continues.
     pub(super) fn assignment(&self) -> impl Iterator<Item = (&Text, Shard, Start)> {
         self.0.iter().flat_map(|(shard, tracks)| {
             tracks.iter().filter(|(_, track)| !track.lost).map(|(topic, track)| (topic, *shard, track.next))
         })
     }
 
-    /// Everything has been assigned again.
+    /// Notes that everything has been assigned again.
     pub(super) fn assigned(&mut self) {
         for track in self.0.values_mut().flat_map(BTreeMap::values_mut) {
             track.again_at = None;
         }
     }
 
-    /// Whether the time has come to assign a failed partition again.
+    /// Returns whether it is time to assign a failed partition again.
     pub(super) fn retry_due(&self, now: Instant) -> bool {
         let mut tracks = self.0.values().flat_map(BTreeMap::values);
         tracks.any(|track| track.again_at.is_some_and(|at| at <= now))
     }
 
-    /// Ends that the brokers were last asked about at least `every` ago.
+    /// Returns the ends that the brokers were last asked about at least `every` ago.
     pub(super) fn questions(&mut self, now: Instant, every: Duration) -> Vec<Question> {
         let mut questions = Vec::new();
         for (topic, track) in self.0.values_mut().flatten() {
@@ -154,7 +154,7 @@ impl Tracks {
         questions
     }
 
-    /// Whether the end is still the one that the brokers were asked about.
+    /// Returns whether the end is still the one that the brokers were asked about.
     pub(super) fn still_ends(&self, question: &Question) -> bool {
         let track = self.0.get(&question.shard).and_then(|tracks| tracks.get(&question.topic));
         track.is_some_and(|track| track.reading == question.reading && track.end == Some(question.end))

@@ -1,4 +1,4 @@
-//! The topic of dead letters: rejected messages as they came, with headers that tell the reason and the
+//! The topic of dead letters: rejected messages as they came, with headers that hold the reason and the
 //! place.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::sender::{Delivery, Record, Sender};
 use crate::kafka::admin::Probe;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// Approximate bytes of dead letters in one batch: brokers compare a whole batch with the topic's
+/// Approximate bytes of dead letters in one batch. Brokers compare a whole batch with the topic's
 /// `max.message.bytes`, so batches are small for topics of small messages.
 const BATCH_BYTES: u32 = 65_536;
 
@@ -25,7 +25,7 @@ const BATCH_BYTES: u32 = 65_536;
 pub struct KafkaDeadLetters {
     topic: String,
     sender: Sender,
-    /// How long brokers may take for a message. The worker waits in the meantime, and may have shards to
+    /// The time that brokers may take for a message. The worker waits in the meantime, and may have shards to
     /// release.
     patience: Duration,
 }
@@ -34,7 +34,7 @@ impl KafkaDeadLetters {
     /// Connects, and checks that the topic exists.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] without such a topic or with wrong credentials;
+    /// [`SourceError::Configuration`] if there is no such topic or the credentials are wrong;
     /// [`SourceError::Unavailable`] if no broker answers.
     pub async fn connect(connection: Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
         let topic = topic.into();
@@ -57,7 +57,7 @@ impl KafkaDeadLetters {
 type Refused<'l> = (&'l DeadLetter, Code, String);
 
 impl KafkaDeadLetters {
-    /// Sends dead letters and waits for the answer to each. Returns those that were refused.
+    /// Sends dead letters and waits for the answer to each. Returns the letters that were refused.
     async fn deliver<'l>(
         &self,
         letters: &[&'l DeadLetter],
@@ -98,8 +98,8 @@ impl DeadLetterTopic for KafkaDeadLetters {
         let letters: Vec<&DeadLetter> = letters.iter().collect();
         let (mut failure, mut too_large) = (None, None);
         for (letter, code, reason) in self.deliver(&letters, deadline).await? {
-            // Brokers refuse a batch for the size of all its messages: sent alone, a letter is judged by its
-            // own.
+            // Brokers refuse a batch for the size of all its messages. A letter that is sent alone is judged
+            // by its own size.
             let refused = match code {
                 Code::MessageSizeTooLarge => self.deliver(&[letter], deadline).await?.pop(),
                 _ => Some((letter, code, reason)),
@@ -109,7 +109,7 @@ impl DeadLetterTopic for KafkaDeadLetters {
                 _ => failure = failure.or(refused),
             }
         }
-        // Size is the reason to report only if everything else was taken.
+        // Size is the reason to report only if everything else was accepted.
         failure.or(too_large).map_or(Ok(()), |(_, code, reason)| Err(self.sender.meaning(code, &reason)))
     }
 }

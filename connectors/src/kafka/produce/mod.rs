@@ -10,5 +10,5 @@ pub use producer::KafkaProducer;
 
 use std::time::Duration;
 
-/// How long to wait before a message is offered again to a full queue.
+/// The wait before a message is offered again to a full queue.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Sending events: from any number of threads, and done once the brokers have everything.
+//! Sending events, from any number of threads. Sending is done once the brokers have everything.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,13 +10,14 @@ use super::QUEUE_FULL_WAIT;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
-/// Approximate bytes of events in one batch: what brokers take by default (`message.max.bytes` is 1,048,588).
+/// Approximate bytes of events in one batch, within the brokers' default limit (`message.max.bytes` is
+/// 1,048,588).
 const BATCH_BYTES: u32 = 1_000_000;
 
-/// How long to wait, beyond its patience, for a message that the library should have given up.
+/// The wait, beyond its patience, for a message that the library should have given up.
 const FORGOTTEN_WAIT: Duration = Duration::from_secs(5);
 
-/// Sends events.
+/// A sender of events.
 pub struct KafkaProducer {
     sender: Sender,
     delivery: Arc<Delivery>,
@@ -24,7 +25,7 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
-    /// Makes a producer. A message that no broker has taken after `patience` has failed.
+    /// Makes a producer. A message that no broker has accepted after `patience` has failed.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
@@ -36,8 +37,8 @@ impl KafkaProducer {
         })
     }
 
-    /// Sends a message to the partition of its key. Blocks while too many are in flight. Several threads may
-    /// call it at the same time, but no asynchronous code.
+    /// Sends a message to the partition of its key. Blocks while too many messages are in flight. Several
+    /// threads may call it at the same time; asynchronous code must not.
     ///
     /// # Errors
     /// The first failure of any message so far.
@@ -45,7 +46,7 @@ impl KafkaProducer {
         self.send_with_headers(topic, key, value, &[])
     }
 
-    /// The same, with headers.
+    /// Sends a message like [`Self::send`], with headers.
     ///
     /// # Errors
     /// The first failure of any message so far.
@@ -78,12 +79,13 @@ impl KafkaProducer {
         }
     }
 
-    /// Waits until the brokers have everything. Returns how many messages that were.
+    /// Waits until the brokers have everything. Returns how many messages they have.
     ///
     /// # Errors
-    /// The first failure of any message, with their number, or that brokers do not answer.
+    /// The first failure of any message, with the number of failures, or that brokers do not answer.
     pub fn flush(&self) -> Result<u64, SourceError> {
-        // The library gives up each message after `patience`: this only bounds the wait for one it forgets.
+        // The library gives up each message after `patience`. This only bounds the wait for a message that it
+        // forgets.
         let deadline = Instant::now() + self.patience + FORGOTTEN_WAIT;
         while !self.delivery.is_done() {
             if Instant::now() >= deadline {

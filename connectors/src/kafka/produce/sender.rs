@@ -1,14 +1,15 @@
-//! The client library's producer with our configuration: each message goes to the partition of its key as
-//! Kafka's own clients choose it (murmur2), and counts as sent once all in-sync replicas have it.
+//! The client library's producer with our configuration. Each message goes to the partition of its key as
+//! Kafka's own clients choose it (murmur2). It counts as sent once all in-sync replicas have it.
 //!
 //! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no
-//! harm: an event is known by its natural key and its content, a dead letter by the topic, partition and
-//! offset in its headers. Order needs no guarantee either: the engine orders events by their time and natural
-//! key, whatever order they arrive in, and the watermark tolerates some lateness. So `enable.idempotence`
-//! would buy nothing, and it costs a lot: while the brokers have no producer id to give (a cluster that has
-//! just started, brokers back from an outage), the client library's broker threads spin (librdkafka issues
-//! 3692 and 2565, open). Measured on a fresh cluster of three at 173 messages a second: 11.3 s of processor
-//! time in 7 s with it, 0.25 s without.
+//! harm. An event is identified by its natural key and its content, a dead letter by the topic, partition and
+//! offset in its headers. Order needs no guarantee either. The engine orders events by their time and natural
+//! key, whatever order they arrive in, and the watermark tolerates some lateness.
+//!
+//! So `enable.idempotence` would gain nothing, and it costs a lot. The brokers may be unable to assign a
+//! producer id, in a cluster that has just started or after an outage. Meanwhile the client library's broker
+//! threads spin (librdkafka issues 3692 and 2565, open). Measured on a fresh cluster of three at 173 messages
+//! a second: 11.3 s of processor time in 7 s with it, 0.25 s without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,8 +27,8 @@ use crate::kafka::client::context::{Watch, lock};
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// Requests that wait for one broker's answer at a time: what an unreachable broker has to be sent again, and
-/// the number of batches that may overtake one that is sent again. The library's own default is a million.
+/// The most requests that await one broker's answer. It bounds what is sent again to an unreachable broker,
+/// and how many batches may overtake one that is sent again. The library's own default is a million.
 const REQUESTS_IN_FLIGHT_MAX: &str = "5";
 
 /// A set of messages whose answers are awaited together.
@@ -41,12 +42,12 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// One more message is awaited.
+    /// Counts one more message to wait for.
     fn expect(&self) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One of them was not sent.
+    /// Stops waiting for a message that was not sent.
     fn forget(&self) {
         self.answered(None);
     }
@@ -61,29 +62,29 @@ impl Delivery {
         }
     }
 
-    /// The library has taken one of them.
+    /// Counts a message that the library has accepted.
     pub(super) fn count_sent(&self) {
         self.sent.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many the library has taken.
+    /// Returns how many messages the library has accepted.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// Whether all have been answered.
+    /// Returns whether all messages have been answered.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Waits until all have been answered.
+    /// Waits until all messages have been answered.
     pub(super) async fn done(&self) {
         while !self.is_done() {
             self.done.notified().await;
         }
     }
 
-    /// The first failure, and how many there were.
+    /// Returns the first failure, and how many there were.
     pub(super) fn failure(&self) -> Option<(Code, String, u64)> {
         let (code, reason) = lock(&self.first).clone()?;
         Some((code, reason, self.failed.load(Ordering::Acquire)))
@@ -93,7 +94,7 @@ impl Delivery {
 /// The context of a producer.
 pub(super) struct Sending {
     watch: Watch,
-    /// Whether brokers have ever taken a message: then the credentials are right, whatever a broker says
+    /// Whether brokers have ever accepted a message. If so, the credentials are right, whatever a broker says
     /// later.
     answered: AtomicBool,
 }
@@ -143,8 +144,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the producer; it connects by itself. Messages go in batches of `batch_bytes`, larger ones alone.
-    /// A message that no broker has taken after `patience` has failed.
+    /// Makes the producer, which connects on its own. Messages go in batches of `batch_bytes`; a larger
+    /// message goes alone. A message that no broker has accepted after `patience` has failed.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
@@ -155,7 +156,7 @@ impl Sender {
     ) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
         for (key, value) in [
-            // At least once: all in-sync replicas answer, and what fails is sent again until
+            // At least once: all in-sync replicas answer, and a failed message is sent again until
             // `message.timeout.ms`.
             ("acks", "all"),
             ("enable.idempotence", "false"),
@@ -181,10 +182,10 @@ impl Sender {
         })
     }
 
-    /// Hands a message to the library. Returns whether its queue had room.
+    /// Passes a message to the library. Returns whether its queue had room.
     ///
     /// # Errors
-    /// The library refused the message.
+    /// If the library refuses the message.
     pub(super) fn offer(&self, record: &Record<'_>, delivery: &Arc<Delivery>) -> Result<bool, SourceError> {
         delivery.expect();
         let mut base = BaseRecord::with_opaque_to(record.topic, Arc::clone(delivery));
@@ -207,7 +208,7 @@ impl Sender {
         }
     }
 
-    /// What a failed message means.
+    /// Returns the meaning of a failed message.
     pub(super) fn meaning(&self, code: Code, reason: &str) -> SourceError {
         match code {
             Code::MessageSizeTooLarge => {
@@ -220,7 +221,7 @@ impl Sender {
                 "Kafka at {} does not let this user write to a topic: {reason}; grant it WRITE",
                 self.connection.brokers
             )),
-            // A message that waited too long does not say why no broker took it: earlier errors do.
+            // A message that waited too long does not say why no broker accepted it; earlier errors do.
             Code::MessageTimedOut => {
                 let context = self.producer.context();
                 let errors = context.watch.errors();

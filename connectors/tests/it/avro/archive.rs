@@ -1,4 +1,4 @@
-//! Archive files: ours and others', whole and damaged. Every byte of a file is told, as an event or as
+//! Archive files: ours and others', whole and damaged. Every byte of a file is reported, as an event or as
 //! rejected.
 
 use apache_avro::reader::datum::GenericDatumReader;
@@ -30,7 +30,7 @@ fn read(file: &[u8]) -> Result<Told, FileError> {
     Ok(told)
 }
 
-/// The events of a file and the reasons of what is rejected.
+/// Returns the events of a file and the reasons of rejected records.
 fn sorted(told: &Told) -> (Vec<EventRecord>, Vec<Reason>) {
     let events = told.iter().filter_map(|(_, record)| record.clone().ok()).collect();
     let reasons = told.iter().filter_map(|(_, record)| Some(record.as_ref().err()?.reject.reason)).collect();
@@ -42,7 +42,7 @@ fn archive(events: &[EventRecord]) -> Vec<u8> {
     write_events(&records).unwrap()
 }
 
-/// Distinct pods that stop.
+/// Returns events in which distinct pods stop.
 fn stops(count: usize) -> Vec<EventRecord> {
     let sample = samples().into_iter().find(|event| event.payload.kind() == EventKind::PodStopped).unwrap();
     let stop = |index: usize| {
@@ -55,7 +55,7 @@ fn stops(count: usize) -> Vec<EventRecord> {
 
 const SYNC: [u8; 16] = *b"0123456789abcdef";
 
-/// A file made by hand: a header, then blocks as given.
+/// Builds a file by hand: a header, then the given blocks.
 fn file(schema: &str, codec: &str, blocks: &[Vec<u8>]) -> Vec<u8> {
     let mut file = b"Obj\x01".to_vec();
     put_long(&mut file, 2);
@@ -77,7 +77,7 @@ fn block(records: i64, data: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Uncompressed blocks of `each` pods that stop.
+/// Returns uncompressed blocks of `each` events, in which pods stop.
 fn blocks_of(events: &[EventRecord], each: usize) -> Vec<Vec<u8>> {
     let bodies =
         |chunk: &[EventRecord]| chunk.iter().flat_map(|record| record.body.to_vec()).collect::<Vec<_>>();
@@ -101,7 +101,7 @@ fn own(events: &[EventRecord]) -> Vec<u8> {
     write_own(&records).unwrap()
 }
 
-/// The events of wanted organizations in a file of our own; none: all.
+/// Reads the events of wanted organizations from a file of our own; all events if `None`.
 fn read_wanted(file: &[u8], wanted: Option<&[&str]>) -> Result<Vec<Event>, String> {
     let wanted = wanted.map(|ids| ids.iter().map(|id| OrganizationId::from(*id)).collect::<BTreeSet<_>>());
     read_all_of(file, Wanted { organizations: wanted.as_ref(), bodies: None })
@@ -134,7 +134,7 @@ fn a_file_of_our_own_is_read_by_what_its_bodies_say() {
 
 #[test]
 fn a_file_in_the_order_of_organizations_is_read_by_organization() {
-    // A few hundred blocks' worth of organizations, and one that spans several blocks.
+    // Organizations that fill several blocks, and one organization that spans several blocks.
     let mut events = stops(20_000);
     let big = EventRecord { ..events[10_000].clone() };
     events.splice(10_000..10_000, (0..10_000).map(|_| big.clone()));
@@ -170,7 +170,7 @@ fn blocks_of_others_are_passed_over_unread_and_damage_of_ones_own_is_told() {
         let damage = read_wanted(&file, wanted).unwrap_err();
         assert!(damage.starts_with("block ") && damage.contains("damaged"), "{damage}");
     }
-    // A bent index is not used: nothing is passed over for it.
+    // A damaged index is not used: no block is skipped because of it.
     let mut bent = own(&events);
     let index = bent.windows(20).position(|bytes| bytes == b"\"organization-00000\"").unwrap();
     bent[index + 18] = b'9';
@@ -383,7 +383,7 @@ fn a_file_cut_anywhere_gives_what_was_whole_and_tells_the_rest() {
         assert!(reasons.iter().all(|reason| *reason == Reason::Malformed));
         let told_bytes: usize = found.iter().map(|record| record.body.len()).sum::<usize>()
             + told.iter().filter_map(|(_, record)| Some(record.as_ref().err()?.bytes.len())).sum::<usize>();
-        // What is not told is framing: heads of three bytes and markers of blocks that were read.
+        // Only framing is not reported: heads of three bytes, and the markers of blocks that were read.
         assert!(header + told_bytes + 3 * (3 + SYNC.len()) >= length, "cut to {length}: {told_bytes}");
     }
 }
@@ -430,7 +430,8 @@ fn twenty_thousand_damaged_files_never_panic_and_hide_nothing() {
     for round in 0..20_000 {
         let mut file = files[round % 2].clone();
         let header = file.windows(16).position(|window| window == &file[file.len() - 16..]).unwrap();
-        // Half of the damage behind the header: a damaged header ends most files at once.
+        // Half of the damage lies after the header, because a damaged header makes most files unreadable at
+        // once.
         let mut tail = file.split_off(if round % 4 < 2 { 0 } else { header + 16 });
         mutate(&mut tail, &mut dice);
         file.extend(tail);

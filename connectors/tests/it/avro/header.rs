@@ -5,7 +5,7 @@ use prorata_samples::arbitrary;
 use prorata_schemas::event::EventKind;
 use sha2::{Digest, Sha256};
 
-/// An archive of one event of each kind.
+/// Returns an archive of one event of each kind.
 fn archive() -> Vec<u8> {
     let events = arbitrary::records();
     let records: Vec<(EventKind, &[u8])> =
@@ -13,7 +13,7 @@ fn archive() -> Vec<u8> {
     write_events(&records).unwrap()
 }
 
-/// Number of events in a file, all of which must be valid.
+/// Returns the number of events in a file. All of them must be valid.
 fn read(file: &[u8]) -> Result<usize, FileError> {
     let mut events = 0;
     read_events(file, &mut |_, record| {

@@ -1,4 +1,4 @@
-//! Files of dead letters: what is written is read, also by releases with a grown schema.
+//! Files of dead letters: everything written is read back, also by releases with a grown schema.
 
 use apache_avro::{Reader, Schema, Writer};
 use prorata_connectors::archive::{
@@ -9,7 +9,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin};
 
-/// A file of events, which is none of letters.
+/// Returns a file of events, which is not a file of letters.
 fn archive_of_one() -> Vec<u8> {
     let record = EventRecord::new(samples().remove(0));
     write_events(&[(record.event.payload.kind(), &*record.body)]).unwrap()
@@ -67,7 +67,7 @@ fn every_reason_survives_as_a_dead_letter() {
     assert_eq!(read, letters);
 }
 
-/// A later schema may add fields with defaults, and no other. Files of today stay readable.
+/// A later schema may add fields with defaults, and no other fields. Present files stay readable.
 #[test]
 fn the_schema_of_dead_letters_grows_both_ways() {
     let [first, now] = [include_str!("../../released/dead_letter_1.avsc"), DEAD_LETTER_SCHEMA]

@@ -1,5 +1,5 @@
-//! Decoding what producers send: other versions of our schemas held against apache-avro, every refusal,
-//! damage.
+//! Decoding of what producers send: other versions of our schemas compared with apache-avro, every refusal,
+//! and damage.
 
 mod archive;
 mod header;
@@ -23,7 +23,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use serde_json::{Value as Json, json};
 
-/// What a writer's schema makes of a body.
+/// Decodes a body with a writer's schema.
 fn decode(schema: &str, body: &[u8]) -> Result<EventRecord, Reject> {
     Decoder::compile(schema).unwrap().decode(body).map(EventRecordRef::into_owned)
 }
@@ -66,7 +66,7 @@ impl Version {
         (schema, value)
     }
 
-    /// Another writer's version that says the same, as far as it can.
+    /// Changes this version to another writer's version with the same meaning, as far as possible.
     fn evolve(&mut self, dice: &mut impl FnMut(usize) -> usize) {
         for step in 0..=dice(6) {
             let at = dice(self.value.len());
@@ -114,7 +114,7 @@ impl Version {
         }
     }
 
-    /// A field that we do not know, of any form.
+    /// Adds a field of any form that we do not know.
     fn add(&mut self, step: usize, at: usize, form: usize) {
         let (name, inner) = (format!("extra_{step}"), format!("extra.Inner{step}"));
         let record = json!({"type": "record", "name": inner, "fields": [{"name": "x", "type": "double"}]});
@@ -152,13 +152,13 @@ proptest! {
         prop_assert_eq!(version.decode(), Ok(EventRecord::new(event)));
     }
 
-    /// The library resolves to our newest schema first and writes that; both ways must meet in one canonical
-    /// body.
+    /// The library first resolves to our newest schema and then writes it. Both ways must give the same
+    /// canonical body.
     #[test]
     fn other_versions_resolve_as_apache_avro_resolves_them(event in event(), seed in any::<u64>()) {
         let mut version = Version::newest(&event);
         version.evolve(&mut dice(seed));
-        // It cannot resolve a decimal of few bytes, so decimals are plain bytes to it.
+        // The library cannot resolve a decimal of few bytes, so it gets decimals as plain bytes.
         let plain = |schema: &str| Schema::parse_str(&schema.replace("\"decimal\"", "\"none\"")).unwrap();
         let (ours, theirs) = (plain(avsc(event.payload.kind())), plain(&version.schema.to_string()));
         let resolved = GenericDatumReader::builder(&theirs).reader_schema(&ours).build().unwrap();
@@ -175,7 +175,7 @@ fn sample(kind: EventKind) -> Event {
     samples().into_iter().find(|event| event.payload.kind() == kind).unwrap()
 }
 
-/// The reason why a version is refused.
+/// Returns the reason why a version is refused.
 fn reason(version: &Version) -> (Reason, String) {
     let reject = version.decode().expect_err("refused");
     (reject.reason, reject.message)
@@ -211,7 +211,7 @@ fn a_schema_that_does_not_resolve_is_an_unknown_event_and_says_why() {
         Value::Double(1.0),
         "double cannot be read as long",
     );
-    // Debezium writes milliseconds as a plain long, and says so only to Kafka Connect.
+    // Debezium writes milliseconds as a plain long, and only an attribute for Kafka Connect shows it.
     let debezium = json!({"type": "long", "connect.name": "io.debezium.time.Timestamp"});
     refused(EventKind::PodUsage, "event_time", debezium, Value::Long(1), "io.debezium.time.Timestamp");
     let decimal = Value::Decimal(apache_avro::Decimal::from([1u8]));
@@ -333,7 +333,7 @@ fn values_are_judged_after_resolution_as_before() {
     assert_eq!(decoder.decode(&[&body[..], &[0]].concat()).unwrap_err().reason, Reason::Malformed);
 }
 
-/// Who counted to them would never come back.
+/// A decoder that counted to these numbers would never return.
 #[test]
 fn hostile_counts_and_depths_cost_nothing() {
     let list = json!({"type": "record", "name": "prorata.events.NodeStopped", "fields": [
@@ -415,7 +415,7 @@ fn fingerprints_are_crc_64_avro_of_the_parsing_canonical_form() {
         r#"{"name":"recorded_at","type":["null","long"]},{"name":"retracted","type":"boolean"}]}"#
     );
     assert_eq!(fingerprint(avsc(EventKind::NodeStopped)).unwrap(), fingerprint(canonical).unwrap());
-    // From the test data of the specification's repository.
+    // These values come from the test data of the specification's repository.
     assert_eq!(i64::from_le_bytes(fingerprint("\"null\"").unwrap()), 7_195_948_357_588_979_594);
     let fixed = r#"{"namespace":"x.y","name":"foo","type":"fixed","size":15}"#;
     let plain = r#"{"type":"fixed","doc":"d","size":15,"name":"x.y.foo","aliases":["b"]}"#;

@@ -1,4 +1,4 @@
-//! Events as the writers of others send them: the table of `schemas/EVENTS.md`, "Common writers".
+//! Events in the form of foreign writers: the table "Common writers" of `schemas/EVENTS.md`.
 
 use apache_avro::types::Value;
 use prorata_samples::arbitrary::samples;
@@ -7,11 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::Version;
 
-/// A type and a value in the forms of a writer.
+/// A function that returns a type and a value in the form of a writer.
 type Form = fn(&str, Json, Value) -> (Json, Value);
 
-/// An event with each type and value in another form, from the inside out. Each is optional, with null at
-/// this place of the union.
+/// Returns an event with each type and value in another form, from the inside out. Each is optional, with
+/// null at this index of the union.
 fn version(event: &Event, null_at: u32, form: Form) -> Version {
     let newest = Version::newest(event);
     let mut schema = newest.schema;
@@ -69,7 +69,7 @@ fn formed(path: &str, of: Json, value: Value, null_at: u32, form: Form) -> (Json
     (optional(of), Value::Union(1 - null_at, Box::new(value)))
 }
 
-/// Enums are text everywhere.
+/// Turns enums into text, as all these writers do.
 fn text_of_enums(of: Json, value: Value) -> (Json, Value) {
     match value {
         Value::Enum(_, symbol) => (json!("string"), Value::String(symbol)),
@@ -77,7 +77,7 @@ fn text_of_enums(of: Json, value: Value) -> (Json, Value) {
     }
 }
 
-/// Spark: decimals of a fixed length, each type with a name of its own; null comes last.
+/// The form of Spark: decimals of a fixed length, a separate name for each type, and null last.
 fn spark(path: &str, of: Json, value: Value) -> (Json, Value) {
     if of["logicalType"] == "decimal" {
         let name = format!("topLevelRecord.{path}.fixed");
@@ -89,7 +89,8 @@ fn spark(path: &str, of: Json, value: Value) -> (Json, Value) {
     text_of_enums(of, value)
 }
 
-/// Kafka Connect and Debezium: null comes first, decimals have many digits, microseconds are a plain long.
+/// The form of Kafka Connect and Debezium: null first, decimals with many digits, and microseconds as a plain
+/// long.
 fn connect(_: &str, mut of: Json, value: Value) -> (Json, Value) {
     if of["logicalType"] == "decimal" {
         of["precision"] = 64.into();
@@ -104,7 +105,7 @@ fn connect(_: &str, mut of: Json, value: Value) -> (Json, Value) {
     }
 }
 
-/// Null in place of every value that equals our default, as a writer has it whose columns are all nullable.
+/// Writes null for every value that equals our default, like a writer whose columns are all nullable.
 #[test]
 fn a_null_reads_as_the_default_of_its_field() {
     for event in samples() {

@@ -1,5 +1,5 @@
-//! Hours in several Parquet files in Delta tables: what late events make of them is what a backfill of all
-//! events writes, byte for byte.
+//! Hours in several Parquet files in Delta tables. Late events must give the same files, byte for byte, as a
+//! backfill of all events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn late_events_write_some_files_of_an_hour_to_the_bytes_of_a_backfill() {
 
     runtime.block_on(fold(&path("whole"), &[history(), late.to_vec()].concat(), "third"));
     lake("late").assert_equals(&lake("whole"), EVERY_HOUR);
-    // The same again changes nothing.
+    // The same fold again changes nothing.
     let outcome = runtime.block_on(fold(&path("late"), &history(), "fourth"));
     assert_eq!((outcome.files_written, outcome.hours_restated), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Compaction of a Delta table in a local folder: the same rows in fewer files, and a log that says so.
+//! Compaction of a Delta table in a local folder: the same rows in fewer files, and a log that records it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn hour_file(hour: Hour) -> EncodedFile {
     prorata_tables::encode(TABLE, &[full_hour("acme", hour)], &[clock]).unwrap().unwrap()
 }
 
-/// A root with the hours of two dates, and a shard that has closed 60 days since.
+/// Creates a root with the hours of two dates, and a shard that has closed 60 days since.
 async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
     Root::new(1).create(&store).await.unwrap();
@@ -73,14 +73,14 @@ async fn compact(folder: &Path) -> Maintained {
     maintain(&ports, "keeper").await.unwrap()
 }
 
-/// The lines of a version of the log.
+/// Returns the lines of a version of the log.
 async fn version(store: &Store, version: u64) -> Vec<Value> {
     let path = format!("{}/_delta_log/{version:020}.json", TABLE.name());
     let text = String::from_utf8(store.get(&path).await.unwrap().unwrap().to_vec()).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Bounds and counts of all these statistics together.
+/// Returns the winning bound or count of a column over all these statistics.
 fn together(stats: &[Value], bound: &str, wins: fn(&Value, &Value) -> bool, column: &str) -> Value {
     let mut all = stats.iter().map(|stats| stats[bound][column].clone());
     let first = all.next().unwrap();

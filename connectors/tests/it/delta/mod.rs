@@ -189,7 +189,7 @@ async fn created_by_another_release(store: &Store, change: impl FnOnce(&mut Vec<
     store.put_if_absent(path, log.into()).await.unwrap();
 }
 
-/// The newest metadata of the table `hours`: its columns, and the properties.
+/// Returns the newest metadata of the table `hours`: its columns and its properties.
 async fn metadata_of_hours(store: &Store) -> (Vec<String>, serde_json::Value) {
     let mut newest = None;
     for object in store.list("hours/_delta_log/").await.unwrap() {
@@ -217,7 +217,7 @@ async fn a_new_column_is_added_to_the_table_once() {
     let (after, properties) = metadata_of_hours(&store).await;
     assert_eq!(after, [before, vec![added.to_owned()]].concat(), "behind the others");
     assert_ne!(properties["delta.dataSkippingStatsColumns"], "hour", "statistics are this release's, too");
-    // Later workers find nothing to do, and files go on being added.
+    // Later workers find nothing to do, and more files can be added.
     let tables = DeltaTables::new(store.clone());
     assert_eq!(tables.load(Table::Hours).await.unwrap().version, 1);
     let committed = tables.commit(Table::Hours, 1, &commit(1)).await.unwrap();

@@ -19,7 +19,7 @@ fn tables(folder: &Path) -> DeltaTables {
     DeltaTables::new(Store::open(folder.to_str().unwrap()).unwrap())
 }
 
-/// A week before now.
+/// Returns the bound of a week before now.
 fn a_week() -> Kept {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Kept { age: 7 * DAY, now: WallTime(since_1970.as_micros().try_into().unwrap()) }
@@ -29,7 +29,7 @@ fn path(number: u64) -> String {
     format!("date=2026-11-20/13-0000-0000000001-aa-{number}-ff.parquet")
 }
 
-/// Commits that replace a file, one after the other, as a worker that was open all the while.
+/// Commits replacements of a file, one after the other, like a worker that stays open.
 async fn replace(tables: &DeltaTables, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let file = FileEntry {
@@ -51,7 +51,7 @@ async fn replace(tables: &DeltaTables, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Makes all that lies there a month older.
+/// Makes all files of the log a month older.
 fn age(folder: &Path) {
     for entry in std::fs::read_dir(folder.join(TABLE.name()).join("_delta_log")).unwrap() {
         let path = entry.unwrap().path();
@@ -72,7 +72,7 @@ async fn expired_versions_go_and_the_table_reads_as_before() {
     let worker = tables(folder.path());
     replace(&worker, 1..40).await;
     let maintain = tables(folder.path());
-    // All is young: a checkpoint, and nothing goes.
+    // Everything is young: a checkpoint is written, and nothing is removed.
     assert_eq!(maintain.removed_within(TABLE, a_week()).await.unwrap().len(), 38);
     let trimmed = maintain.trim(TABLE, a_week()).await.unwrap();
     assert_eq!(trimmed, TrimmedLog { files: 0, checkpoint: true });
@@ -85,7 +85,7 @@ async fn expired_versions_go_and_the_table_reads_as_before() {
     let trimmed = maintain.trim(TABLE, a_week()).await.unwrap();
     assert!(trimmed.files >= 38 && trimmed.checkpoint, "{trimmed:?}");
     assert!(log_files(folder.path()) < before.0, "{} files of {}", log_files(folder.path()), before.0);
-    // A fresh reader, one that was open, and the writer agree, and the log goes on.
+    // A fresh reader, a reader that stayed open, and the writer agree, and the log continues.
     let file = LiveFile { path: path(59), bytes: 10 };
     for reader in [&tables(folder.path()), &maintain, &worker] {
         let live = reader.load(TABLE).await.unwrap();

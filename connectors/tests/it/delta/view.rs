@@ -1,4 +1,4 @@
-//! What a process keeps of a table that has grown for long: the dates that it asks for.
+//! The part of a long-grown table that a process keeps: the dates that it asks for.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,10 +13,10 @@ use prorata_worker::ports::{CommitOutcome, FileEntry, TableCommit, TableCommitte
 
 const TABLE: Table = Table::CostAllocation;
 
-/// Days of the table: no checkpoint of its log lies at its end.
+/// Days of the table. The number is chosen so that the log does not end in a checkpoint.
 const DAYS: i64 = 230;
 
-/// Files of a day: four shards.
+/// Files of a day, from four shards.
 const FILES: usize = 96;
 
 /// Dates that a worker asks for.
@@ -67,7 +67,7 @@ async fn a_worker_keeps_the_horizon_of_a_table_and_commits_as_before() {
     assert_eq!((live.files.len(), worker.files_kept(TABLE).await), (kept, kept));
     assert!(live.files.is_sorted(), "by path");
 
-    // Another worker replaces a file of these dates and one before them, and a stranger adds one.
+    // Another worker replaces a file of these dates and an earlier one, and a foreign writer adds two.
     let base = other.load_dates(TABLE, &dates(first)).await.unwrap().version;
     let old = |day| file(day, 3, 1).path;
     let replace = commit(vec![file(first, 3, 2), file(2, 3, 2)], vec![old(first), old(2)], 1_000);
@@ -82,7 +82,7 @@ async fn a_worker_keeps_the_horizon_of_a_table_and_commits_as_before() {
         CommitOutcome::Committed
     );
 
-    // From an old version nothing is committed, and what is read then has all of it.
+    // A commit from an old version is refused, and the next load reads all changes.
     let adds = commit(vec![file(DAYS, 0, 3)], vec![file(first, 4, 1).path], 1_002);
     assert_eq!(worker.commit(TABLE, live.version, &adds).await.unwrap(), CommitOutcome::Conflict);
     let live = worker.load_dates(TABLE, &dates(first)).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_worker_keeps_the_horizon_of_a_table_and_commits_as_before() {
     assert_eq!(known[&name], 1_001);
     assert_eq!(worker.commit(TABLE, live.version, &adds).await.unwrap(), CommitOutcome::Committed);
 
-    // All of it is as a reader without any memory finds it.
+    // Everything equals what a fresh reader finds.
     let whole = tables(folder.path()).load(TABLE).await.unwrap();
     assert_eq!(whole.files.len(), DAYS as usize * FILES + 2);
     let within = |file: &&_| -> bool {

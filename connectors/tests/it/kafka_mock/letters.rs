@@ -1,4 +1,4 @@
-//! Conformance of the topic of dead letters, on brokers in memory.
+//! Conformance of the topic of dead letters, on in-memory brokers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::{cluster, settings};
 
-/// Brokers in memory, which may not move from their thread.
+/// In-memory brokers, which must stay on their thread.
 struct Mock {
     brokers: String,
     orders: Sender<Order>,
@@ -22,7 +22,7 @@ struct Mock {
 enum Order {
     /// Create a topic of this name.
     Create(String),
-    /// Answer, or do not; and tell when it is so.
+    /// Start or stop answering, and confirm it.
     Answer(bool, Sender<()>),
 }
 
@@ -81,7 +81,7 @@ impl DeadLetterPlace for Topic {
     }
 
     fn large(&self) -> (usize, usize) {
-        // They keep five million bytes of a partition.
+        // The brokers keep five million bytes of a partition.
         (900_000, 5)
     }
 

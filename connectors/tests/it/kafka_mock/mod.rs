@@ -1,5 +1,5 @@
 //! The consumer group, on librdkafka's in-memory broker: shards that are assigned, started, revoked, lost, or
-//! kept. This broker has no transactions; `tests/tests/kafka` tests those on real ones.
+//! kept. This broker has no transactions; `tests/tests/kafka` tests them on real brokers.
 
 mod letters;
 mod unreadable;
@@ -143,7 +143,7 @@ async fn the_group_waits_until_revoked_shards_are_released() {
     let seen = until(&mut first, |signal| matches!(signal, SourceEvent::Revoked(_))).await;
     assert_eq!(seen.last(), Some(&SourceEvent::Revoked(vec![0, 1, 2, 3])));
     assert!(!first.assigned(2).await.unwrap());
-    // Longer than the session: while the worker is busy, the member stays a member.
+    // The wait is longer than the session: the member stays in the group while the worker is busy.
     assert_eq!(signals_for(&mut second, Duration::from_secs(8)).await, []);
     assert_eq!(first.poll(Duration::from_millis(1)).await.unwrap(), []);
     first.release(&[0, 1]).await;
@@ -157,8 +157,8 @@ async fn the_group_waits_until_revoked_shards_are_released() {
     second.close().await;
 }
 
-/// What two members have once each has half of four shards. The broker in memory may assign all to the first
-/// that joins, and take them back for the second.
+/// Returns the shards of two members once each has half of four shards. The in-memory broker may assign all
+/// to the first member that joins, and take them back for the second.
 async fn shared(members: [&mut KafkaSource; 2]) -> [BTreeSet<u16>; 2] {
     let (deadline, mut held) = (Deadline::start(), [BTreeSet::new(), BTreeSet::new()]);
     let mut members = members;
@@ -185,8 +185,9 @@ async fn what_is_not_released_in_time_is_taken() {
     let cluster = cluster(&["a"], 2);
     let mut hurried = settings(&cluster, &["a"]);
     hurried.revoke_timeout = Duration::from_secs(2);
-    // The broker in memory waits for about a session, then goes on without a member that has not let go: the
-    // other one would have both shards. A real one waits for five minutes, longer than `assigned`.
+    // The in-memory broker waits for about a session, then continues without a member that has not released
+    // its shards. The other member would have both shards. A real broker waits for five minutes, longer than
+    // `assigned`.
     hurried.session_timeout = Duration::from_secs(15);
     let mut first = joined(hurried.clone()).await;
     let mut second = KafkaSource::connect(hurried).await.unwrap();
@@ -205,7 +206,7 @@ async fn a_full_queue_stops_reading_and_keeps_membership() {
     small.queue_bytes = 100_000;
     let mut source = joined(small).await;
     source.start(0, from(&["a"], Start::Earliest)).await.unwrap();
-    // Longer than a session: membership is kept though nobody polls.
+    // The wait is longer than a session: the member stays in the group although nobody polls.
     tokio::time::sleep(Duration::from_secs(9)).await;
     let waited = source.poll(Duration::ZERO).await.unwrap();
     let bytes: u64 = messages(&waited).iter().map(|message| message.bytes()).sum();
@@ -321,7 +322,7 @@ async fn closing_is_bounded_while_brokers_are_gone() {
     source.start(0, from(&["a"], Start::Earliest)).await.unwrap();
     cluster.broker_down(-1).unwrap();
     source.commit(0, &BTreeMap::from([("a".into(), 0)]));
-    // Nobody will ever answer: that it returns is its bound.
+    // Nobody will ever answer, so it only returns if it is bounded.
     source.close().await;
     assert!(matches!(source.poll(Duration::ZERO).await, Ok(_) | Err(SourceError::Unavailable(_))));
 }

@@ -1,4 +1,4 @@
-//! A batch of 3 kB that unpacks to more than the client takes.
+//! A batch of 3 kB that unpacks to more than the client accepts.
 
 use prorata_connectors::kafka::KafkaSource;
 use prorata_testkit::wait::PATIENCE;
@@ -9,7 +9,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::{Cluster, cluster, produce, settings};
 
-/// Bytes of the message: more than `receive.message.max.bytes`.
+/// Bytes of the message, more than `receive.message.max.bytes`.
 const ZEROS: usize = 110 << 20;
 
 fn produce_zeros(cluster: &Cluster, topic: &str) {

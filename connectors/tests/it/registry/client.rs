@@ -1,4 +1,4 @@
-//! What the client asks, and what it makes of every kind of answer.
+//! The client's requests, and its reaction to every kind of answer.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{client, misconfigured, refused, settings, unavailable};
 
-/// A registry that answers every question so.
+/// Returns a registry that gives this answer to every request.
 fn always(reply: Reply) -> Fake {
     Fake::answering(move |_| reply.clone())
 }
@@ -128,7 +128,7 @@ async fn a_registry_that_is_down_is_unavailable() {
     assert!(message.contains("refused"), "{message}");
 }
 
-/// A listener takes no connection beyond those that wait for it to accept: the kernel drops their packets.
+/// A listener accepts no connection beyond its backlog: the kernel drops the packets.
 #[tokio::test]
 async fn connecting_into_nothing_ends_long_before_an_answer_must_be_there() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

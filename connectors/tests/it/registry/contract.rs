@@ -23,21 +23,21 @@ use super::{client, settings};
 /// An id that is not registered at first.
 const UNKNOWN: u32 = 9_999;
 
-/// How long a registry that does not answer is waited for.
+/// The time to wait for a registry that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 struct Confluent;
 
 struct WithRegistry {
     fake: Fake,
-    /// The producers' client.
+    /// The client of the producers.
     producer: Registry,
     state: Arc<Mutex<State>>,
 }
 
 struct State {
     answering: Answering,
-    /// Whether the unknown schema is registered by now.
+    /// Whether the unknown schema is registered.
     registered: bool,
 }
 
@@ -73,7 +73,7 @@ impl MessagePlace for WithRegistry {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let impatient = Settings { timeout: TIMEOUT, ..settings(&self.fake.url()) };
         let registry = Registry::new(&impatient).map_err(|error| error.to_string())?;
-        // The worker's ways, in a hurry.
+        // The worker's times, but shorter.
         let times = Times { settle: Duration::from_millis(300), ..Times::PATIENT };
         Ok(Box::new(ConfluentMessages::new(registry, times)))
     }
@@ -130,7 +130,7 @@ impl MessagePlace for SingleObject {
         Ok(match written {
             Written::Newest => Some(MessageEncoder::single_object().encode(kind, body)),
             Written::Unknown => Some([&[0xc3, 1][..], &[9; 8], body].concat()),
-            // Only schemas of ours have a fingerprint that is known.
+            // Only our schemas have a known fingerprint.
             Written::Evolved | Written::Foreign => None,
         })
     }

@@ -1,4 +1,4 @@
-//! Values into events: both wire formats, every damage, and how often the registry is asked.
+//! Decoding of values to events: both wire formats, every damage, and the number of requests to the registry.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ fn event() -> Event {
     )
 }
 
-/// A message of [`event`] in Confluent's wire format.
+/// Returns a message of [`event`] in Confluent's wire format.
 fn message(id: u32) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), &encode(&event())].concat()
 }
@@ -39,7 +39,7 @@ fn reject(outcome: Result<EventRecordRef<'_>, DecodeFailure>) -> Reject {
     }
 }
 
-/// Decodes as the worker does: fetches what is needed, once.
+/// Decodes like the worker, and fetches a missing schema once.
 async fn decoded<'a>(
     messages: &dyn MessageDecoder,
     value: &'a [u8],
@@ -103,7 +103,7 @@ async fn an_unknown_id_is_asked_for_again_after_a_while() {
     assert_eq!(fake.asked().len(), 4, "one more before the registration, and one after it");
 }
 
-/// A registry that knows [`event`]'s schema under this id from then on.
+/// Returns a registry that knows [`event`]'s schema under this id once `known` is set.
 fn late(id: u32, known: &Arc<AtomicBool>) -> Fake {
     let known = Arc::clone(known);
     Fake::answering(move |request| {

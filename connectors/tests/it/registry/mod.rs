@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use prorata_connectors::registry::{Registry, RegistryFault, Settings};
 
-/// A client without credentials, with time enough for loopback.
+/// Returns a client without credentials, with enough time for loopback.
 fn client(url: &str) -> Registry {
     Registry::new(&settings(url)).unwrap()
 }

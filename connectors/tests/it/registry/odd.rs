@@ -1,4 +1,4 @@
-//! Ids that the registry answers with something else than a schema, while it answers about others.
+//! Ids that the registry answers with something other than a schema, while it answers about others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,11 @@ use serde_json::json;
 
 use super::{client, settings};
 
-/// An id that is answered as it should be.
+/// An id with a normal answer.
 const GOOD: u32 = 1;
 
-/// What a registry may answer about an id instead of a schema, and what must be said of it.
+/// Returns the answers that a registry may give about an id instead of a schema, each with a text that the
+/// report must contain.
 fn odd() -> [(Reply, &'static str); 9] {
     [
         (Reply::error(403, 40301, "User is denied Read"), "403 Forbidden: User is denied Read"),
@@ -37,7 +38,7 @@ fn odd() -> [(Reply, &'static str); 9] {
     ]
 }
 
-/// A registry that answers so about all ids but the good one.
+/// Returns a registry that gives this answer about all ids but the good one.
 fn registry(reply: Reply, knows_good: bool) -> Fake {
     Fake::answering(move |request: &Request| match request.path.as_str() {
         "/schemas/types" => Reply::json(200, json!(["AVRO"])),
@@ -94,7 +95,7 @@ async fn an_answer_that_never_ends_is_the_fault_of_its_id() {
     assert!(reject(&messages, 7).message.contains("does not answer within"));
 }
 
-/// A registry whose storage is away still knows its types.
+/// A registry without its storage still returns its types.
 #[tokio::test]
 async fn a_registry_that_gives_no_schema_at_all_is_asked_for_longer() {
     let fake = registry(Reply::error(500, 50001, "Error in the backend data store"), false);

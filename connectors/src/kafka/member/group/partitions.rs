@@ -1,5 +1,5 @@
-//! Partitions that topics get while they are read. The library looks at topics every few minutes only, and
-//! meanwhile nobody would read what lies on new partitions.
+//! Partitions that topics gain while they are read. The library refreshes its topics only every few minutes,
+//! and until then nobody would read messages on new partitions.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,24 +10,24 @@ use prorata_worker::source::SourceEvent;
 
 use super::Group;
 
-/// How often the brokers are asked.
+/// The interval at which the brokers are asked.
 const COUNT_EVERY: Duration = Duration::from_secs(3);
 
-/// How long an answer may take before the brokers are asked again.
+/// The longest wait for an answer before the brokers are asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 type Counts = BTreeMap<Text, u32>;
 
-/// How many partitions topics have, as far as the worker was told.
+/// The topics' numbers of partitions, as last reported to the worker.
 pub(super) struct PartitionCounts {
     told: Counts,
     answers: (Sender<Counts>, Receiver<Counts>),
-    /// When the brokers were last asked, and whether they have answered since.
+    /// The time of the last request to the brokers, and whether they have answered since.
     asked: Option<(Instant, bool)>,
 }
 
 impl PartitionCounts {
-    /// As the brokers said before the group was joined.
+    /// Starts with the numbers that the brokers reported before the member joined the group.
     pub(super) fn new(told: Counts) -> Self {
         Self { told, answers: mpsc::channel(), asked: None }
     }
@@ -37,7 +37,7 @@ impl PartitionCounts {
             .is_none_or(|(at, answered)| at.elapsed() >= if answered { COUNT_EVERY } else { ANSWER_MAX })
     }
 
-    /// Takes an answer: the topics whose number has changed.
+    /// Takes an answer. Returns the topics whose number has changed.
     fn take(&mut self, counts: Counts) -> Vec<(Text, u32)> {
         if let Some((_, answered)) = &mut self.asked {
             *answered = true;
@@ -48,7 +48,8 @@ impl PartitionCounts {
 }
 
 impl Group<'_> {
-    /// Tells the worker of topics with another number of partitions, and asks the brokers again in time.
+    /// Reports topics with a changed number of partitions to the worker, and asks the brokers again when it
+    /// is time.
     pub(super) fn count_partitions(&mut self) {
         while let Ok(counts) = self.counts.answers.1.try_recv() {
             for (topic, partitions) in self.counts.take(counts) {
@@ -61,7 +62,7 @@ impl Group<'_> {
         let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
         let answers = self.counts.answers.0.clone();
         let submitted = self.probe.submit(move |client| {
-            // The thread that asked may have ended by now.
+            // The thread that asked may have ended in the meantime.
             let _ = answers.send(client.partitions_now(&topics));
         });
         self.counts.asked = Some((Instant::now(), !submitted));

@@ -1,4 +1,4 @@
-//! Polling: messages and ends of partitions on their way from the library to the queue.
+//! Polling: messages and ends of partitions, from the library to the queue.
 
 use std::time::Instant;
 
@@ -52,7 +52,7 @@ impl Group<'_> {
                     let signal = SourceEvent::OffsetsLost {
                         topic,
                         partition: shard,
-                        // Where it lies is not told; when reading starts again, the brokers are asked.
+                        // The library does not report it. The brokers are asked when reading starts again.
                         earliest: None,
                         cause: cause(track.next, &reason),
                     };
@@ -64,7 +64,7 @@ impl Group<'_> {
                     queue.read(shard, reading, signal);
                 }
                 Read::Event { code, reason, .. } => {
-                    // The library may continue behind what it could not read: we do not.
+                    // The library may continue after messages that it could not read; we do not.
                     track.fail(Instant::now());
                     let reason = format!("topic {topic}, partition {shard}: {reason}");
                     match failure::running(&settings.connection, code, &reason) {
@@ -76,7 +76,7 @@ impl Group<'_> {
         });
     }
 
-    /// Reports the ends that the brokers have confirmed, and asks them about further ones.
+    /// Reports the ends that the brokers have confirmed, and asks the brokers about further ends.
     pub(super) fn ends(&mut self) {
         while let Ok(answers) = self.answers.1.try_recv() {
             self.asking = false;
@@ -107,14 +107,14 @@ impl Group<'_> {
                 let confirmed = end == Some(question.end);
                 (question, confirmed)
             });
-            // The thread that asked may have ended by now.
+            // The thread that asked may have ended in the meantime.
             let _ = answers.send(confirmed.collect());
         });
     }
 }
 
-/// Copies of messages of a topic partition, their keys and values in one block: it costs less to take and to
-/// give back than two for each message.
+/// Copies the messages of a topic partition. Their keys and values share one block, which costs less to
+/// allocate and free than two blocks for each message.
 fn messages(topic: &Text, partition: Shard, raws: &[&Raw<'_>]) -> Vec<Message> {
     let parts = || raws.iter().flat_map(|raw| [raw.key(), raw.value()]).flatten();
     let mut block = Vec::with_capacity(parts().map(<[u8]>::len).sum());
@@ -133,7 +133,7 @@ fn messages(topic: &Text, partition: Shard, raws: &[&Raw<'_>]) -> Vec<Message> {
     raws.iter().map(message).collect()
 }
 
-/// Whether a batch is not what it should be, or does not unpack.
+/// Returns whether a batch is corrupt or cannot be unpacked.
 const fn is_unreadable(code: Code) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! Rebalances: what the group assigns and revokes, and which of it is read.
+//! Rebalances: the partitions that the group assigns and revokes, and which of them are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl Group<'_> {
         }
     }
 
-    /// The group has assigned partitions. Shards are the partition numbers assigned to us of every topic.
+    /// Accepts an assignment. Its shards are the partition numbers that are assigned to us for every topic.
     fn accept(&mut self, partitions: &[(String, i32)]) {
         let mut topics: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
         for (topic, partition) in partitions {
@@ -58,7 +58,7 @@ impl Group<'_> {
         self.queue.push(SourceEvent::Assigned(self.assigned.iter().copied().collect()));
     }
 
-    /// The group revokes everything.
+    /// Begins a revocation: the group revokes everything.
     fn begin_revocation(&mut self) {
         let shards: Vec<Shard> = self.assigned.iter().copied().collect();
         self.tracks.clear();
@@ -70,7 +70,7 @@ impl Group<'_> {
         self.revoking = Some(Revocation { waiting: shards.into_iter().collect(), until });
     }
 
-    /// Lets the group have its partitions once they are released, or once that takes too long.
+    /// Returns the partitions to the group once they are released, or once that takes too long.
     pub(super) fn finish_revocation(&mut self) {
         let Some(revoking) = &self.revoking else { return };
         if revoking.waiting.is_empty() {
@@ -84,7 +84,7 @@ impl Group<'_> {
         }
     }
 
-    /// The group has already given everything to others.
+    /// Drops the assignment: the group has already given everything to others.
     pub(super) fn lose(&mut self) {
         let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
         self.tracks.clear();
@@ -95,7 +95,7 @@ impl Group<'_> {
         }
     }
 
-    /// Tells the group that nothing of its assignment is in use any more.
+    /// Reports to the group that none of its assignment is in use any more.
     fn revoke(&mut self) {
         self.revoking = None;
         self.assigned.clear();
@@ -111,8 +111,8 @@ impl Group<'_> {
         self.queue.set_unavailable(SourceError::Unavailable(reason));
     }
 
-    /// Assigns everything that is to be read, each partition from behind its last message. Nothing ever
-    /// seeks: the library skips messages when seeking and reading in batches meet.
+    /// Assigns everything that is to be read, each partition from the offset after its last message. Nothing
+    /// ever seeks: the library skips messages if seeking and reading in batches coincide.
     pub(super) fn assign(&mut self) {
         self.stale |= self.tracks.retry_due(Instant::now());
         if !self.stale || self.revoking.is_some() || self.failed {
