@@ -16,8 +16,8 @@ pub struct Timestamp(pub i64);
 
 /// An instant of the machine's wall clock, in microseconds since 1970-01-01T00:00:00Z.
 ///
-/// It is a separate type because only a few rules may compare it with event time: how far an event may lie in
-/// the future, and how long a silent topic holds back the watermark. These rules call
+/// It is a separate type because only a few rules may compare it with event time. They decide how far an
+/// event may lie in the future, and how long a silent topic holds back the watermark. These rules call
 /// [`WallTime::event_time`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -39,7 +39,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Self { wire, names, record, fault: None }
     }
 
-    /// Returns the first invalid value so far, if there is one.
+    /// Returns the fault of the values read so far, if there is one.
     pub fn into_fault(self) -> Option<Reject> {
         self.fault
     }
@@ -90,7 +90,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(text)
     }
 
-    /// Returns a text that was read before, shared among the events of its organization.
+    /// Shares a text that was read before among the events of its organization.
     pub fn shared(&mut self, text: &str) -> Text {
         self.names.text(text)
     }

@@ -118,7 +118,7 @@ pub struct CommitmentDeleted {
 /// Kind of a quota. It decides which quota governs a namespace that several quotas name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QuotaKind {
-    /// Governs the pods of its namespaces unless a composite quota names them too.
+    /// Governs the pods of its namespaces unless a composite quota governs them.
     ElasticQuota,
     /// Takes precedence over elastic quotas.
     CompositeElasticQuota,

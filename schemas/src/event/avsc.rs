@@ -26,8 +26,8 @@ pub const fn avsc(kind: EventKind) -> &'static str {
     }
 }
 
-/// Released schemas from `released/` that are no longer the newest. They identify older writers where there
-/// is no schema registry.
+/// Released schemas from `released/` that are no longer the newest. Without a schema registry, older writers
+/// are recognized by them.
 pub const OLDER: &[&str] = &[];
 
 /// Returns the full name of the record of `kind`, such as `prorata.events.NodeStarted`.

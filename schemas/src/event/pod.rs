@@ -93,7 +93,7 @@ pub struct PodStopped {
 pub struct PodUsage {
     /// The pod that was measured. Only the time in which the pod runs counts.
     pub pod_uid: PodUid,
-    /// End of the interval, exclusive: at most one hour after `event_time`.
+    /// End of the interval, exclusive: between `event_time` and one hour after it.
     pub interval_end: Timestamp,
     /// Average CPU use over the interval, in thousandths of a vCPU; zero or more.
     pub cpu_millis: i64,

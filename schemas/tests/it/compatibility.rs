@@ -54,8 +54,8 @@ fn json_of(text: &str) -> Json {
     serde_json::from_str(text).unwrap()
 }
 
-/// Returns the parts of a schema that the library ignores but data depends on: logical types and their scale,
-/// which give numbers their meaning, and symbols and nulls that an older reader would not know.
+/// Returns the parts of a schema that the library ignores but data depends on. These are logical types and
+/// their scale, which give numbers their meaning, and symbols and nulls that an older reader would not know.
 fn forms(schema: &Json) -> BTreeMap<String, Json> {
     let mut found = BTreeMap::new();
     collect_forms("", schema, &mut found);
