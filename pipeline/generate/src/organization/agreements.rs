@@ -120,8 +120,8 @@ fn unit_price(unit: &ReservationUnit) -> UnitPrice {
     price(i128::from(unit.vcpu) * vcpu + i128::from(unit.memory_gib) * gib + i128::from(unit.gpus) * per_gpu)
 }
 
-/// Adds reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end,
-/// a release, and a quantity that rises, falls and is 0.
+/// Adds reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end
+/// and a release. One quantity rises, falls and is 0.
 fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, reservation: Option<ReservationSet>| {
         events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(Box::new(reservation)))));

@@ -1,5 +1,5 @@
 //! Oddities of every real cluster, once an hour and more often under load. Pods run on unannounced nodes, in
-//! unknown pools or without a rate; there are stops without starts, two versions of one event, and a node
+//! unknown pools or without a rate. There are stops without starts, two versions of one event, and a node
 //! that reboots. Also cron jobs on the hour.
 
 use std::sync::Arc;
