@@ -1,7 +1,7 @@
 //! Row groups in which columns that share one array are encoded once: `cost_allocation` has many. The bytes
 //! are the same as [`ArrowWriter::write`] makes of the same rows.
 //!
-//! Rows that are all in memory are written column by column: the memory for encoding one column is free again
+//! Rows that are all in memory are written column by column. The memory for encoding one column is free again
 //! before the next, and one compressor serves all. [`BatchWriter`] writes rows that come in batches, with a
 //! compressor for each column.
 

@@ -163,7 +163,7 @@ fn field<R>(column: &Column<R>) -> Field {
     if column.kind == Kind::Json { field.with_extension_type(Json::default()) } else { field }
 }
 
-/// Number of rows that are added to all columns at a time, so that a row and what it refers to stay in the
+/// Number of rows that are added to all columns at a time. Meanwhile a row and what it refers to stay in the
 /// processor's caches.
 const ROWS_AT_A_TIME: usize = 256;
 
