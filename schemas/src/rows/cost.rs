@@ -1,5 +1,5 @@
 //! Rows of `cost_allocation`: what each pod, idle node, unused reservation and commitment cost in an hour.
-//! RULES.md says which rows there are (section 10) and which amounts are rounded (section 8).
+//! RULES.md, section 10 says which rows there are. Section 8 says which amounts are rounded.
 
 use std::sync::Arc;
 
