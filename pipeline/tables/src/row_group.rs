@@ -254,7 +254,7 @@ mod tests {
         ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap()
     }
 
-    /// Returns the file that the Parquet library makes of the rows if it compresses by itself.
+    /// Returns the file that the Parquet library makes of the rows if it compresses on its own.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
         let mut properties = properties(rows);
         for index in plain {
