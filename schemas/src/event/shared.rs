@@ -17,8 +17,8 @@ use crate::body::names::Names;
 use crate::body::write::Out;
 use crate::quantity::Quantity;
 
-/// Stops sharing earlier texts: what this thread reads from here on shares no text with what it has read before.
-/// Organizations are folded on different threads, which would contend for the reference counts.
+/// Stops sharing earlier texts: what this thread reads from here on shares no text with what it has read
+/// before. Organizations are folded on different threads, which would contend for the reference counts.
 pub fn share_anew() {
     NAMES.with_borrow_mut(|names| names.enter_another());
 }
