@@ -1,8 +1,7 @@
-//! The Avro binary form of our newest schemas: typed events in and out, canonical.
+//! The Avro binary form of our newest schemas: reads and writes typed events in canonical form.
 //!
-//! [`encode`] writes the canonical body; [`decode`] reads any body of our newest schema and judges every
-//! field. [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes
-//! too.
+//! [`encode`] writes the canonical body. [`decode`] reads any body of our newest schema and validates every
+//! field. [`wire`] is the encoding itself; the resolution of other writers' schemas uses it too.
 
 mod borrowed;
 mod fields;
@@ -24,57 +23,58 @@ use fields::Fields;
 use names::Names;
 use wire::Wire;
 
-/// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB; the limit bounds what a
-/// hostile body of many empty texts can ask of memory.
+/// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB. The limit bounds the memory
+/// that a hostile body of many empty texts can take.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// A thread's own copies: no other thread counts references to them while it reads.
+    /// The thread's own copies: no other thread counts references to them while it reads.
     pub(crate) static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
-    /// A body grows here, so that the copy that is kept is allocated once, at its size. It has about
-    /// [`BODY_BYTES_MAX`] at most.
+    /// A body grows here, so that the copy that is kept is allocated once, at its final size. The buffer
+    /// grows to about [`BODY_BYTES_MAX`] at most.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
 }
 
-/// The canonical body of an event: fields in schema order, map entries sorted by key in one block, decimals
-/// in the fewest bytes.
+/// Returns the canonical body of an event: fields in schema order, map entries sorted by key in one block,
+/// decimals in the fewest bytes.
 pub fn encode(event: &Event) -> Vec<u8> {
     let mut out = write::Out(Vec::with_capacity(256));
     out.event(event);
     out.0
 }
 
-/// The organization of a body, as bytes: the first field of every record.
+/// Returns the organization of a body, as bytes: the first field of every record.
 pub fn organization_of(body: &[u8]) -> &[u8] {
     split_organization(body).0
 }
 
-/// The organization of a body, as bytes, and what is behind it.
+/// Returns the organization of a body, as bytes, and the bytes after it.
 pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
     let mut wire = Wire::new(body);
     let organization = wire.bytes().unwrap_or_default();
     (organization, wire.rest())
 }
 
-/// The time of a body's event, in microseconds: the second field of every record.
+/// Returns the time of a body's event, in microseconds: the second field of every record.
 pub fn event_time_of(body: &[u8]) -> i64 {
     Wire::new(split_organization(body).1).long().unwrap_or_default()
 }
 
-/// The pod of a sample's body, as bytes, and the event's time in microseconds; nothing and 0 where it is none
-/// of a sample.
+/// Returns the pod of a sample's body, as bytes, and the event's time in microseconds. Returns no bytes and 0
+/// if the body is not a sample's.
 pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
     let mut wire = Wire::new(split_organization(body).1);
     let time = wire.long();
     time.and_then(|time| Ok((wire.bytes()?, time))).unwrap_or_default()
 }
 
-/// Bodies that [`prefetch`] brings at a time.
+/// Number of bodies that [`prefetch`] fetches at a time.
 const PREFETCHED: usize = 32;
 
-/// Brings bodies into the processor's caches, if it is time to. Call it before each of many bodies that are
-/// read in a row, with its number from 0, and with that body and those behind it. They lie scattered in
-/// memory: fetched one by one, each would be waited for; asked for together, they come together.
+/// Fetches the next `PREFETCHED` bodies into the processor's caches, at every multiple of that number. Call
+/// it before each of many bodies that are read in a row, with the body's number from 0. Pass this body and
+/// all after it. Bodies lie scattered in memory: fetched one by one, each costs a wait; fetched together,
+/// they share one.
 pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
     if at.is_multiple_of(PREFETCHED) {
         let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
@@ -82,20 +82,20 @@ pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
+/// Reads one body of our newest schema of `kind`, and validates it: see [`crate::reject`].
 ///
 /// # Errors
-/// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of
-/// range.
+/// `malformed` if the bytes are not such a record or continue past its end; `invalid_field` if a value is out
+/// of range.
 pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
     let event = decode_ref(kind, body)?;
     Ok(NAMES.with_borrow_mut(|names| event.shared(names)))
 }
 
-/// The same, with the texts of a sample borrowed from `body`.
+/// Reads one body like [`decode`], but borrows the texts of a sample from `body`.
 ///
 /// # Errors
-/// As those of [`decode`].
+/// Returns the errors of [`decode`].
 pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> {
     let mut wire = Wire::new(body);
     let event = decode_next_ref(kind, &mut wire)?;
@@ -105,12 +105,12 @@ pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> 
     }
 }
 
-/// Reads the next body of our newest schema of `kind` from `wire`, which then stands at its end: an invalid
-/// record is read past like a valid one. The texts of a sample are borrowed from the bytes of `wire`.
+/// Reads the next body of our newest schema of `kind` from `wire`, and leaves `wire` at the body's end, even
+/// if the record is invalid. The texts of a sample are borrowed from the bytes of `wire`.
 ///
 /// # Errors
-/// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner
-/// one is the verdict on a record whose end is known.
+/// The outer error is `malformed`: the bytes are not such a record, and its end is unknown. The inner error
+/// rejects a record whose end is known.
 pub fn decode_next_ref<'a>(
     kind: EventKind,
     wire: &mut Wire<'a>,
@@ -141,7 +141,7 @@ fn next<'a, T>(
 }
 
 impl EventRecord {
-    /// The event with its canonical body.
+    /// Creates a record: the event with its canonical body.
     pub fn new(event: Event) -> Self {
         EventRecordRef::new(EventRef::Event(event)).into_owned()
     }
@@ -153,7 +153,7 @@ mod tests {
     use crate::event::{Payload, PodUsage, Recording};
     use crate::time::Timestamp;
 
-    /// Bodies of samples, whole and with one byte otherwise or the end cut off.
+    /// Returns bodies of samples: whole, with one byte changed, and with the end cut off.
     fn bodies() -> Vec<Vec<u8>> {
         let usage = |minutes: i64| PodUsage {
             pod_uid: "28d1b987-c319-5800-81ab".into(),

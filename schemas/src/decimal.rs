@@ -1,8 +1,7 @@
 //! Decimals of table columns (`decimal(38,12)`): an integer of 10^-12, an atom.
 //!
-//! Sums of money over an organization can pass the 28 digits that a price may have, so columns are wider than
-//! the types of [`crate::money`]. No operation rounds: what needs rounding is computed exactly in the engine
-//! and rounded there once.
+//! Sums of money over an organization can exceed the 28 digits that a price may have, so columns are wider
+//! than the types of [`crate::money`]. No operation rounds: the engine computes exactly and rounds once.
 
 use std::fmt;
 use std::num::NonZero;
@@ -16,18 +15,18 @@ pub const ONE: i128 = 1_000_000_000_000;
 /// Decimal places of a [`Decimal12`].
 pub const PLACES: usize = 12;
 
-/// The bit of the sign: to turn it adds 2^127, or takes it away.
+/// The sign bit: flipping it adds or subtracts 2^127.
 const SIGN: u128 = 1 << 127;
 
 /// A decimal number with exactly twelve places, held as an integer of 10^-12 above -2^127. Columns hold up to
-/// 38 digits, which are fewer.
+/// 38 digits, which is a smaller range.
 ///
-/// A row has a dozen decimals that may be none, so `Option<Decimal12>` takes no more room than the number: it
-/// is kept as its distance from -2^127, which is never zero and sorts as the number does.
+/// A row has a dozen optional decimals, so `Option<Decimal12>` takes no more space than the number. The
+/// number is stored as its distance from -2^127, which is never zero and sorts like the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal12(NonZero<u128>);
 
-/// Text is no decimal of at most 26 whole and 12 fractional digits.
+/// The text is not a decimal of at most 26 whole and 12 fractional digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a decimal with at most 26 whole digits and 12 places")]
 pub struct ParseDecimalError(String);
@@ -37,10 +36,11 @@ impl Decimal12 {
     pub const ZERO: Self = Self::from_atoms(0);
     /// One.
     pub const ONE: Self = Self::from_atoms(ONE);
-    /// The least: one atom above -2^127.
+    /// The smallest number: one atom above -2^127.
     pub const MIN: Self = Self(NonZero::<u128>::MIN);
 
-    /// The number of `atoms`, which are 10^-12 each; [`Self::MIN`] for the one number that is below it.
+    /// Creates the number of `atoms`, which are 10^-12 each. The one `i128` below [`Self::MIN`] becomes
+    /// `MIN`.
     pub const fn from_atoms(atoms: i128) -> Self {
         match Self::checked(atoms) {
             Some(decimal) => decimal,
@@ -48,7 +48,7 @@ impl Decimal12 {
         }
     }
 
-    /// None below [`Self::MIN`].
+    /// Returns `None` below [`Self::MIN`].
     const fn checked(atoms: i128) -> Option<Self> {
         match NonZero::new(atoms.cast_unsigned() ^ SIGN) {
             Some(distance) => Some(Self(distance)),
@@ -56,22 +56,22 @@ impl Decimal12 {
         }
     }
 
-    /// A whole number.
+    /// Creates a whole number.
     pub const fn from_int(whole: i64) -> Self {
         Self::from_atoms(whole as i128 * ONE)
     }
 
-    /// This as a number of 10^-12.
+    /// Returns the number of atoms (10^-12).
     pub const fn atoms(self) -> i128 {
         (self.0.get() ^ SIGN).cast_signed()
     }
 
-    /// Whether this is below zero.
+    /// Returns whether this is below zero.
     pub const fn is_negative(self) -> bool {
         self.atoms() < 0
     }
 
-    /// Exact sum, or `None` out of range.
+    /// Returns the exact sum; `None` if it is out of range.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.atoms().checked_add(other.atoms()) {
             Some(atoms) => Self::checked(atoms),
@@ -79,7 +79,7 @@ impl Decimal12 {
         }
     }
 
-    /// Exact difference, or `None` out of range.
+    /// Returns the exact difference; `None` if it is out of range.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.atoms().checked_sub(other.atoms()) {
             Some(atoms) => Self::checked(atoms),
@@ -121,9 +121,9 @@ impl FromStr for Decimal12 {
 }
 
 impl fmt::Display for Decimal12 {
-    /// The shortest form: no trailing zeros, no point when whole.
+    /// Writes the shortest form: no trailing zeros, and no point in a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The point, 39 digits of 128 bits, and a zero before the point.
+        // The point, the 39 digits of 128 bits, and a zero before the point.
         let mut text = [0_u8; 41];
         let mut start = text.len();
         let mut put = |digit: u8| {
@@ -160,11 +160,11 @@ impl fmt::Display for Decimal12 {
     }
 }
 
-/// The digits before and after the point.
+/// Returns the digits before and after the point.
 const fn split(magnitude: u128) -> (u128, u64) {
     const ONE_64: u64 = ONE as u64;
     if magnitude <= u64::MAX as u128 {
-        // Most amounts of money: one division of 64 bits is many times cheaper than one of 128.
+        // True for most amounts of money: one 64-bit division is many times cheaper than a 128-bit division.
         let magnitude = magnitude as u64;
         return ((magnitude / ONE_64) as u128, magnitude % ONE_64);
     }
@@ -182,7 +182,7 @@ impl Serialize for Decimal12 {
 }
 
 impl<'de> Deserialize<'de> for Decimal12 {
-    /// From text, so that no float comes between; whole numbers are taken as they are.
+    /// Reads text, so that no float comes between. Whole numbers are accepted too.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl serde::de::Visitor<'_> for Visitor {

@@ -1,7 +1,7 @@
-//! Ids: one type per kind of object, so that the compiler never takes one for another.
+//! Ids: one type per kind of object, so that the compiler catches an id of the wrong kind.
 //!
 //! An id is a [`Text`] as its producer wrote it, never empty in a valid event. It clones as cheaply as a
-//! [`Text`], and serializes, compares, sorts and hashes exactly as its text.
+//! [`Text`], and serializes, compares, sorts and hashes exactly like its text.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::Text;
 use crate::event::shared;
 
-/// An id is read as the text in this field, and made from one.
+/// Implements the conversions between an id and the text in this field.
 macro_rules! as_text {
     ($name:ident, $text:tt) => {
         impl Deref for $name {
@@ -80,7 +80,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An organization: the key of every message, and the unit that costs are computed for.
+    /// An organization: the key of every message, and the tenant whose costs are computed.
     OrganizationId,
     /// A Kubernetes cluster, unique in its organization.
     ClusterId,
@@ -98,11 +98,12 @@ ids! {
 
 /// The uid that Kubernetes gave to a pod, unique in its organization.
 ///
-/// An organization may have a million pods, and each step of a search in a map of them would go to another
-/// text, somewhere in memory. Uids are random: their first bytes, kept with the id, decide nearly every step.
+/// An organization may have a million pods. In a map of plain texts, each step of a search would read another
+/// text somewhere in memory. Uids are random, so their first bytes, kept with the id, decide nearly every
+/// step.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodUid {
-    /// The first bytes as a number, with zeros behind a shorter text. It sorts as they do, so it comes first.
+    /// The first bytes as a number, padded with zeros. It sorts as the bytes do, so it is compared first.
     first: u64,
     text: Text,
 }
@@ -117,7 +118,7 @@ impl From<Text> for PodUid {
 
 as_text!(PodUid, text);
 
-// As a text is hashed: maps of uids are asked for texts, too.
+// Hashes like its text, because maps of uids are looked up by text too.
 impl Hash for PodUid {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
@@ -149,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts of any length, alike up to any byte, in order.
+    /// Texts of various lengths, in order. They agree up to various bytes.
     const TEXTS: [&str; 10] = [
         "",
         "\0",

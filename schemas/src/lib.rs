@@ -1,13 +1,13 @@
-//! What crosses prorata's borders: the events that come in, the rules they are judged by, the rows that go
-//! out, and the units they are written in.
+//! Everything that crosses prorata's borders: input events, the rules that validate and price them, output
+//! rows, and their units.
 //!
-//! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send;
-//! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.
+//! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send.
+//! [`body`] reads and writes exactly those records, and every value is checked once, on input.
 //!
 //! Read in this order:
-//! 1. What comes in: [`event`] and its Avro schemas, [`body`] (bytes and back), [`reject`] (why not).
-//! 2. What it is judged by: [`rules`] and [`event::bounds`].
-//! 3. What goes out: [`rows`] and [`tables`].
+//! 1. Input: [`event`] and its Avro schemas, [`body`] (to and from bytes), [`reject`] (reasons).
+//! 2. Configuration and limits: [`rules`] and [`event::bounds`].
+//! 3. Output: [`rows`] and [`tables`].
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
 pub mod body;

@@ -1,8 +1,8 @@
-//! Prices, money, ratios, amounts and weights: decimals of events and rules, exact to the last digit.
+//! Prices, money, ratios, amounts and weights: exact decimals of events and rules.
 //!
-//! Each is a type of its own around a [`Decimal`] of `rust_decimal`, whose 28 digits are exactly those of the
-//! events' `decimal(28,12)`. Nothing is rounded on the way in: what does not fit is an error. What the engine
-//! computes from them is rounded once, to a [`Decimal12`] of a table column.
+//! Each is its own type around a [`Decimal`] of `rust_decimal`, whose 28 digits are exactly the digits of
+//! `decimal(28,12)` in events. Input is never rounded: a number that does not fit is an error. The engine
+//! rounds its results once, to a [`Decimal12`] of a table column.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::decimal::{Decimal12, PLACES};
 
-/// 10^28 steps of 10^-12: the smallest number that has more than 28 digits.
+/// 10^28 atoms of 10^-12: the smallest number that has more than 28 digits.
 const END_ATOMS: u128 = 10u128.pow(28);
 
-/// Text is no exact decimal of 28 digits, 12 of them after the point.
+/// The text is not an exact decimal of 28 digits, 12 of them after the point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Not digits with an optional sign and an optional point.
@@ -29,7 +29,7 @@ pub enum DecimalError {
     Digits(String),
 }
 
-/// A decimal of at most 28 digits from its number of 10^-12; none past them.
+/// Returns a decimal from its number of atoms (10^-12); `None` if it has more than 28 digits.
 const fn decimal_of(atoms: i128) -> Option<Decimal> {
     let magnitude = atoms.unsigned_abs();
     if magnitude >= END_ATOMS {
@@ -39,7 +39,8 @@ const fn decimal_of(atoms: i128) -> Option<Decimal> {
     Some(Decimal::from_parts(low, middle, high, atoms < 0, PLACES as u32))
 }
 
-/// Parses what [`Decimal12`] would print, and as many digits as fit: no blanks, no exponent, no sign but `-`.
+/// Parses the text that [`Decimal12`] would print, with as many digits as fit: no blanks, no exponent, no
+/// sign but `-`.
 fn parse(text: &str) -> Result<Decimal, DecimalError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -62,7 +63,7 @@ fn parse(text: &str) -> Result<Decimal, DecimalError> {
 macro_rules! decimals {
     ($($(#[$doc:meta])* $name:ident,)+) => {$(
         $(#[$doc])*
-        // Its scale is always 12, so that it is read and written without arithmetic.
+        // The scale is always 12, so the number is read and written without arithmetic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Decimal);
 
@@ -70,13 +71,13 @@ macro_rules! decimals {
             /// Zero.
             pub const ZERO: Self = Self::from_nanos(0);
 
-            /// The largest: 28 nines, 12 of them after the point.
+            /// The largest value: 28 nines, 12 of them after the point.
             pub const MAX: Self = match Self::from_atoms(END_ATOMS as i128 - 1) {
                 Some(largest) => largest,
                 None => Self::ZERO,
             };
 
-            /// A number of 10^-9: for constants. Every one fits.
+            /// Creates a value from a number of 10^-9, for constants. Every `i64` fits.
             pub const fn from_nanos(nanos: i64) -> Self {
                 match decimal_of(nanos as i128 * 1000) {
                     Some(decimal) => Self(decimal),
@@ -84,7 +85,7 @@ macro_rules! decimals {
                 }
             }
 
-            /// A number of 10^-12; none past 28 digits.
+            /// Creates a value from its number of atoms (10^-12); `None` if it has more than 28 digits.
             pub const fn from_atoms(atoms: i128) -> Option<Self> {
                 match decimal_of(atoms) {
                     Some(decimal) => Some(Self(decimal)),
@@ -92,12 +93,12 @@ macro_rules! decimals {
                 }
             }
 
-            /// This as a number of 10^-12.
+            /// Returns the number of atoms (10^-12).
             pub const fn atoms(self) -> i128 {
                 self.0.mantissa()
             }
 
-            /// This as a decimal of twelve places.
+            /// Returns the value as a decimal of twelve places.
             pub const fn decimal(self) -> Decimal {
                 self.0
             }
@@ -130,7 +131,7 @@ macro_rules! decimals {
         }
 
         impl fmt::Display for $name {
-            /// The shortest form: no trailing zeros, no point when whole.
+            /// Writes the shortest form: no trailing zeros, and no point in a whole number.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 Decimal12::from(*self).fmt(f)
             }
@@ -143,8 +144,8 @@ macro_rules! decimals {
         }
 
         impl<'de> Deserialize<'de> for $name {
-            /// From text or a whole number, so that no float comes between; in binary forms from its number
-            /// of 10^-12.
+            /// Reads text or a whole number, so that no float comes between; in binary forms the number of
+            /// atoms (10^-12).
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserialize(deserializer).map(Self)
             }
@@ -153,12 +154,12 @@ macro_rules! decimals {
 }
 
 decimals! {
-    /// What one of something costs for an hour, in the currency that stands next to it: a node, a
-    /// reserved unit, a commitment, a vCPU, a GiB, a GPU, a TFLOP.
+    /// Price of one hour of a thing, in the currency that stands next to it: a node, a reserved unit, a
+    /// commitment, a vCPU, a GiB, a GPU, a TFLOP.
     UnitPrice,
     /// An amount of money in the currency that stands next to it, such as a budget.
     Money,
-    /// A plain ratio, 1 the whole.
+    /// A ratio; 1 is the whole.
     Ratio,
     /// An amount of a resource: vCPUs, GiB.
     Amount,

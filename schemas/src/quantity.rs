@@ -1,5 +1,5 @@
-//! Kubernetes quantities: the text as delivered, and its amount as a whole number of the resource's
-//! [`AmountUnit`], rounded up as Kubernetes does (`k8s.io/apimachinery`, `resource.Quantity`).
+//! Kubernetes quantities: the text as delivered, and its amount. The amount is a whole number of the
+//! resource's [`AmountUnit`], rounded up as in Kubernetes (`k8s.io/apimachinery`, `resource.Quantity`).
 
 use serde::{Deserialize, Serialize};
 
@@ -24,17 +24,17 @@ pub const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 /// Largest quantity, as in Kubernetes: 2^63 - 1 bytes, vCPUs, GPUs.
 pub const QUANTITY_MAX: u128 = i64::MAX as u128;
 
-/// What the amounts of a resource count.
+/// The unit in which amounts of a resource are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmountUnit {
     /// Bytes: memory, ephemeral storage, VRAM.
     Bytes,
-    /// Thousandths of what the resource is counted in: of a vCPU, a GPU, a TFLOP.
+    /// Thousandths of the resource's own unit: of a vCPU, a GPU, a TFLOP.
     Thousandths,
 }
 
 impl AmountUnit {
-    /// The unit of a resource's amounts.
+    /// Returns the unit of a resource's amounts.
     pub fn of(resource: &str) -> Self {
         match resource {
             MEMORY | EPHEMERAL_STORAGE | VRAM => Self::Bytes,
@@ -42,12 +42,12 @@ impl AmountUnit {
         }
     }
 
-    /// How many of it are a quantity of 1.
+    /// Returns how many of this unit make a quantity of 1.
     pub const fn per_one(self) -> u32 {
         10_u32.pow(self.decimals())
     }
 
-    /// Decimals of a quantity that an amount keeps.
+    /// Returns how many decimals of a quantity an amount keeps.
     const fn decimals(self) -> u32 {
         match self {
             Self::Bytes => 0,
@@ -56,32 +56,32 @@ impl AmountUnit {
     }
 }
 
-/// A quantity as delivered, with its amount. Never negative.
+/// A quantity as delivered, with its amount; never negative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// As the producer wrote it; part of the canonical body.
+    /// The text as the producer wrote it; part of the canonical body.
     #[serde(deserialize_with = "crate::event::shared::text")]
     pub text: Text,
     /// A whole number of the resource's [`AmountUnit`], rounded up.
     pub amount: u128,
 }
 
-/// Why a text is no quantity.
+/// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not of the form that Kubernetes defines.
+    /// The text does not have the form that Kubernetes defines.
     #[error("'{0}' is not a Kubernetes quantity such as 500m, 16, 100Gi or 1e3")]
     Syntax(String),
-    /// Below zero.
+    /// The number is below zero.
     #[error("'{0}' is negative; quantities are zero or more")]
     Negative(String),
-    /// Above [`QUANTITY_MAX`].
+    /// The number is above [`QUANTITY_MAX`].
     #[error("'{0}' is above 2^63 - 1 units, the largest Kubernetes quantity")]
     TooLarge(String),
 }
 
 impl Quantity {
-    /// The quantity that `text` says of `resource`: see [`Quantity::amount_of`].
+    /// Parses `text` as a quantity of `resource`: see [`Quantity::amount_of`].
     ///
     /// # Errors
     /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`.
@@ -89,13 +89,14 @@ impl Quantity {
         Ok(Self { amount: Self::amount_of(resource, text)?, text: text.into() })
     }
 
-    /// The amount that `text` says of `resource`: `[+-]digits[.digits][suffix]`, the suffix being one of
-    /// `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be missing
-    /// on one side of the point, not on both. `1E` is exa.
+    /// Parses `text` as an amount of `resource`. The form is `[+-]digits[.digits][suffix]`. The suffix is one
+    /// of `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be
+    /// missing on one side of the point but not on both. `1E` is exa.
     ///
     /// # Errors
-    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`. The cost is linear in the text's length,
-    /// whatever its exponent.
+    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`.
+    ///
+    /// The cost is linear in the text's length, whatever its exponent.
     pub fn amount_of(resource: &str, text: &str) -> Result<u128, QuantityError> {
         let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
         let unit = AmountUnit::of(resource);
@@ -110,7 +111,7 @@ impl Quantity {
     }
 }
 
-/// A parsed text: `whole.fraction x 10^exponent x 2^shift`. A shift comes with no exponent.
+/// A parsed text: `whole.fraction x 10^exponent x 2^shift`. It has a shift or an exponent, never both.
 struct Number<'t> {
     negative: bool,
     whole: &'t [u8],
@@ -139,11 +140,11 @@ impl<'t> Number<'t> {
         Some(Self { negative, whole: without_leading_zeros(whole), fraction, exponent, shift })
     }
 
-    /// The magnitude as a number of 10^-places, rounded up; none when it passes 128 bits.
+    /// Returns the magnitude in units of 10^-places, rounded up; `None` if it exceeds 128 bits.
     fn rounded_up(&self, places: u32) -> Option<u128> {
         let point = i128::from(self.exponent) + i128::from(places);
         let digits = || self.whole.iter().chain(self.fraction).copied();
-        // Counted from the first digit that is not zero, so that "0.000...1e5" is as cheap as "1".
+        // Counts from the first digit that is not zero, so that "0.000...1e5" is as cheap as "1".
         let Some(leading) = digits().position(|digit| digit != b'0') else { return Some(0) };
         let whole_digits = self.whole.len() as i128 + point - leading as i128;
         if whole_digits > 38 {
@@ -159,15 +160,15 @@ impl<'t> Number<'t> {
         if self.shift == 0 {
             return whole.checked_add(rest.any(|digit| digit != b'0').into());
         }
-        // A shift comes with no exponent, so the zeros behind the point that `leading` skipped are all there
-        // are.
+        // With a shift there is no exponent. So the only zeros after the point are those that `leading`
+        // skipped.
         let zeros = usize::try_from(-whole_digits.min(0)).ok()?;
         let tail: Vec<u8> = std::iter::repeat_n(b'0', zeros).chain(rest).collect();
         whole.checked_add(shifted_up(&tail, self.shift))
     }
 }
 
-/// `0.<digits> x 2^shift`, rounded up, by long multiplication from the last digit.
+/// Returns `0.<digits> x 2^shift`, rounded up, by long multiplication from the last digit.
 fn shifted_up(digits: &[u8], shift: u32) -> u128 {
     let mut carry = 0u128;
     let mut exact = true;
@@ -179,7 +180,7 @@ fn shifted_up(digits: &[u8], shift: u32) -> u128 {
     carry + u128::from(!exact)
 }
 
-/// Decimal exponent and binary shift of a suffix.
+/// Returns the decimal exponent and binary shift of a suffix.
 fn scale_of(suffix: &[u8]) -> Option<(i64, u32)> {
     Some(match suffix {
         b"" => (0, 0),

@@ -1,4 +1,4 @@
-//! Why a message cannot become an event: one closed list of reason codes, each with a message for people.
+//! Why a message cannot become an event: a closed list of reason codes, each with a readable message.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// No magic byte, truncated, trailing bytes, not Avro.
+    /// The magic byte is missing, the bytes are truncated or trailing, or they are not Avro.
     Malformed,
     /// A schema id that the registry does not know.
     UnknownSchema,
-    /// A writer schema that is none of ours, or cannot be resolved to ours.
+    /// The writer schema is not one of ours, or cannot be resolved to ours.
     UnknownEvent,
-    /// A value outside its range, or that does not parse.
+    /// A value is outside its range or does not parse.
     InvalidField,
-    /// The message key is not the organization, or came on another partition than its key's.
+    /// The message key is not the organization, or the message came on another partition than its key's.
     KeyMismatch,
-    /// An organization that its topic or folder may not bring.
+    /// The topic or folder may not carry this organization.
     ForeignOrganization,
-    /// Not the organization's configured currency.
+    /// The currency is not the organization's configured one.
     CurrencyMismatch,
-    /// Later than the shard's clock plus the allowed skew.
+    /// The event is later than the shard's clock plus the allowed skew.
     InTheFuture,
-    /// Its hour is closed and lies before the oldest snapshot kept.
+    /// The event's hour is closed and lies before the oldest snapshot kept.
     TooLate,
 }
 
@@ -43,7 +43,7 @@ impl Reason {
         Self::TooLate,
     ];
 
-    /// The code as it stands in headers, counts and configuration.
+    /// Returns the code, as in headers, counts and configuration.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -59,7 +59,7 @@ impl Reason {
     }
 }
 
-/// A text is no reason code.
+/// The text is not a reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a dead-letter reason; the reasons are {}", Reason::ALL.map(Reason::code).join(", "))]
 pub struct ParseReasonError;
@@ -85,28 +85,28 @@ impl fmt::Display for Reason {
 pub struct Reject {
     /// The reason code.
     pub reason: Reason,
-    /// What is wrong, where, and how to fix it.
+    /// The message: what is wrong, where, and how to fix it.
     pub message: String,
 }
 
 impl Reject {
-    /// A reject with its message.
+    /// Creates a reject with its message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 
-    /// `malformed`.
+    /// Creates a `malformed` reject.
     pub fn malformed(message: impl Into<String>) -> Self {
         Self::new(Reason::Malformed, message)
     }
 
-    /// `invalid_field`, naming the record and the field.
+    /// Creates an `invalid_field` reject that names the record and the field.
     pub fn invalid(record: &str, field: &str, what: impl fmt::Display) -> Self {
         Self::new(Reason::InvalidField, format!("{record}.{field}: {what}"))
     }
 }
 
-/// A text cut short enough to be repeated in a message.
+/// Cuts a text short enough to be repeated in a message.
 pub fn excerpt(text: &str) -> String {
     const CHARS_MAX: usize = 64;
     match text.char_indices().nth(CHARS_MAX) {

@@ -1,4 +1,4 @@
-//! The rules that can be configured: stored by version under `rules/` in the root, one version to an hour.
+//! The configurable rules, stored by version under `rules/` in the root. Each hour has one version.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
 
-/// What can be configured of the rules. Rules are data: an hour is always folded under the version listed for
+/// The configurable part of the rules. Rules are data: an hour is always folded under the version listed for
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,13 +21,13 @@ pub struct Rules {
     pub version: Text,
     /// Weights of the resources of a node.
     pub weights: Weights,
-    /// How much of its node a pod is allocated.
+    /// The part of its node that a pod is allocated.
     pub allocation: Allocation,
     /// Resource names that count as whole GPUs.
     pub gpu_resources: Vec<Text>,
     /// Gigabytes of `nos.nebuly.com/gpu-memory` that one `nvidia.com/gpu` stands for.
     pub gpu_memory_gb: u32,
-    /// Factor on a pool pod's charge while its eviction protection lasts; at least 0.
+    /// Factor on a pool pod's charge while the pod is protected from eviction; at least 0.
     pub eviction_protection_ratio: Ratio,
     /// Currency of every organization that `currencies` does not name (ISO 4217).
     pub currency: Text,
@@ -40,21 +40,21 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
-    /// Of one GPU.
+    /// Weight of one GPU.
     pub gpu: Weight,
-    /// Of one vCPU.
+    /// Weight of one vCPU.
     pub cpu: Weight,
-    /// Of one GiB of memory.
+    /// Weight of one GiB of memory.
     pub memory: Weight,
 }
 
-/// How much of its node a pod is allocated.
+/// The part of its node that a pod is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Allocation {
     /// The larger of request and measured use, each over the hour.
     Max,
-    /// Its requests alone.
+    /// The pod's requests alone.
     Requests,
 }
 
@@ -85,13 +85,13 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The currency that every price of this organization must be in.
+    /// Returns the currency in which every price of this organization must be.
     pub fn currency_of(&self, organization_id: &str) -> &Text {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
     }
 
-    /// Judges what form alone does not say of an event: its values stay within [`crate::event::bounds`], and
-    /// its prices are in the organization's currency. Judged once, where an event is taken.
+    /// Checks an event against the rules: its values must be within [`crate::event::bounds`], and its prices
+    /// in the organization's currency. Checked once, when an event is accepted.
     ///
     /// # Errors
     /// `invalid_field` or `currency_mismatch`.
@@ -100,10 +100,10 @@ impl Rules {
         self.check_currency(event)
     }
 
-    /// The same of an event whose texts may be borrowed.
+    /// Checks an event whose texts may be borrowed.
     ///
     /// # Errors
-    /// As those of [`Rules::check`].
+    /// Returns the errors of [`Rules::check`].
     pub fn check_ref(&self, event: &EventRef<'_>) -> Result<(), Reject> {
         match event {
             EventRef::PodUsage { organization_id, usage, .. } => {
@@ -113,7 +113,7 @@ impl Rules {
         }
     }
 
-    /// Judges the currency of an event's prices: it must be the organization's configured one.
+    /// Checks the currency of an event's prices: it must be the organization's configured one.
     ///
     /// # Errors
     /// `currency_mismatch`.

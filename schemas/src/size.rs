@@ -1,18 +1,18 @@
-//! Sizes: how much CPU, memory and GPU a map of quantities stands for. Nodes, pods and units of reservations
-//! are all counted here, and so are the sizes in the tables.
+//! Sizes: the CPU, memory and GPU that a map of quantities represents. Nodes, pods and reservation units are
+//! all counted here, and so are the sizes in the tables.
 
 use crate::Text;
 use crate::event::Quantities;
 use crate::quantity::{CPU, MEMORY, NVIDIA_GPU, Quantity};
 
-/// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`: n of a
-/// GPU's seven compute slices, and m GB of its memory.
+/// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`. A
+/// slice has n of a GPU's seven compute slices, and m GB of its memory.
 pub const MIG_PREFIX: &str = "nvidia.com/mig-";
 
 /// Compute slices of a whole GPU.
 const SLICES_PER_GPU: u128 = 7;
 
-/// Amounts of the three resources that cost is split by.
+/// Amounts of the three resources over which cost is split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Thousandths of a vCPU.
@@ -24,8 +24,8 @@ pub struct Size {
 }
 
 impl Size {
-    /// Counts `quantities`. Whole GPUs are the sum of `gpu_resources` (the rules name them); MIG slices are
-    /// added over all profiles and rounded once to the thousandth of a GPU, half to even.
+    /// Counts `quantities`. Whole GPUs are the sum of `gpu_resources`, which the rules name. MIG slices are
+    /// summed over all profiles and rounded once to the thousandth of a GPU, half to even.
     pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
         let (mut size, mut slices) = (Self::default(), 0);
         for (name, quantity) in quantities {
@@ -45,13 +45,13 @@ impl Size {
     }
 }
 
-/// The amount of a resource in bytes or thousandths, zero when it is not named.
+/// Returns the amount of a resource in bytes or thousandths; zero if it is not named.
 pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
     quantities.get(resource).map_or(0, |quantity| quantity.amount)
 }
 
-/// `nos.nebuly.com/gpu-memory` in thousandths of a GB: `gb_per_gpu` for each `nvidia.com/gpu`, and the memory
-/// of MIG slices. It is always computed; a request that names the resource is not read.
+/// Returns `nos.nebuly.com/gpu-memory` in thousandths of a GB: `gb_per_gpu` for each `nvidia.com/gpu`, plus
+/// the memory of MIG slices. It is always computed; a request that names the resource is ignored.
 pub fn gpu_memory(quantities: &Quantities, gb_per_gpu: u32) -> u128 {
     let memory = |(name, quantity): (&Text, &Quantity)| match &**name {
         NVIDIA_GPU => quantity.amount * u128::from(gb_per_gpu),
@@ -62,11 +62,11 @@ pub fn gpu_memory(quantities: &Quantities, gb_per_gpu: u32) -> u128 {
 
 /// A MIG resource in a map of quantities.
 struct MigProfile {
-    /// Compute slices, of [`SLICES_PER_GPU`].
+    /// Compute slices, out of [`SLICES_PER_GPU`].
     slices: u128,
     /// Memory in GB.
     gigabytes: u128,
-    /// Thousandths of such a slice.
+    /// Amount of the resource, in thousandths.
     amount: u128,
 }
 
@@ -86,7 +86,7 @@ fn parse_mig(profile: &str, amount: u128) -> Option<MigProfile> {
     Some(MigProfile { slices: digits(compute)?, gigabytes: digits(memory)?, amount })
 }
 
-/// A plain number of at most six digits: no profile has more, and products with it stay in range.
+/// Parses a plain number of at most six digits: no profile has more, and products with it stay in range.
 fn digits(text: &str) -> Option<u128> {
     let plain = !text.is_empty() && text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }

@@ -1,4 +1,5 @@
-//! The hourly tables: their names, a file of one of them, and what `hours` says of when events arrived.
+//! The hourly tables: their names, their files, and the columns of `hours` that depend on when events
+//! arrived.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ impl Table {
         Self::Hours,
     ];
 
-    /// Its name, which is also its folder under the root.
+    /// Returns the table's name, which is also its folder under the root.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CostAllocation => "cost_allocation",
@@ -50,72 +51,73 @@ impl Table {
 pub struct EncodedFile {
     /// The file.
     pub bytes: Vec<u8>,
-    /// Its number of rows.
+    /// Number of rows in the file.
     pub rows: u64,
-    /// Its statistics as the Delta log carries them: a JSON object whose decimals are exact numbers.
+    /// Statistics in the form of the Delta log: a JSON object whose decimals are exact numbers.
     pub stats: String,
-    /// Digest of the rows as far as they depend on events and rules alone, in hexadecimal: of `hours` all
-    /// columns but those of [`HourClock`].
+    /// Digest of the rows, in hexadecimal. It covers only columns that depend on events and rules alone: for
+    /// `hours`, all columns except the [`HourClock`] columns.
     pub digest: String,
 }
 
-/// One of the files of a table's hour, which are cut between organizations.
+/// One of the files of a table's hour. Files are cut between organizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutFile {
     /// The file.
     pub file: EncodedFile,
-    /// The last organization that it has rows of.
+    /// The last organization that has rows in the file.
     pub last_organization: OrganizationId,
 }
 
-/// The columns of `hours` that depend on when events arrived, of one organization.
+/// One organization's columns of `hours` that depend on when events arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourClock {
-    /// Number of events that came after the hour had closed.
+    /// Number of events that arrived after the hour had closed.
     pub late_events: i64,
     /// Latest event time seen when the hour was folded.
     pub max_event_time_seen: Option<Timestamp>,
     /// Whether the watermark has passed the hour's end.
     pub complete: bool,
-    /// How often the hour's rows have changed since they were first published.
+    /// Number of times the hour's rows have changed since they were first published.
     pub revision: i64,
-    /// When they last changed.
+    /// When the rows last changed.
     pub last_updated: WallTime,
 }
 
-/// A file whose rows become a part of the file of a day, as bytes of type `B`.
+/// A file whose rows become part of a file of the day, with bytes of type `B`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowSource<B> {
     /// A file of one hour.
     Hour {
         /// The hour.
         hour: Hour,
-        /// Digest of its content, which the file of the day keeps.
+        /// Digest of the hour's content, which the file of the day keeps.
         digest: String,
         /// The file.
         bytes: B,
     },
-    /// A file of a day.
+    /// A file of the day.
     Day(B),
 }
 
-/// A file of one hour that was a part of the file of a day.
+/// A file of one hour, restored from a file of the day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HourFile {
     /// The hour.
     pub hour: Hour,
-    /// The file, with the digest that it had.
+    /// The file, with its original digest.
     pub file: EncodedFile,
 }
 
-/// New rows of some organizations of an hour, and the files that hold the rows of all others.
+/// New rows of some organizations of an hour, and the files that hold the rows of all other organizations.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSplice<'a> {
-    /// The files as they were, in their order; files of the hour that are not among them stay.
+    /// The files before the change, in order. Other files of the hour are left unchanged.
     pub old: &'a [&'a [u8]],
     /// Organizations whose rows are replaced.
     pub organizations: &'a BTreeSet<OrganizationId>,
-    /// Their new rows, in ascending order; one that is missing has none any more.
+    /// New rows of these organizations, in ascending order. An organization that is missing has no rows any
+    /// more.
     pub hours: &'a [HourTables],
     /// One clock for each of `hours`.
     pub clocks: &'a [HourClock],
@@ -123,19 +125,19 @@ pub struct TableSplice<'a> {
     pub revision: i64,
     /// When the hour's rows changed, which every row of `hours` carries.
     pub last_updated: WallTime,
-    /// Rows with which a file ends after an organization; see [`CutFile`].
+    /// Number of rows after which a file ends, at the end of an organization; see [`CutFile`].
     pub file_rows: u64,
 }
 
 /// Files with new rows of some organizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplicedFiles {
-    /// The same files as if all rows had been encoded again; none when no row is left.
+    /// The same files as if all rows had been encoded again; empty if no row is left.
     pub files: Vec<CutFile>,
-    /// Digests of the files as they were, to tell a damaged one.
+    /// Digests of the files before the change, to detect a damaged file.
     pub old_digests: Vec<String>,
-    /// Of `hours`: organizations whose hour was not complete in the file as it was, ascending.
+    /// Only for `hours`: organizations whose hour was not complete before the change, ascending.
     pub old_incomplete: Vec<OrganizationId>,
-    /// Of `hours`: organizations whose hour is not complete now, ascending.
+    /// Only for `hours`: organizations whose hour is not complete now, ascending.
     pub incomplete: Vec<OrganizationId>,
 }

@@ -1,4 +1,4 @@
-//! Event time, wall-clock time, and the UTC hours [h, h+1) that tables are made of.
+//! Event time, wall-clock time, and UTC hours [h, h+1), which tables consist of.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,15 +16,15 @@ pub struct Timestamp(pub i64);
 
 /// An instant of the machine's wall clock, in microseconds since 1970-01-01T00:00:00Z.
 ///
-/// A type of its own, because only a few rules may compare it with event time: how far an event may lie in
-/// the future, and how long the watermark of a silent topic is held back. They ask for
+/// It is a separate type because only a few rules may compare it with event time. They decide how far an
+/// event may lie in the future, and how long a silent topic holds back the watermark. These rules call
 /// [`WallTime::event_time`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WallTime(pub i64);
 
-/// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to, not including,
-/// [`Hour::end`].
+/// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to [`Hour::end`],
+/// exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hour(pub i64);
@@ -41,17 +41,17 @@ pub struct Date {
 }
 
 impl Timestamp {
-    /// The hour that holds this instant.
+    /// Returns the hour that holds this instant.
     pub const fn hour(self) -> Hour {
         Hour(self.0.div_euclid(HOUR_MICROS))
     }
 
-    /// Whole seconds since the epoch, rounded down.
+    /// Returns whole seconds since the epoch, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
-    /// The instant so much earlier.
+    /// Returns the instant earlier by `duration`.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(micros(duration)))
@@ -59,72 +59,73 @@ impl Timestamp {
 }
 
 impl WallTime {
-    /// The earliest instant: whatever is due then is due at once.
+    /// The earliest instant: anything due then is due at once.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// The event time of something that happens at this instant.
+    /// Returns the event time of something that happens at this instant.
     pub const fn event_time(self) -> Timestamp {
         Timestamp(self.0)
     }
 
-    /// The hour that holds this instant.
+    /// Returns the hour that holds this instant.
     pub const fn hour(self) -> Hour {
         self.event_time().hour()
     }
 
-    /// Microseconds since an earlier instant; negative if it is later, as after the clock was set back.
+    /// Returns microseconds since an earlier instant. Negative if it is later, as after the clock was set
+    /// back.
     pub const fn micros_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The instant so much later.
+    /// Returns the instant later by `duration`.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
     }
 }
 
-/// A duration in microseconds, the unit of instants; the largest number if it does not fit.
+/// Returns a duration in microseconds, the unit of instants; the largest number if it does not fit.
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Hour {
-    /// Its first instant.
+    /// Returns the first instant of the hour.
     pub const fn start(self) -> Timestamp {
         Timestamp(self.0 * HOUR_MICROS)
     }
 
-    /// The first instant after it.
+    /// Returns the first instant after the hour.
     pub const fn end(self) -> Timestamp {
         Timestamp((self.0 + 1) * HOUR_MICROS)
     }
 
-    /// The hour after it.
+    /// Returns the next hour.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The hour before it.
+    /// Returns the previous hour.
     pub const fn previous(self) -> Self {
         Self(self.0 - 1)
     }
 
-    /// Hour of the day, 0 to 23.
+    /// Returns the hour of the day, 0 to 23.
     pub const fn of_day(self) -> i64 {
         self.0.rem_euclid(24)
     }
 
-    /// Its UTC date.
+    /// Returns the hour's UTC date.
     pub const fn date(self) -> Date {
         Date::from_days(self.0.div_euclid(24))
     }
 }
 
 impl Date {
-    /// The date `days` after 1970-01-01.
+    /// Returns the date `days` after 1970-01-01.
     pub const fn from_days(days: i64) -> Self {
-        // Civil-from-days over 400-year eras that begin on 1 March.
+        // The civil-from-days algorithm, over 400-year eras that begin on 1 March.
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
         let day_of_era = shifted.rem_euclid(146_097);
@@ -138,7 +139,7 @@ impl Date {
         Self { year, month, day }
     }
 
-    /// Days since 1970-01-01.
+    /// Returns the days since 1970-01-01.
     pub const fn days(self) -> i64 {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
         let era = year.div_euclid(400);
@@ -150,12 +151,12 @@ impl Date {
         era * 146_097 + day_of_era - 719_468
     }
 
-    /// The first day of its month.
+    /// Returns the first day of the date's month.
     pub const fn month_start(self) -> Self {
         Self { year: self.year, month: self.month, day: 1 }
     }
 
-    /// The first day of the month after it.
+    /// Returns the first day of the next month.
     pub const fn next_month_start(self) -> Self {
         if self.month == 12 {
             Self { year: self.year + 1, month: 1, day: 1 }
@@ -164,12 +165,12 @@ impl Date {
         }
     }
 
-    /// The first day of its calendar quarter.
+    /// Returns the first day of the date's calendar quarter.
     pub const fn quarter_start(self) -> Self {
         Self { year: self.year, month: (self.month - 1) / 3 * 3 + 1, day: 1 }
     }
 
-    /// Its first instant.
+    /// Returns the first instant of the date.
     pub const fn start(self) -> Timestamp {
         Timestamp(self.days() * 24 * HOUR_MICROS)
     }
@@ -182,13 +183,13 @@ impl fmt::Display for Date {
 }
 
 impl fmt::Display for Hour {
-    /// Such as `2026-11-20T13`.
+    /// Writes the form `2026-11-20T13`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}T{:02}", self.date(), self.of_day())
     }
 }
 
-/// A text is no hour.
+/// The text is not an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not an hour in UTC such as 2026-11-20T13")]
 pub struct ParseHourError;
@@ -204,7 +205,7 @@ impl FromStr for Hour {
     }
 }
 
-/// A text is no date of the calendar.
+/// The text is not a date of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a date such as 2026-11-20")]
 pub struct ParseDateError;
@@ -233,20 +234,20 @@ fn parse_date(text: &str) -> Option<Date> {
     (Date::from_days(date.days()) == date).then_some(date)
 }
 
-/// The number in a text of exactly `length` digits.
+/// Returns the number in a text of exactly `length` digits.
 fn digits(text: &str, length: usize) -> Option<i64> {
     (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 impl fmt::Display for WallTime {
-    /// As [`Timestamp`].
+    /// Writes the form of [`Timestamp`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.event_time().fmt(f)
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in UTC with microseconds.
+    /// Writes RFC 3339 in UTC with microseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hour = self.hour();
         let within = self.0.rem_euclid(HOUR_MICROS);

@@ -1,5 +1,5 @@
 //! Events of all organizations in the order in which they reach Kafka. Producers of many organizations send
-//! at the same time: events of one organization at noon do not wait until another organization's day is over.
+//! at the same time: one organization's events of noon do not wait for another organization's day to end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -53,7 +53,7 @@ impl Arrivals {
         arrivals
     }
 
-    /// Start of the minute in which the next event is sent; `None` at the end.
+    /// Returns the start of the minute in which the next event is sent; `None` at the end.
     pub fn clock(&self) -> Option<Timestamp> {
         self.waiting.peek().map(|Reverse(first)| first.sent_at)
     }

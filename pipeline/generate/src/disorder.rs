@@ -11,10 +11,10 @@ use rand_chacha::ChaCha8Rng;
 use crate::random::{chance, span};
 use crate::{HOUR, MINUTE};
 
-/// Most events delayed at once. Beyond that, the event that is due first goes out early.
+/// Largest number of events delayed at once. Beyond it, the event that is due first is sent early.
 const DELAYED_MAX: usize = 4096;
 
-/// How many events arrive late or twice, in a million.
+/// Numbers of events that arrive late or twice, in a million.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Events that arrive a minute to six hours late.
@@ -23,7 +23,7 @@ pub struct Rates {
     pub duplicates: u32,
 }
 
-/// Passes events on in the order of arrival.
+/// Emits events in the order of arrival.
 pub struct Disorder<I> {
     events: I,
     rates: Rates,
@@ -62,15 +62,15 @@ impl Ord for Delayed {
 }
 
 impl<I: Iterator<Item = Event>> Disorder<I> {
-    /// Disorders these events at these rates. Equal seeds and streams give equal orders.
+    /// Disorders these events at these rates. The same seed and stream give the same order.
     pub fn new(events: I, rates: Rates, seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Organizations draw from the even streams of the seed, their disorder from the odd ones.
+        // An organization draws from an even stream of the seed, its disorder from the next odd stream.
         rng.set_stream(2 * stream + 1);
         Self { events, rates, rng, delayed: BinaryHeap::new(), next_number: 0, clock: i64::MIN }
     }
 
-    /// Where the events come from.
+    /// Returns the source of the events.
     pub const fn source(&self) -> &I {
         &self.events
     }

@@ -9,8 +9,8 @@
 //!    once.
 //!
 //! Nothing here does I/O or reads a clock. Every organization draws from its own stream of the seed, so
-//! events depend on the arguments alone, in whatever order organizations are generated. Memory follows the
-//! pods that run at once, not the number of events.
+//! events depend on the arguments alone, in whatever order organizations are generated. Memory grows with the
+//! pods that run at once, not with the number of events.
 
 mod arrivals;
 mod clusters;
@@ -37,7 +37,7 @@ const MINUTE: i64 = 60 * SECOND;
 /// Microseconds in one hour.
 const HOUR: i64 = 60 * MINUTE;
 
-/// How much to generate. Equal values give equal events.
+/// The amount of events to generate. Equal values give equal events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Number of organizations.
@@ -54,13 +54,13 @@ pub struct Load {
     pub late_per_million: u32,
     /// Events in a million that arrive a second time, up to two hours later.
     pub duplicates_per_million: u32,
-    /// Length of the intervals of measured use, at most an hour: pods are measured at whole multiples of it,
-    /// as the collector does. Without, most pods are measured every 5, 10 or 15 minutes, and some never.
+    /// Length of the intervals of measured use, at most an hour. Pods are measured at whole multiples of it,
+    /// as the collector does. If `None`, most pods are measured every 5, 10 or 15 minutes, and some never.
     pub usage_interval: Option<Duration>,
 }
 
 impl Load {
-    /// Events of the organization with this number, counted from 0.
+    /// Returns the events of the organization with this number, counted from 0.
     pub fn organization(&self, number: u64) -> OrganizationEvents {
         let start = self.start.start().0;
         let end = start + i64::try_from(self.hours).unwrap_or(i64::MAX) * HOUR;
@@ -72,7 +72,7 @@ impl Load {
         OrganizationEvents(Disorder::new(organization, rates, self.seed, number))
     }
 
-    /// Events of all organizations, in the order in which they are sent.
+    /// Returns the events of all organizations, in the order in which they are sent.
     pub fn arrivals(&self) -> Arrivals {
         Arrivals::new((0..self.organizations).map(|number| (number, self.organization(number))))
     }
@@ -82,12 +82,12 @@ impl Load {
 pub struct OrganizationEvents(Disorder<Organization>);
 
 impl OrganizationEvents {
-    /// Id of the organization.
+    /// Returns the organization's id.
     pub fn id(&self) -> &str {
         self.0.source().id()
     }
 
-    /// How far the run is: nothing from this instant on has been generated yet.
+    /// Returns the progress of the run: nothing from this instant on has been generated yet.
     pub fn clock(&self) -> Timestamp {
         Timestamp(self.0.source().clock())
     }

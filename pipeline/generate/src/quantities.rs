@@ -20,7 +20,7 @@ pub fn put_mib(quantities: &mut Quantities, resource: &str, mib: u64) {
     put(quantities, resource, &text, mib * MIB);
 }
 
-/// Adds a quantity with this text. `amount` is what the text means: bytes or thousandths.
+/// Adds a quantity with this text. `amount` is the value of the text: bytes or thousandths.
 fn put(quantities: &mut Quantities, resource: &str, text: &str, amount: u64) {
     quantities.insert(resource.into(), Quantity { text: text.into(), amount: u128::from(amount) });
 }

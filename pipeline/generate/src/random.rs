@@ -4,12 +4,12 @@ use prorata_schemas::ids::PodUid;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-/// True with a probability of `per_million` in a million.
+/// Returns `true` with a probability of `per_million` in a million.
 pub fn chance(rng: &mut ChaCha8Rng, per_million: u32) -> bool {
     rng.random_range(0..1_000_000_u32) < per_million
 }
 
-/// One of the choices; `None` if there are none.
+/// Picks one of the choices; `None` if there are none.
 pub fn pick<'a, T>(rng: &mut ChaCha8Rng, choices: &'a [T]) -> Option<&'a T> {
     let count = u64::try_from(choices.len()).unwrap_or(u64::MAX);
     if count == 0 {
@@ -18,12 +18,12 @@ pub fn pick<'a, T>(rng: &mut ChaCha8Rng, choices: &'a [T]) -> Option<&'a T> {
     choices.get(usize::try_from(rng.random_range(0..count)).unwrap_or(0))
 }
 
-/// A duration in microseconds, drawn evenly from `low..=high`.
+/// Draws a duration in microseconds evenly from `low..=high`.
 pub fn span(rng: &mut ChaCha8Rng, low: i64, high: i64) -> i64 {
     rng.random_range(low..=high.max(low))
 }
 
-/// A random id in the form of a Kubernetes uid (UUID version 4).
+/// Returns a random id in the form of a Kubernetes uid (UUID version 4).
 pub fn uid(rng: &mut ChaCha8Rng) -> PodUid {
     let (high, low): (u64, u64) = (rng.random(), rng.random());
     format!(
@@ -37,7 +37,7 @@ pub fn uid(rng: &mut ChaCha8Rng) -> PodUid {
     .into()
 }
 
-/// Five characters, as Kubernetes appends them to generated names.
+/// Returns five characters, as Kubernetes appends them to generated names.
 pub fn suffix(rng: &mut ChaCha8Rng) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     (0..5).filter_map(|_| pick(rng, LETTERS)).map(|&letter| char::from(letter)).collect()

@@ -13,7 +13,7 @@ use super::*;
 /// 2026-11-01T00:00:00Z.
 const START: i64 = 1_793_491_200_000_000;
 
-/// One organization's run, without disorder.
+/// Returns one organization's run, without disorder.
 fn load(seed: u64, pods: u64, hours: u64) -> Load {
     Load {
         organizations: 1,

@@ -1,4 +1,4 @@
-//! Parquet write: rows of `cost_allocation` a second, columns and statistics included.
+//! Parquet write: rows of `cost_allocation` per second, columns and statistics included.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// An hour in which `pods` pods share nodes of eight.
+/// Returns an hour in which `pods` pods share nodes, eight pods to a node.
 fn shared_nodes(pods: usize) -> HourTables {
     let mut tables = full_hour("acme", Hour(498_661));
     let Some(share) =

@@ -1,7 +1,7 @@
-//! Writes the hand-made hour of the table tests, for two organizations and two hours, as the files of a lake
-//! without a Delta log: `cargo run -p prorata-tables --example sample_tables -- FOLDER`.
+//! Writes the hand-made hour of the table tests as the files of a lake without a Delta log, for two
+//! organizations and two hours. Run it with `cargo run -p prorata-tables --example sample_tables -- FOLDER`.
 //!
-//! It holds every kind of row, which checks of the format want and no real hour promises.
+//! The hour holds every kind of row. Checks of the format need that, and no real hour guarantees it.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Several files of one hour, cut between organizations: a late event writes only files again that hold rows
+//! Several files of one hour, cut between organizations. So a late event rewrites only files that hold rows
 //! of its organization.
 
 use std::ops::Range;
@@ -8,22 +8,22 @@ use prorata_schemas::tables::{CutFile, HourClock, Table};
 
 use crate::{EncodeError, check_order, encode};
 
-/// Says where files end: after the organization with which they reach a number of rows. It looks at nothing
-/// but organizations and their numbers of rows, so that the same rows are always cut alike.
+/// Decides where files end: after the organization with which they reach a number of rows. It depends only on
+/// organizations and their numbers of rows, so the same rows are always cut alike.
 pub struct Cutter {
     file_rows: u64,
     rows: u64,
 }
 
 impl Cutter {
-    /// Files of `table` that end once they have `file_rows` rows. `hours` is never cut: every row of it
-    /// carries the revision, so a change writes all of them again.
+    /// Creates the cutter of `table`, whose files end once they have `file_rows` rows. `hours` is never cut:
+    /// all its rows carry the revision, so a change rewrites them all.
     pub fn new(table: Table, file_rows: u64) -> Self {
         let file_rows = if table == Table::Hours { u64::MAX } else { file_rows };
         Self { file_rows, rows: 0 }
     }
 
-    /// Whether a file ends after the next organization, which has this number of rows.
+    /// Returns whether a file ends after the next organization, which has this number of rows.
     pub fn ends_after(&mut self, rows: u64) -> bool {
         self.rows += rows;
         let ends = self.rows >= self.file_rows && rows > 0;
@@ -34,11 +34,11 @@ impl Cutter {
     }
 }
 
-/// The files of one shard's one hour of `table`, each of which ends after the organization with which it
-/// reaches `file_rows` rows; none when there are no rows. See [`encode`].
+/// Returns the files of one shard's one hour of `table`; no files if there are no rows. Each file ends after
+/// the organization with which it reaches `file_rows` rows. See [`encode`].
 ///
 /// # Errors
-/// As [`encode`].
+/// Returns the errors of [`encode`].
 pub fn encode_files(
     table: Table,
     hours: &[HourTables],

@@ -1,7 +1,8 @@
-//! Files of a day: the rows of the files of its hours, one behind another. The footer says which rows were
-//! which file, and what its digest was, so that [`split`] gives the files of the hours back.
+//! Files of a day: the rows of its hours' files, one after another. The footer lists the rows and the digest
+//! of each file, so that [`split`] restores the files of the hours.
 //!
-//! [`join`] works in batches: besides the files it holds the one that it writes, and a few thousand rows.
+//! [`join`] works in batches: besides its input files it holds the file that it writes, and a few thousand
+//! rows.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,40 +25,41 @@ use crate::splice::organization_column;
 use crate::stats::Statistics;
 use crate::{EncodeError, digest, file, schema};
 
-/// Name of the entry of the footer that lists the parts: hour, digest and number of rows of each.
+/// Name of the footer entry that lists the parts: hour, digest and number of rows of each.
 const PARTS: &str = "prorata.hours";
 
-/// Why a file is refused that lists other rows than it has.
+/// Error for a file whose footer lists other rows than the file has.
 const OTHER_ROWS: &str = "its number of rows differs from its footer";
 
-/// Rows read at a time.
+/// Number of rows read at a time.
 const BATCH_ROWS: usize = 8_192;
 
-/// Rows of a day's file that were a file of one hour.
+/// The rows of one hour's file within a file of the day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayPart {
     /// The hour.
     pub hour: Hour,
-    /// Digest of the content of that file.
+    /// Digest of the hour's file.
     pub digest: String,
     /// Number of rows.
     pub rows: u64,
 }
 
-/// Rows of a source, in their place in the new file.
+/// Rows of a source, at their place in the new file.
 struct Piece<'a> {
     part: DayPart,
-    /// The first organization of the rows: files of one hour divide its organizations.
+    /// The first organization of the rows. It orders the files of one hour, which hold different
+    /// organizations.
     organization_id: String,
     bytes: &'a Bytes,
     first: usize,
 }
 
-/// One file with the rows of several files, all of one date and shard: hours ascend, and in an hour its
-/// files by organization. Columns that a file of an older release lacks are null.
+/// Returns one file with the rows of several files, all of one date and shard. Hours ascend, and the files of
+/// one hour are ordered by organization. Columns that a file of an older release lacks are null.
 ///
 /// # Errors
-/// When a file is not as this program or a release before it writes it.
+/// If a file does not have the form that this release or an older one writes.
 pub fn join(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, EncodeError> {
     guarded(|source| EncodeError::Read { table, source }, || join_whole(table, sources))
 }
@@ -82,11 +84,11 @@ fn join_whole(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile,
     Ok(EncodedFile { bytes, rows, stats: stats.into_json(rows), digest })
 }
 
-/// The files of hours whose rows a day's file holds, in their order there. They have the bytes that encoding
-/// their rows gives, and the digests that they had.
+/// Returns the hour files that a file of the day was joined from, in their order. They have their original
+/// digests, and the bytes that encoding their rows gives.
 ///
 /// # Errors
-/// When the file is not one of a day, or its rows are not as its footer says.
+/// If the file is not a file of a day, or its rows differ from its footer.
 pub fn split(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError> {
     guarded(|source| EncodeError::Read { table, source }, || split_whole(table, joined))
 }
@@ -108,10 +110,10 @@ fn split_whole(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeErro
     files.collect()
 }
 
-/// The parts of a day's file, as its footer lists them.
+/// Returns the parts of a file of a day, as its footer lists them.
 ///
 /// # Errors
-/// When the file cannot be read, or is not one of a day.
+/// If the file cannot be read, or is not a file of a day.
 pub fn day_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeError> {
     guarded(|source| EncodeError::Read { table, source }, || listed_parts(table, joined))
 }
@@ -143,7 +145,7 @@ fn open(table: Table, bytes: &Bytes) -> Result<ParquetRecordBatchReaderBuilder<B
     opened.map_err(|source| EncodeError::Read { table, source })
 }
 
-/// Adds what a source holds.
+/// Adds the pieces of a source.
 fn add_pieces<'a>(
     table: Table,
     source: &'a RowSource<Bytes>,
@@ -166,7 +168,7 @@ fn add_pieces<'a>(
     Ok(())
 }
 
-/// The organization of a row.
+/// Returns the organization of a row.
 fn first_organization(table: Table, bytes: &Bytes, row: usize) -> Result<String, EncodeError> {
     let file = open(table, bytes)?;
     let name = organization_column(table);
@@ -181,10 +183,10 @@ fn first_organization(table: Table, bytes: &Bytes, row: usize) -> Result<String,
 }
 
 impl Piece<'_> {
-    /// Reads its rows in the columns of this release, batch by batch.
+    /// Reads the piece's rows in the columns of this release, batch by batch.
     ///
     /// # Errors
-    /// When they are of another hour, or not as many as the footer says.
+    /// If the rows are of another hour, or their number differs from the footer.
     fn read(
         &self,
         table: Table,
@@ -206,11 +208,11 @@ impl Piece<'_> {
     }
 }
 
-/// The same rows in the columns of this release, without what a file says of columns besides their types.
-/// Columns that a file of an older release lacks are null.
+/// Returns the same rows in the columns of this release, without the file's metadata of columns except their
+/// types. Columns that a file of an older release lacks are null.
 ///
 /// # Errors
-/// When the rows have a column that this release does not know, or one of another type.
+/// If the rows have a column that this release does not know, or a column of another type.
 pub fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
     let schema = schema(table);
     let found = rows.schema_ref();
@@ -239,11 +241,11 @@ fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), Encode
     }
 }
 
-/// Runs a reader of table files. The Parquet library panics on some damaged files: that becomes an error,
-/// too.
+/// Runs a reader of table files. The Parquet library panics on some damaged files; such a panic becomes an
+/// error.
 ///
 /// # Errors
-/// The reader's own, or the one that `failed` makes of a panic.
+/// The reader's own error, or the error that `failed` makes of a panic.
 pub fn guarded<T, E>(
     failed: impl FnOnce(ParquetError) -> E,
     read: impl FnOnce() -> Result<T, E>,
@@ -252,10 +254,10 @@ pub fn guarded<T, E>(
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
-/// Writes a day's file batch by batch.
+/// Writes a file of a day batch by batch.
 struct DayWriter {
     table: Table,
-    /// Rows that are known whole before they are written.
+    /// Rows of a small file, collected to be written at once.
     rows: Vec<RecordBatch>,
     writer: Option<BatchWriter>,
     stats: Statistics,

@@ -8,10 +8,11 @@ use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 
 use crate::sku::{SizeText, commitment_size};
 
-/// Room for a message: most have no more.
+/// Reserved size of a message; most messages are shorter.
 const MESSAGE_BYTES: usize = 192;
 
-/// The message of a row; `node` is what [`node_words`] says of its node, on rows that split one.
+/// Returns the message of a row. `node` is the result of [`node_words`] for its node, on rows that split a
+/// node.
 pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
     let mut text = String::with_capacity(MESSAGE_BYTES);
     // Writing to a text cannot fail.
@@ -70,7 +71,7 @@ fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Disp
     Ok(())
 }
 
-/// A node by name and type.
+/// Describes a node by name and type.
 pub fn node_words(node: &NodeStarted) -> String {
     let capacity = match node.capacity_type {
         CapacityType::OnDemand => "on demand",
@@ -121,7 +122,7 @@ fn write_pool(text: &mut String, row: &CostRow, price: &impl Display) -> fmt::Re
     }
 }
 
-/// The commitment by kind and name, and what it is for when `scope` is asked for.
+/// Describes the commitment by kind and name, and its scope if `scope` is set.
 fn commitment(row: &CostRow, scope: bool) -> String {
     let Some(set) = &row.commitment else {
         return format!("commitment {}", row.commitment_id.as_deref().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Digests that tell whether the rows of a file have changed. They hash values, not a file: other settings or
-//! another release of the Parquet writer change none. `README.md` describes the form.
+//! Digests that show whether the rows of a file have changed. They hash values, not files: other settings or
+//! another release of the Parquet writer change no digest. `README.md` describes the form.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
@@ -11,21 +11,21 @@ use sha2::{Digest, Sha256};
 use crate::columns::{Cell, cell_of, originals, usage};
 use crate::stats::json_value;
 
-/// Comes first in the hash. Another form of the digest has another number.
+/// Prefix of the hash. Another form of the digest has another number.
 const FORM: &str = "prorata rows 1\n";
 
-/// Runs that are hashed at once, in bytes.
+/// Number of bytes of runs that are hashed at once.
 const BUFFER_BYTES: usize = 16_384;
 
-/// The first 128 bits of a SHA-256 in hexadecimal: enough to tell files apart, and short enough for a file
-/// name.
+/// Returns the first 128 bits of a SHA-256 in hexadecimal: enough to distinguish files, and short enough for
+/// a file name.
 pub fn short(digest: Sha256) -> String {
     let mut text = format!("{:x}", digest.finalize());
     text.truncate(32);
     text
 }
 
-/// The digest of a file with these rows.
+/// Returns the digest of a file with these rows.
 pub fn of_columns(table: Table, rows: &RecordBatch) -> String {
     if table == Table::Hours {
         return of_hour_columns(rows);
@@ -35,7 +35,7 @@ pub fn of_columns(table: Table, rows: &RecordBatch) -> String {
     digest.finish()
 }
 
-/// The digest of rows that come in batches. How they are divided into batches does not matter.
+/// The digest of rows that are added in batches. It does not depend on how the rows are divided into batches.
 #[derive(Default)]
 pub struct RowsDigest {
     rows: u64,
@@ -45,28 +45,28 @@ pub struct RowsDigest {
 struct ColumnDigest {
     name: String,
     kind: &'static str,
-    /// The column before it that has been the same array in all batches: its values are those of that one.
+    /// An earlier column that has shared the array in all batches so far: it has the same values.
     original: Option<usize>,
     values: ValuesDigest,
 }
 
-/// The values of one column, as runs of equal values: most columns say the same for many rows.
+/// The values of one column, as runs of equal values: most columns repeat one value for many rows.
 #[derive(Clone, Default)]
 struct ValuesDigest {
-    /// Whether a row has a value. A column without any is left out: a new one changes no digest.
+    /// Whether any row has a value. A column without values is left out, so a new column changes no digest.
     has_values: bool,
-    /// The run that may go on: a value in its form, and how many rows have it.
+    /// The run that may continue: an encoded value, and the number of rows that have it.
     last: Vec<u8>,
     count: u64,
-    /// A value in its form.
+    /// Buffer for an encoded value.
     value: Vec<u8>,
-    /// Runs that are yet to be hashed.
+    /// Runs that are still to be hashed.
     runs: Vec<u8>,
     hash: Sha256,
 }
 
 impl RowsDigest {
-    /// Adds the rows of a batch, which has the columns of those before.
+    /// Adds the rows of a batch, which has the same columns as the batches before.
     pub fn add(&mut self, rows: &RecordBatch) {
         self.rows += rows.num_rows() as u64;
         let originals = originals(rows);
@@ -82,7 +82,7 @@ impl RowsDigest {
         }
     }
 
-    /// Gives columns values of their own that are copies no more.
+    /// Gives columns their own values if they are no longer copies.
     fn end_copies(&mut self, originals: &[Option<usize>]) {
         for (index, now) in originals.iter().enumerate().take(self.columns.len()) {
             if let Some(original) = self.columns[index].original
@@ -94,7 +94,7 @@ impl RowsDigest {
         }
     }
 
-    /// The digest of all rows.
+    /// Returns the digest of all rows.
     pub fn finish(self) -> String {
         let mut digest = Sha256::new_with_prefix(FORM);
         digest.update(self.rows.to_le_bytes());
@@ -171,7 +171,7 @@ impl ValuesDigest {
         }
     }
 
-    /// Adds the first or the last run of a batch: one run may end a batch and begin the next.
+    /// Adds the first or last run of a batch, which may continue from the last batch or into the next.
     fn add_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
         self.has_values |= value.is_some();
         self.value.clear();
@@ -183,7 +183,7 @@ impl ValuesDigest {
         self.count += count;
     }
 
-    /// Adds a run between others of its batch: it is whole.
+    /// Adds a run between other runs of its batch: it is complete.
     fn add_whole_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
         self.has_values |= value.is_some();
         self.end_last();
@@ -203,7 +203,7 @@ impl ValuesDigest {
         }
     }
 
-    /// The hash of all values, if there is any.
+    /// Returns the hash of all values; `None` if there is no value.
     fn finish(mut self) -> Option<[u8; 32]> {
         self.end_last();
         self.hash.update(&self.runs);
@@ -211,7 +211,7 @@ impl ValuesDigest {
     }
 }
 
-/// Writes whether there is a value, and the value in its form.
+/// Writes whether there is a value, then the encoded value.
 fn put_value<V>(value: Option<V>, out: &mut Vec<u8>, form: impl Fn(V, &mut Vec<u8>)) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -219,7 +219,7 @@ fn put_value<V>(value: Option<V>, out: &mut Vec<u8>, form: impl Fn(V, &mut Vec<u
     }
 }
 
-/// SHA-256 over the rows of `hours` without the clock columns.
+/// Returns the SHA-256 over the rows of `hours` without the clock columns.
 pub fn of_hours<'a>(lines: impl Iterator<Item = usage::HourLine<'a>>) -> String {
     let columns = usage::total_columns();
     let mut digest = Sha256::new();
@@ -231,7 +231,7 @@ pub fn of_hours<'a>(lines: impl Iterator<Item = usage::HourLine<'a>>) -> String 
     short(digest)
 }
 
-/// The same digest, of rows that are columns already.
+/// Returns the same digest for rows that are already columns.
 fn of_hour_columns(rows: &RecordBatch) -> String {
     let columns = usage::total_columns();
     let columns = columns.iter().filter_map(|column| Some((column.name, rows.column_by_name(column.name)?)));

@@ -1,11 +1,11 @@
-//! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
+//! The Parquet file: zstd, dictionaries, page statistics, row groups of at most a million rows.
 //!
-//! Columns that say one thing in the whole file are not compressed: a dictionary of one value is a few bytes
-//! already.
+//! Columns with one value in the whole file are not compressed: a dictionary of one value is only a few
+//! bytes.
 //!
-//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema
-//! says that JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses
-//! the table.
+//! The bytes depend on the rows alone, not on a clock or a run; the name of the writer is fixed. The embedded
+//! Arrow schema declares JSON columns as text. Without it, Polars reads columns of the logical type JSON as
+//! binary and rejects the table.
 
 use std::sync::Arc;
 
@@ -26,23 +26,24 @@ use crate::digest::RowsDigest;
 use crate::row_group::{self, BatchWriter};
 use crate::stats::Statistics;
 
-/// Most rows in a row group.
+/// Largest number of rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
 
-/// Rows turned into columns at a time: bounds the memory of a large hour.
+/// Number of rows turned into columns at a time. It bounds the memory of a large hour.
 pub const BATCH_ROWS: usize = 65_536;
 
-/// In the form that readers parse, because some readers otherwise distrust the statistics of text columns.
-/// The number is that of our layout, not of a release: a new release writes the same bytes.
+/// Has the form that readers parse, because some readers otherwise distrust the statistics of text columns.
+/// The number counts our layouts, not releases: a new release writes the same bytes.
 const CREATED_BY: &str = "prorata version 1";
 
-/// The level of compression.
+/// Compression level.
 pub const ZSTD_LEVEL: i32 = 3;
 
-/// The file of rows of type `R`, each made of its source when its columns are due; none of no rows.
+/// Returns the file of rows of type `R`, each made from its source when its columns are built; `None` without
+/// rows.
 ///
 /// # Errors
-/// When a number has too many digits, or the rows cannot be written.
+/// If a number has too many digits, or the rows cannot be written.
 pub fn write_rows<S, R>(
     table: Table,
     columns: &[Column<R>],
@@ -73,7 +74,7 @@ pub fn write_rows<S, R>(
     Ok(Some(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest: digest.finish() }))
 }
 
-/// Writes rows that are columns already, to the bytes that [`write_rows`] makes of the same rows.
+/// Writes rows that are already columns, to the same bytes as [`write_rows`].
 fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let count = rows.num_rows();
     if count <= BATCH_ROWS {
@@ -86,8 +87,8 @@ fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     writer.finish()
 }
 
-/// A file of one batch, with an entry in its footer. It is known whole before it is written, so its constant
-/// columns are too.
+/// Writes a file of one batch, with an entry in its footer. All rows are known before they are written, so
+/// the constant columns are known too.
 pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8>, ParquetError> {
     let mut writer = open(rows.schema_ref(), Compression::UNCOMPRESSED)?;
     if let Some(entry) = entry {
@@ -96,10 +97,10 @@ pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8
     row_group::write(writer, rows, &constant_columns(rows), &mut Compressor::new(ZSTD_LEVEL)?)
 }
 
-/// The file of rows that are columns, with the digest of its content.
+/// Returns the file of rows that are columns, with the digest of its content.
 ///
 /// # Errors
-/// When they cannot be written.
+/// If the rows cannot be written.
 pub fn of_columns(table: Table, rows: &RecordBatch, digest: String) -> Result<EncodedFile, EncodeError> {
     let bytes = write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
     let mut stats = Statistics::of(table);
@@ -108,13 +109,13 @@ pub fn of_columns(table: Table, rows: &RecordBatch, digest: String) -> Result<En
     Ok(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest })
 }
 
-/// A file that is written in several batches. All its columns are compressed.
+/// Opens a file that is written in several batches. All its columns are compressed.
 pub fn open_batches(schema: &SchemaRef) -> Result<BatchWriter, ParquetError> {
     let writer = open(schema, Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))?;
     BatchWriter::new(writer, ROW_GROUP_ROWS)
 }
 
-/// A file to be written, whose columns the Parquet library compresses so.
+/// Opens a file whose columns the Parquet library compresses with `compression`.
 pub fn open(schema: &SchemaRef, compression: Compression) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
     let options = ArrowWriterOptions::new()
         .with_properties(properties(schema).set_compression(compression).build())
@@ -122,7 +123,7 @@ pub fn open(schema: &SchemaRef, compression: Compression) -> Result<ArrowWriter<
     ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(schema), options)
 }
 
-/// Indices of columns with one value, or none, in all rows.
+/// Returns the indices of columns that have one value, or null, in all rows.
 pub fn constant_columns(batch: &RecordBatch) -> Vec<usize> {
     let rows = batch.num_rows().saturating_sub(1);
     let constant = |index: &usize| {
@@ -132,7 +133,7 @@ pub fn constant_columns(batch: &RecordBatch) -> Vec<usize> {
     (0..batch.num_columns()).filter(constant).collect()
 }
 
-/// How all our files are written.
+/// Returns the properties with which all our files are written.
 pub fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
@@ -142,8 +143,8 @@ pub fn properties(schema: &Schema) -> WriterPropertiesBuilder {
         .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]))
 }
 
-/// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the
-/// writer would store in an arbitrary order.
+/// Returns the Arrow schema to embed, if a column needs it. It has no metadata of fields, which the writer
+/// would store in an arbitrary order.
 fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     let plain = |field: &Field| Field::new(field.name(), field.data_type().clone(), field.is_nullable());
     let json = schema

@@ -2,11 +2,11 @@
 
 use std::fmt::{Display, Write};
 
-/// A JSON object under construction; keys stand in the order in which they are added.
+/// A JSON object under construction; keys keep the order in which they are added.
 #[derive(Default)]
 pub struct Object(String);
 
-/// A text as a JSON string.
+/// Returns a text as a JSON string.
 pub fn quoted(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     push_quoted(&mut json, text);
@@ -14,7 +14,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 fn push_quoted(json: &mut String, text: &str) {
-    // No early exit: so the processor checks many bytes at a time.
+    // No early exit, so that the processor checks many bytes at a time.
     let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
     if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
         json.push_str(&serde_json::Value::from(text).to_string());
@@ -25,19 +25,19 @@ fn push_quoted(json: &mut String, text: &str) {
     }
 }
 
-/// A JSON array of texts.
+/// Returns a JSON array of texts.
 pub fn array<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = texts.into_iter().map(quoted).collect();
     format!("[{}]", quoted.join(","))
 }
 
 impl Object {
-    /// An empty object with room for this many bytes.
+    /// Creates an empty object with space for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self(String::with_capacity(bytes))
     }
 
-    /// Adds a text; nothing when it is none or empty.
+    /// Adds a text; adds nothing if it is `None` or empty.
     pub fn text<'a>(self, key: &str, text: impl Into<Option<&'a str>>) -> Self {
         match text.into() {
             Some(text) if !text.is_empty() => self.any_text(key, text),
@@ -52,7 +52,7 @@ impl Object {
         self
     }
 
-    /// Adds what is JSON already, such as a number.
+    /// Adds a value that is already JSON, such as a number.
     pub fn raw(mut self, key: &str, json: impl Display) -> Self {
         self.key(key);
         // Writing to a text cannot fail.
@@ -66,12 +66,12 @@ impl Object {
         self.0.push(':');
     }
 
-    /// The object, `{}` when it is empty.
+    /// Returns the object; `{}` if it is empty.
     pub fn finish(self) -> String {
         if self.0.is_empty() { "{}".to_owned() } else { self.0 + "}" }
     }
 
-    /// The object, none when it is empty.
+    /// Returns the object; `None` if it is empty.
     pub fn non_empty(self) -> Option<String> {
         if self.0.is_empty() { None } else { Some(self.0 + "}") }
     }

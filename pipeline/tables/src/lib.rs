@@ -2,18 +2,18 @@
 //! table's grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
 //!
 //! Reading order:
-//! - `columns` builds columns from rows: `columns/cost.rs` lists the columns of `cost_allocation`,
-//!   `columns/charge.rs` says what each of them holds for each kind of row, and `columns/usage.rs` has the
-//!   five other tables.
+//! - `columns` builds columns from rows. `columns/cost.rs` lists the columns of `cost_allocation`,
+//!   `columns/charge.rs` has their values for each kind of row, and `columns/usage.rs` has the five other
+//!   tables.
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
-//! - `cut` says where an hour is cut into several files.
-//! - `file` writes the Parquet bytes, `row_group` the row groups column by column, `pages` compresses their
-//!   pages. `splice` replaces rows of some organizations in a file, `day` makes one file of those of a day's
-//!   hours and gives them back, `stats` makes the statistics for the Delta log, and `digest` says whether the
-//!   content has changed.
+//! - `cut` decides where an hour is cut into several files.
+//! - `file` writes the Parquet bytes, `row_group` writes the row groups column by column, and `pages`
+//!   compresses their pages. `splice` replaces rows of some organizations in a file. `day` joins the files of
+//!   a day's hours and restores them. `stats` makes the statistics for the Delta log, and `digest` shows
+//!   whether the content has changed.
 //!
-//! `README.md` next to `Cargo.toml` describes every column for the people who query them.
+//! `README.md` next to `Cargo.toml` describes every column for people who query the tables.
 
 mod columns;
 mod cut;
@@ -43,15 +43,15 @@ pub use cut::encode_files;
 pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::splice;
 
-/// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of
-/// range.
+/// Why rows cannot become a table file. Each variant is a defect in the code that made the rows, or a number
+/// out of range.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum EncodeError {
-    /// The organizations given are of several hours.
+    /// The given organizations have different hours.
     #[error("organization '{organization}' has hour {hour}, the file is of hour {expected}")]
     MixedHours { organization: String, hour: Hour, expected: Hour },
-    /// The organizations are not in ascending order, or one comes twice.
+    /// The organizations are not in ascending order, or one occurs twice.
     #[error("organization '{organization}' is not in ascending order of organizations")]
     OrganizationOrder { organization: String },
     /// Rows are not in the order of the table's grain, or two have the same grain.
@@ -64,16 +64,16 @@ pub enum EncodeError {
     /// A number needs more than 38 digits.
     #[error("a value of column {column} of {table} has more than 38 digits", table = .table.name())]
     Digits { table: Table, column: &'static str },
-    /// The columns do not fit together.
+    /// The columns do not form a table.
     #[error("columns of {table} cannot be built", table = .table.name())]
     Columns { table: Table, source: ArrowError },
     /// The Parquet writer failed.
     #[error("{table} cannot be written as Parquet", table = .table.name())]
     Write { table: Table, source: ParquetError },
-    /// A file that is to keep a part of its rows cannot be read.
+    /// A file of which some rows are kept cannot be read.
     #[error("a file of {table} cannot be read as Parquet", table = .table.name())]
     Read { table: Table, source: ParquetError },
-    /// A file that is to keep a part of its rows is not as this program writes it.
+    /// A file of which some rows are kept does not have the form that this program writes.
     #[error(
         "a file of {table} does not have the layout that this program writes: {cause}",
         table = .table.name()
@@ -81,7 +81,7 @@ pub enum EncodeError {
     Foreign { table: Table, cause: &'static str },
 }
 
-/// Columns of a table's files, in order; the partition column `date` is not among them.
+/// Returns the columns of a table's files, in order, without the partition column `date`.
 pub fn schema(table: Table) -> SchemaRef {
     match table {
         Table::CostAllocation => columns::schema(&cost::columns()),
@@ -93,7 +93,8 @@ pub fn schema(table: Table) -> SchemaRef {
     }
 }
 
-/// Columns that a file's statistics cover; a Delta table names them in `delta.dataSkippingStatsColumns`.
+/// Returns the columns that a file's statistics cover; a Delta table names them in
+/// `delta.dataSkippingStatsColumns`.
 pub const fn stats_columns(table: Table) -> &'static [&'static str] {
     match table {
         Table::CostAllocation => &[
@@ -121,13 +122,13 @@ pub const fn stats_columns(table: Table) -> &'static [&'static str] {
     }
 }
 
-/// The file of one shard's one hour of `table`; none when there are no rows.
+/// Returns the file of one shard's one hour of `table`; `None` if there are no rows.
 ///
 /// `hours` holds all organizations of the shard that have the hour, in ascending order. `clocks` has one
 /// entry for each of them; only the table `hours` needs it.
 ///
 /// # Errors
-/// When hours, organizations, rows or clocks break these rules, a number needs more than 38 digits, or the
+/// If hours, organizations, rows or clocks break these rules, a number needs more than 38 digits, or the
 /// writer fails.
 pub fn encode(
     table: Table,
@@ -157,7 +158,7 @@ pub fn encode(
 /// A row with its organization's hour.
 type Row<'a, R> = (&'a HourTables, &'a R);
 
-/// The rows of all organizations.
+/// Returns the rows of all organizations.
 fn rows<R>(hours: &[HourTables], rows: fn(&HourTables) -> &Vec<R>) -> Vec<Row<'_, R>> {
     hours.iter().flat_map(|tables| rows(tables).iter().map(move |row| (tables, row))).collect()
 }
@@ -221,7 +222,7 @@ fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// Index of the first row whose grain is not above that of the row before it.
+/// Returns the index of the first row whose grain is not above the grain of the row before it.
 fn first_unordered<'a, R, K: PartialOrd>(rows: &'a [R], grain: impl Fn(&'a R) -> K) -> Option<usize> {
     let pairs = rows.iter().zip(rows.iter().skip(1));
     pairs.enumerate().find(|(_, (before, after))| grain(before) >= grain(after)).map(|(index, _)| index + 1)

@@ -1,9 +1,9 @@
 //! Pages of column chunks, compressed by one compressor.
 //!
-//! The Parquet library makes a compressor and a decompressor for each column that it writes. Each asks the
-//! processor what it can do (`cpuid`), which a virtual machine answers in microseconds: three tenths of a
-//! backfill of many small files. So the library writes pages of small files plain, and they are compressed
-//! here, to the bytes that it would have made.
+//! The Parquet library makes a compressor and a decompressor for each column that it writes. Each queries the
+//! processor's features (`cpuid`), which takes microseconds on a virtual machine: 30 % of a backfill of many
+//! small files. So the library writes pages of small files plain. This module compresses them to the bytes
+//! that the library would have made.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,25 +17,25 @@ use parquet::errors::{ParquetError, Result};
 use prorata_schemas::body::wire::{Wire, put_long};
 use zstd::bulk::Compressor;
 
-/// Thrift's compact protocol: a field of type i32, whose number is one more than that of the field before.
-/// Its value is a zigzag variable-length integer, as Avro's are.
+/// Thrift's compact protocol: a field of type i32, whose number is one more than the number of the field
+/// before. Its value is a zigzag variable-length integer, as in Avro.
 const NEXT_I32: u8 = 0x15;
-/// The page type of a dictionary, as a header has it.
+/// The page type of a dictionary in a page header.
 const DICTIONARY_PAGE: i32 = 2;
 
-/// Headers and contents, in turn, of the pages of a row group's columns, by index of the column. A dictionary
-/// comes before or after other pages.
+/// Pages of a row group's columns, by index of the column: headers and contents alternate. A dictionary comes
+/// before or after other pages.
 #[derive(Clone, Debug, Default)]
 pub struct Pages(Arc<Mutex<BTreeMap<usize, Vec<Bytes>>>>);
 
-/// Takes the pages of one column.
+/// Collects the pages of one column.
 struct PagesOfColumn {
     pages: Pages,
     column: usize,
 }
 
 impl Pages {
-    /// All pages of a column. There are none from then on.
+    /// Takes all pages of a column out.
     pub fn take(&self, column: usize) -> Vec<Bytes> {
         self.locked().remove(&column).unwrap_or_default()
     }
@@ -68,16 +68,17 @@ impl PageStore for PagesOfColumn {
     }
 }
 
-/// A column chunk in the order of a file: the dictionary, if it has one, then the other pages.
+/// A column chunk in file order: the dictionary, if it has one, then the other pages.
 pub struct Chunk {
     /// Headers and contents.
     pub bytes: Bytes,
-    /// What closing it gives, with places from the chunk's beginning.
+    /// Result of closing the column, with offsets from the chunk's start.
     pub close: ColumnCloseResult,
 }
 
 impl Chunk {
-    /// Of pages, and what closing their column gave: plain ones compressed with zstd, or any as they are.
+    /// Makes a chunk of pages and the result of closing their column. With a compressor, the pages are plain
+    /// and are compressed with zstd; without one, they stay unchanged.
     pub fn new(
         pages: &[Bytes],
         mut close: ColumnCloseResult,
@@ -105,7 +106,7 @@ impl Chunk {
         let first = dictionary.len();
         dictionary.append(&mut bytes);
         let chunk = close.metadata;
-        // Headers count as well.
+        // Headers are part of the size.
         let plain_bytes = chunk.uncompressed_size() + growth;
         let codec = compressor.map_or(chunk.compression_codec(), |_| CompressionCodec::ZSTD);
         let chunk = chunk
@@ -129,7 +130,7 @@ impl Chunk {
     }
 }
 
-/// What a page's header says first: its type and two sizes; the rest stays as it is.
+/// The first fields of a page's header: its type and two sizes. The rest stays unchanged.
 struct PageHeader<'b> {
     page_type: i32,
     plain_bytes: i32,
@@ -144,7 +145,7 @@ impl<'b> PageHeader<'b> {
         Ok(Self { page_type, plain_bytes, rest: wire.rest() })
     }
 
-    /// Writes the header of the same page when its content has so many bytes.
+    /// Writes the header of the same page with a content of `compressed_bytes`.
     fn write(&self, compressed_bytes: usize, target: &mut Vec<u8>) {
         for value in [self.page_type.into(), self.plain_bytes.into(), compressed_bytes as i64] {
             target.push(NEXT_I32);
@@ -154,7 +155,7 @@ impl<'b> PageHeader<'b> {
     }
 }
 
-/// The value of a field of type i32.
+/// Reads the value of a field of type i32.
 fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
     match wire.take(1).map_err(failed)? {
         [NEXT_I32] => wire.int().map_err(failed),
@@ -162,7 +163,7 @@ fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
     }
 }
 
-/// What the Parquet library was not known to do.
+/// Returns an error: the Parquet library did something that we did not expect.
 pub fn unexpected(what: &str) -> ParquetError {
     ParquetError::General(format!("the Parquet library wrote something unexpected: {what}"))
 }

@@ -1,9 +1,9 @@
-//! Row groups, in which columns that are one array are encoded once: `cost_allocation` has many. The bytes
-//! are those that [`ArrowWriter::write`] makes of the same rows.
+//! Row groups in which columns that share one array are encoded once: `cost_allocation` has many. The bytes
+//! are the same as [`ArrowWriter::write`] makes of the same rows.
 //!
-//! Rows that are at hand whole are written column by column: the memory that encoding one column takes is
-//! free again before the next, and one compressor serves all. Rows that come in batches are written by
-//! [`BatchWriter`], with a compressor for each column.
+//! Rows that are all in memory are written column by column. The memory for encoding one column is free again
+//! before the next, and one compressor serves all. [`BatchWriter`] writes rows that come in batches, with a
+//! compressor for each column.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use zstd::bulk::Compressor;
 use crate::columns::originals;
 use crate::pages::{Chunk, Pages, unexpected};
 
-/// What closing a chunk gives when it has the name of another column.
+/// Returns the result of closing a chunk, under the name of another column.
 fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
     let chunk = &close.metadata;
     let mut builder = ColumnChunkMetaData::builder(column)
@@ -46,11 +46,11 @@ fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnC
     Ok(ColumnCloseResult { metadata: builder.build()?, ..close.clone() })
 }
 
-/// The columns of a row group that are closed.
+/// The closed columns of a row group.
 struct Closed {
-    /// For each column the one that it copies.
+    /// For each column, the column that it copies.
     originals: Vec<Option<usize>>,
-    /// Columns that others copy.
+    /// Columns that other columns copy.
     copied: BTreeMap<usize, (Bytes, ColumnCloseResult)>,
 }
 
@@ -61,7 +61,7 @@ impl Closed {
         Self { originals, copied: BTreeMap::new() }
     }
 
-    /// Adds a column to the group: the chunk, unless the column is a copy.
+    /// Adds a column to the group. Calls `chunk` only if the column is not a copy.
     fn add(
         &mut self,
         (index, column): (usize, &ColumnDescPtr),
@@ -84,8 +84,8 @@ impl Closed {
 
 /// Writes the rows as the only row group of a file, and returns the file.
 ///
-/// The writer's properties compress no column. Columns are compressed here, but for those at the indices of
-/// `plain`; a copy is what its original is.
+/// The writer's properties compress no column. Columns are compressed here, except the columns at the indices
+/// in `plain`. A copy is treated like its original.
 pub fn write(
     writer: ArrowWriter<Vec<u8>>,
     rows: &RecordBatch,
@@ -115,7 +115,7 @@ fn write_column(writer: &mut ArrowColumnWriter, field: &Arc<Field>, array: &Arra
     compute_leaves(field, array)?.iter().try_for_each(|leaf| writer.write(leaf))
 }
 
-/// Writes a file whose rows come in batches. Every row group is full but the last.
+/// Writes a file whose rows come in batches. Every row group except the last is full.
 pub struct BatchWriter {
     file: SerializedFileWriter<Vec<u8>>,
     factory: ArrowRowGroupWriterFactory,
@@ -124,16 +124,16 @@ pub struct BatchWriter {
     open: Option<OpenGroup>,
 }
 
-/// A row group that is not full.
+/// A row group that is not yet full.
 struct OpenGroup {
-    /// Of each column that is no copy.
+    /// Writers of the columns; `None` for a copy.
     writers: Vec<Option<ArrowColumnWriter>>,
     originals: Vec<Option<usize>>,
     rows: usize,
 }
 
 impl BatchWriter {
-    /// Of row groups of so many rows. The writer's properties compress all columns.
+    /// Creates a writer of row groups with `group_rows` rows. The writer's properties compress all columns.
     pub fn new(writer: ArrowWriter<Vec<u8>>, group_rows: usize) -> Result<Self> {
         let (file, factory) = writer.into_serialized_writer()?;
         let pages = Pages::default();
@@ -190,7 +190,7 @@ impl BatchWriter {
         self.file.append_key_value_metadata(entry);
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.close_group()?;
         self.file.into_inner()
@@ -222,8 +222,8 @@ mod tests {
     use super::*;
     use crate::file;
 
-    /// Texts of which a dictionary holds a part, a constant, numbers with and without nulls, and copies of
-    /// all; the last is the same array as another type.
+    /// Returns texts of which a dictionary holds a part, a constant, numbers with and without nulls, and
+    /// copies of all. The last column is the same array as another type.
     fn rows(count: i128) -> std::result::Result<RecordBatch, ArrowError> {
         let texts: StringArray = (0..count).map(|row| Some(format!("{row:0100}"))).collect();
         let sparse: StringArray =
@@ -254,7 +254,7 @@ mod tests {
         ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap()
     }
 
-    /// The file that the Parquet library makes of the rows when it compresses by itself.
+    /// Returns the file that the Parquet library makes of the rows if it compresses on its own.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
         let mut properties = properties(rows);
         for index in plain {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_file_has_the_bytes_that_the_writer_of_batches_makes() {
-        // What one file leaves in a compressor does not show in the next.
+        // State that one file leaves in a compressor must not affect the next file.
         let mut compressor = Compressor::new(file::ZSTD_LEVEL).unwrap();
         for count in [20_000, 1, 100, 3000, 20_000] {
             let rows = rows(count).unwrap();

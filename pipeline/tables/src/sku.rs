@@ -1,8 +1,8 @@
-//! SKUs: what was metered and priced, named in the provider's own words where there are any.
+//! SKUs: the metered and priced thing, in the provider's own words if there are any.
 //!
-//! `SkuId` names the thing (an instance type, a size, a pool), `SkuPriceId` the line of the price list:
-//! provider, region, SKU and terms. As FOCUS asks, neither holds an amount of money, a date or a contract, so
-//! both stay the same when a price changes.
+//! `SkuId` names the thing (an instance type, a size, a pool). `SkuPriceId` names the line of the price list:
+//! provider, region, SKU and terms. As FOCUS requires, neither holds an amount of money, a date or a
+//! contract, so both stay the same when a price changes.
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::{Decimal12, ONE};
@@ -18,17 +18,17 @@ use crate::json::Object;
 /// Columns `SkuId`, `SkuPriceId`, `SkuMeter` and `SkuPriceDetails` of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sku {
-    /// What is metered.
+    /// The metered thing.
     pub id: String,
-    /// Its line in the price list.
+    /// The SKU's line in the price list.
     pub price_id: String,
     /// The unit that is counted.
     pub meter: &'static str,
-    /// JSON of what one unit holds.
+    /// Contents of one unit, as JSON.
     pub details: Option<String>,
 }
 
-/// Size of a node, pod or unit, in text.
+/// Size of a node, pod or unit, for texts.
 pub struct SizeText {
     /// vCPUs.
     pub vcpu: Decimal12,
@@ -39,13 +39,13 @@ pub struct SizeText {
 }
 
 impl SizeText {
-    /// The size of a map of quantities, counted as cost is: `gpu_resources` are those of the rules.
+    /// Returns the size of a map of quantities, counted as for cost. `gpu_resources` comes from the rules.
     pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
         let Size { cpu_millis, memory_bytes, gpu_millis } = Size::of(quantities, gpu_resources);
         Self { vcpu: thousandths(cpu_millis), gib: gib(memory_bytes), gpus: thousandths(gpu_millis) }
     }
 
-    /// For identifiers: `8vcpu-60gib-1gpu`.
+    /// Returns the form for identifiers: `8vcpu-60gib-1gpu`.
     fn id(&self) -> String {
         let mut parts = vec![format!("{}vcpu", self.vcpu), format!("{}gib", self.gib)];
         if self.gpus != Decimal12::ZERO {
@@ -54,7 +54,7 @@ impl SizeText {
         parts.join("-")
     }
 
-    /// For people: `8 vCPU, 60 GiB, 1 x A10`.
+    /// Returns the form for people: `8 vCPU, 60 GiB, 1 x A10`.
     pub fn words(&self, gpu_model: Option<&str>) -> String {
         let mut parts = vec![format!("{} vCPU", self.vcpu), format!("{} GiB", self.gib)];
         if self.gpus != Decimal12::ZERO {
@@ -67,7 +67,7 @@ impl SizeText {
         parts.join(", ")
     }
 
-    /// The FOCUS keys of `SkuPriceDetails`, alphabetical.
+    /// Returns the FOCUS keys of `SkuPriceDetails`, alphabetical.
     fn details(&self, series: Option<(&str, &str)>) -> Object {
         let mut object = Object::default().raw("CoreCount", self.vcpu);
         if self.gpus != Decimal12::ZERO {
@@ -81,7 +81,7 @@ impl SizeText {
 }
 
 impl Sku {
-    /// The SKU of a row.
+    /// Returns the SKU of a row.
     pub fn of(tables: &HourTables, row: &CostRow) -> Self {
         let (provider, gpus) = (&*row.provider, &*tables.gpu_resources);
         match row.kind {
@@ -104,7 +104,7 @@ impl Sku {
         }
     }
 
-    /// A pod on a node of which nothing is known: there is no line in any price list.
+    /// Returns the SKU of a pod on an unknown node: it has no line in any price list.
     fn unpriced() -> Self {
         Self {
             id: "unpriced".to_owned(),
@@ -197,7 +197,7 @@ impl Sku {
     }
 }
 
-/// What a commitment covers at most.
+/// Returns the most that a commitment covers.
 pub fn commitment_size(commitment: &CommitmentSet) -> SizeText {
     SizeText {
         vcpu: commitment.vcpu.into(),
@@ -206,7 +206,7 @@ pub fn commitment_size(commitment: &CommitmentSet) -> SizeText {
     }
 }
 
-/// The parts that are not empty, with slashes between; `otherwise` when none is left.
+/// Joins the parts that are not empty with slashes; returns `otherwise` if all are empty.
 fn joined<const N: usize>(parts: [&str; N], otherwise: &str) -> String {
     let filled: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     if filled.is_empty() { otherwise.to_owned() } else { filled.join("/") }
@@ -217,7 +217,7 @@ fn thousandths(amount: u128) -> Decimal12 {
     Decimal12::from_atoms(units.unwrap_or(i128::MAX))
 }
 
-/// GiB to three places, rounded down: this is text, never a quantity that is charged.
+/// Returns GiB to three places, rounded down: this is text, never a quantity that is charged.
 fn gib(bytes: u128) -> Decimal12 {
     thousandths(bytes.saturating_mul(1_000) >> 30)
 }

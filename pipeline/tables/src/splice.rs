@@ -1,5 +1,5 @@
-//! New rows of some organizations in files whose other rows stay: the bytes are those that encoding all rows
-//! again would give, so a table does not tell how it came about.
+//! Replaces the rows of some organizations in files whose other rows stay. The bytes are the same as if all
+//! rows were encoded again, so they do not depend on the history of the table.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::{EncodeError, digest, encode, file, schema};
 /// Replaces the rows of some organizations in consecutive files of one hour.
 ///
 /// # Errors
-/// When a file is not as this program writes it, or the new rows cannot be encoded; see [`encode`].
+/// If a file does not have the form that this program writes, or the new rows cannot be encoded; see
+/// [`encode`].
 pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, EncodeError> {
     let old: Vec<RecordBatch> =
         splice.old.iter().map(|bytes| read(table, bytes)).collect::<Result<_, _>>()?;
@@ -54,7 +55,7 @@ fn write_files(table: Table, rows: &RecordBatch, file_rows: u64) -> Result<Vec<C
     Ok(files)
 }
 
-/// All rows of a file that has the columns of this program.
+/// Reads all rows of a file that has the columns of this program.
 fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     guarded(|source| EncodeError::Read { table, source }, || read_whole(table, bytes))
 }
@@ -73,7 +74,7 @@ fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
         if names(batch.schema_ref()) != names(&schema) {
             return Err(EncodeError::Foreign { table, cause: "it has other columns" });
         }
-        // Without what the file says of columns besides their types, as when they were made.
+        // Drops the file's metadata of columns except their types, as in rows that were just made.
         RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
             .map_err(|source| EncodeError::Columns { table, source })
     });
@@ -81,7 +82,7 @@ fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     concat_batches(&schema, &named).map_err(|source| EncodeError::Columns { table, source })
 }
 
-/// The column that names a row's organization.
+/// Returns the column that names a row's organization.
 pub(crate) const fn organization_column(table: Table) -> &'static str {
     match table {
         Table::CostAllocation => "BillingAccountId",
@@ -89,7 +90,7 @@ pub(crate) const fn organization_column(table: Table) -> &'static str {
     }
 }
 
-/// The organization of each row.
+/// Returns the organization of each row.
 fn organizations(table: Table, rows: &RecordBatch) -> Result<&StringArray, EncodeError> {
     let column =
         rows.column_by_name(organization_column(table)).and_then(|column| column.as_string_opt::<i32>());
@@ -103,7 +104,7 @@ struct Run<'a> {
     rows: usize,
 }
 
-/// Runs of rows of one organization each; they must ascend.
+/// Returns runs of rows of one organization each. Organizations must ascend.
 fn runs(table: Table, rows: &RecordBatch) -> Result<Vec<Run<'_>>, EncodeError> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     for (row, organization_id) in organizations(table, rows)?.iter().enumerate() {
@@ -120,7 +121,7 @@ fn runs(table: Table, rows: &RecordBatch) -> Result<Vec<Run<'_>>, EncodeError> {
     Ok(runs)
 }
 
-/// The old rows without those of some organizations, and the new rows, in order.
+/// Merges the old rows of all other organizations with the new rows, in order.
 fn merge(
     table: Table,
     old: &RecordBatch,
@@ -136,7 +137,7 @@ fn merge(
     concat_batches(&schema(table), &pieces).map_err(|source| EncodeError::Columns { table, source })
 }
 
-/// Revision and time of change are the hour's: every row carries them.
+/// Sets revision and time of change, which belong to the hour, in every row.
 fn stamp(rows: RecordBatch, splice: &TableSplice<'_>) -> Result<RecordBatch, EncodeError> {
     let count = rows.num_rows();
     let changed = splice.last_updated.event_time().0;
@@ -154,7 +155,7 @@ fn stamp(rows: RecordBatch, splice: &TableSplice<'_>) -> Result<RecordBatch, Enc
     RecordBatch::try_new(schema, columns).map_err(|source| EncodeError::Columns { table, source })
 }
 
-/// Organizations whose hour is not complete; none where the table does not say.
+/// Returns the organizations whose hour is not complete; none if the table does not have the column.
 fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
     let complete = rows.column_by_name("complete").and_then(|column| column.as_boolean_opt());
     let Some((complete, organizations)) = complete.zip(organizations(Table::Hours, rows).ok()) else {

@@ -1,4 +1,4 @@
-//! Statistics of a file as the Delta log carries them: minimum, maximum and number of nulls of a column.
+//! Statistics of a file in the form of the Delta log: minimum, maximum and number of nulls of a column.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::columns::{Cell, cell_of};
 use crate::json::{Object, quoted};
 use crate::stats_columns;
 
-/// Most bytes of a text in statistics: every reader of a table loads those of all its files.
+/// Longest text in statistics, in bytes. Every reader of a table loads the statistics of all its files.
 const TEXT_BYTES_MAX: usize = 64;
 
 /// Statistics of one column.
@@ -40,7 +40,7 @@ impl ColumnStats {
 pub struct Statistics(Vec<(&'static str, ColumnStats)>);
 
 impl Statistics {
-    /// Of no rows yet.
+    /// Creates the statistics of no rows.
     pub fn of(table: Table) -> Self {
         Self(stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect())
     }
@@ -54,7 +54,7 @@ impl Statistics {
         }
     }
 
-    /// The Delta `stats` of a file of `rows` rows. Texts are cut: the least down, the greatest up.
+    /// Returns the Delta `stats` of a file of `rows` rows. Texts are cut: the minimum down, the maximum up.
     pub fn into_json(self, rows: u64) -> String {
         let bounds = |bound: fn(&ColumnStats) -> Option<String>| {
             let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats)?)));
@@ -71,7 +71,7 @@ impl Statistics {
     }
 }
 
-/// Returns a value as JSON, a long text cut to its beginning, which is not greater.
+/// Returns a value as JSON. A long text is cut to its beginning, which is not greater.
 fn cut(cell: &Cell<'_>) -> String {
     match text(cell) {
         long if long.len() > TEXT_BYTES_MAX => quoted(beginning(long)),
@@ -79,7 +79,7 @@ fn cut(cell: &Cell<'_>) -> String {
     }
 }
 
-/// Returns a value as JSON, a long text as a shorter one that is greater; `None` if there is none.
+/// Returns a value as JSON. A long text becomes a shorter one that is greater; `None` if there is none.
 fn cut_up(cell: &Cell<'_>) -> Option<String> {
     match text(cell) {
         long if long.len() > TEXT_BYTES_MAX => rounded_up(long).map(|text| quoted(&text)),
@@ -92,8 +92,8 @@ fn beginning(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default()
 }
 
-/// Returns a short text after every text with this one's beginning: the last of its characters that has a
-/// next one is replaced by it. UTF-8 sorts as its characters do.
+/// Returns a short text that sorts after every text with this beginning. It replaces the last character that
+/// has a next one by that next one. UTF-8 sorts as its characters do.
 fn rounded_up(text: &str) -> Option<String> {
     let mut short = beginning(text).to_owned();
     while let Some(last) = short.pop() {
@@ -106,7 +106,7 @@ fn rounded_up(text: &str) -> Option<String> {
     None
 }
 
-/// Order of two values of one column.
+/// Compares two values of one column.
 fn order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
     match (left, right) {
         (Cell::Decimal(left), Cell::Decimal(right)) => left.cmp(right),
@@ -136,7 +136,7 @@ fn owned(cell: &Cell<'_>) -> Cell<'static> {
     }
 }
 
-/// A value as JSON: times in RFC 3339, decimals as the numbers they are.
+/// Returns a value as JSON: times in RFC 3339, decimals as exact numbers.
 pub fn json_value(cell: &Cell<'_>) -> String {
     match cell {
         Cell::Null => "null".to_owned(),
@@ -160,11 +160,11 @@ mod tests {
         let cases: [(String, String, Option<String>); 7] = [
             ("a".repeat(64), "a".repeat(64), Some("a".repeat(64))),
             (long("a"), "a".repeat(64), Some(before(&"a".repeat(64), 'b'))),
-            // 21 of three bytes: the 22nd does not fit.
+            // 21 characters of three bytes: the 22nd does not fit.
             (long("价"), "价".repeat(21), Some(format!("{}\u{4ef8}", "价".repeat(20)))),
-            // The next character has two bytes, which do not fit, so the one before is raised.
+            // The next character has two bytes, which do not fit, so the character before is raised.
             (long("\u{7f}"), "\u{7f}".repeat(64), Some(format!("{}\u{80}", "\u{7f}".repeat(62)))),
-            // The next character after the last is none.
+            // The last character of Unicode has no next one.
             (format!("{a63}{}", long("\u{10ffff}")), a63.clone(), Some(before(&a63, 'b'))),
             (long("\u{d7ff}"), "\u{d7ff}".repeat(21), Some(format!("{}\u{e000}", "\u{d7ff}".repeat(20)))),
             (long("\u{10ffff}"), "\u{10ffff}".repeat(16), None),

@@ -1,4 +1,4 @@
-//! `README.md` describes every column of every table: its name, in order, its type, and whether it may be
+//! `README.md` describes every column of every table: its name, its place, its type, and whether it may be
 //! null.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
@@ -7,10 +7,10 @@ use arrow_schema::{DataType, Field};
 use prorata_schemas::tables::Table;
 use prorata_tables::schema;
 
-/// A column as the README's tables write it: name, type, never null.
+/// A column as the README's tables list it: name, type, never null.
 type Described<'t> = (&'t str, &'t str, bool);
 
-/// The rows of the table of columns in a table's section.
+/// Returns the rows of the column table in a table's section.
 fn described<'t>(readme: &'t str, table: Table) -> Vec<Described<'t>> {
     let heading = format!("\n## `{}`\n", table.name());
     let (_, section) = readme.split_once(&heading).unwrap();

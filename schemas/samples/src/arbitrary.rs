@@ -20,17 +20,17 @@ use prorata_schemas::time::Timestamp;
 /// The last instant of the year 9999.
 pub const TIME_LAST: i64 = 253_402_300_799_999_999;
 
-/// An id, or a text that is part of a natural key: never empty.
+/// Generates an id, or a text that is part of a natural key: never empty.
 pub fn key<K: From<String> + Debug>() -> impl Strategy<Value = K> {
     prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(K::from)
 }
 
-/// Any text, often one that a cluster would send.
+/// Generates any text, often one that a cluster would send.
 pub fn text() -> impl Strategy<Value = Text> {
     prop_oneof![4 => "[a-z0-9./-]{0,16}", 1 => "\\PC{0,6}"].prop_map(Text::from)
 }
 
-/// An instant up to the year 9999, mostly one of these years.
+/// Generates an instant up to the year 9999, mostly from 2023 to 2026.
 pub fn time() -> impl Strategy<Value = Timestamp> {
     prop_oneof![
         8 => 1_700_000_000_000_000..1_800_000_000_000_000i64,
@@ -41,7 +41,7 @@ pub fn time() -> impl Strategy<Value = Timestamp> {
     .prop_map(Timestamp)
 }
 
-/// A price, amount or ratio of any size: zero or more, at most 28 digits.
+/// Generates a price, amount or ratio of any size: zero or more, at most 28 digits.
 pub fn decimal<D: FromStr<Err = DecimalError> + Debug>() -> impl Strategy<Value = D> {
     const LAST: i128 = 10i128.pow(28) - 1;
     prop_oneof![
@@ -53,7 +53,7 @@ pub fn decimal<D: FromStr<Err = DecimalError> + Debug>() -> impl Strategy<Value 
     .prop_map(|atoms| Decimal12::from_atoms(atoms).to_string().parse().unwrap())
 }
 
-/// Amounts by resource name, in any notation.
+/// Generates amounts by resource name, in any notation.
 pub fn quantities() -> impl Strategy<Value = Quantities> {
     let name = prop_oneof![
         Just("cpu".to_owned()),
@@ -81,7 +81,7 @@ where
     proptest::option::of(strategy)
 }
 
-/// A valid event of `kind` without `recorded_at`.
+/// Generates a valid event of `kind` without `recorded_at`.
 pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
     (key(), time(), payload(kind)).prop_map(|(organization_id, event_time, mut payload)| {
         if let Payload::PodUsage(usage) = &mut payload {
@@ -92,7 +92,7 @@ pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
     })
 }
 
-/// A valid event of any kind, perhaps recorded at an instant, perhaps a retraction.
+/// Generates a valid event of any kind. It may have a `recorded_at`, and may be a retraction.
 pub fn event() -> impl Strategy<Value = Event> {
     let event = proptest::sample::select(&EventKind::ALL[..]).prop_flat_map(event_of);
     (event, maybe(time()), any::<bool>()).prop_map(|(event, recorded_at, is_retraction)| {
@@ -193,7 +193,7 @@ fn pod_started() -> impl Strategy<Value = Payload> {
     })
 }
 
-/// Two instants in order, the second perhaps missing.
+/// Generates two instants in order; the second may be missing.
 fn span() -> impl Strategy<Value = (Timestamp, Option<Timestamp>)> {
     (time(), maybe(time())).prop_map(|(one, other)| match other {
         Some(other) => (one.min(other), Some(one.max(other))),
@@ -324,14 +324,14 @@ fn rate_set() -> impl Strategy<Value = Payload> {
     )
 }
 
-/// One valid event of each kind, the same every time.
+/// Returns one valid event of each kind, the same every time.
 pub fn samples() -> Vec<Event> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut sample = |kind| event_of(kind).new_tree(&mut runner).unwrap().current();
     EventKind::ALL.into_iter().map(&mut sample).collect()
 }
 
-/// The same with their bodies.
+/// Returns the events of [`samples`] with their bodies.
 pub fn records() -> Vec<EventRecord> {
     samples().into_iter().map(EventRecord::new).collect()
 }

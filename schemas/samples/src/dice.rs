@@ -1,6 +1,6 @@
-//! Chance that can be repeated, and damage done with it.
+//! Repeatable random numbers, and damage done with them.
 
-/// A die of a small seeded generator (SplitMix64): numbers below its argument.
+/// Returns a die of a small seeded generator (SplitMix64): it rolls numbers below its argument.
 pub fn dice(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |sides| {

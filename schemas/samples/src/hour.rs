@@ -1,9 +1,9 @@
-//! One organization's hour by hand, with every kind of row and sums that a reader can follow.
+//! One organization's hour, written by hand, with every kind of row and sums that a reader can follow.
 //!
-//! Node `n1` costs 8 an hour and is half covered by commitment `c1`, which costs 3, of which 1.8 reaches the
-//! node. Pod `a` has a quarter of the node and pod `b` a half, the first half hour within its quota and then
-//! above it; the rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a
-//! node that does not run.
+//! Node `n1` costs 8 an hour. Commitment `c1` covers half of it; `c1` costs 3, of which 1.8 reaches the node.
+//! Pod `a` has a quarter of the node and pod `b` a half; the rest is idle. Pod `b` is within its quota in the
+//! first half hour and above it in the second. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod
+//! `c` names a node that is not running.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use prorata_schemas::rows::{
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-/// A number as it is written.
+/// Parses a decimal.
 pub fn dec(text: &str) -> Decimal12 {
     text.parse().unwrap()
 }
 
-/// vCPU, GiB and GPUs as a producer writes them.
+/// Returns vCPU, GiB and GPUs in a producer's notation.
 fn quantities(vcpu: u128, gib: u128, gpus: u128) -> Quantities {
     let mut all = Quantities::new();
     all.insert("cpu".into(), Quantity { text: vcpu.to_string().into(), amount: vcpu * 1_000 });
@@ -37,7 +37,7 @@ fn quantities(vcpu: u128, gib: u128, gpus: u128) -> Quantities {
     all
 }
 
-/// A node of this price per hour; `n3` is the pool's.
+/// Returns a node with this price per hour; `n3` belongs to the pool.
 pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> NodeStarted {
     NodeStarted {
         cluster_id: "prod".into(),
@@ -57,7 +57,7 @@ pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> N
     }
 }
 
-/// A pod on this node or in this pool.
+/// Returns a pod on this node or in this pool.
 pub fn pod(uid: &str, node_id: Option<&str>, pool_id: Option<&str>) -> PodStarted {
     PodStarted {
         cluster_id: "prod".into(),
@@ -121,7 +121,7 @@ fn reservation() -> ReservationSet {
     }
 }
 
-/// A row with nothing but its kind, resource, quantity, price and costs.
+/// Returns a row with only its kind, resource, quantity, price and costs.
 fn row(kind: RowKind, resource: &str, quantity: &str, price: &str, costs: [&str; 3]) -> CostRow {
     let [billed, effective, list] = costs.map(dec);
     CostRow {
@@ -157,7 +157,7 @@ fn with_pod(mut row: CostRow, pod: PodStarted) -> CostRow {
     row
 }
 
-/// Rows of a node; with a commitment where `committed` gives its quantity.
+/// Adds a node to a row, and the commitment if `committed` gives its quantity.
 fn on_node(mut row: CostRow, node: NodeStarted, ratio: &str, committed: Option<&str>) -> CostRow {
     row.node = Some(Arc::new(node));
     row.allocated_ratio = Some(dec(ratio));
@@ -284,7 +284,7 @@ fn pool() -> PoolSet {
     }
 }
 
-/// The hour with every kind of row, supply 19.34708.
+/// Returns the hour with every kind of row; its supply is 19.34708.
 pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
     let cost_allocation: Vec<_> = node_rows().into_iter().chain(other_rows()).map(Box::new).collect();
     let (reservation_usage, commitment_utilization) = (vec![reservation_usage()], vec![commitment_usage()]);
@@ -317,7 +317,7 @@ pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
     }
 }
 
-/// An hour in which nothing ran.
+/// Returns an hour in which nothing ran.
 pub fn empty_hour(organization: &str, hour: Hour) -> HourTables {
     let zero = Decimal12::ZERO;
     let mut tables = full_hour(organization, hour);

@@ -1,6 +1,6 @@
-//! Other spellings of one body: Avro leaves a writer free in how it blocks maps and arrays, orders map
-//! entries, pads integers and sign-extends decimals. Driven by the schemas themselves, so it also holds them
-//! against the reader.
+//! Other spellings of one body. Avro leaves a writer free to block maps and arrays, order map entries, pad
+//! integers and sign-extend decimals as it likes. The schemas drive this module, so it also checks the reader
+//! against them.
 
 use prorata_schemas::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
@@ -21,7 +21,7 @@ pub enum Layout {
     Record(Vec<Layout>),
 }
 
-/// The layout of our newest schema of `kind`.
+/// Returns the layout of our newest schema of `kind`.
 pub fn layout_of(kind: EventKind) -> Layout {
     layout(&serde_json::from_str(avsc(kind)).unwrap())
 }
@@ -50,7 +50,7 @@ fn layout(schema: &Json) -> Layout {
     }
 }
 
-/// Spells `body`, a body of `layout`, in another way that `dice` chooses.
+/// Respells `body`, which has this `layout`, in another way that `dice` chooses.
 pub fn respell(layout: &Layout, body: &[u8], dice: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     let mut wire = Wire::new(body);
     let mut out = Vec::new();
@@ -87,7 +87,7 @@ impl Speller<'_> {
                 for (index, entry) in entries.iter().enumerate() {
                     let at = (self.dice)(shuffled.len() + 1);
                     shuffled.insert(at, entry.clone());
-                    // A stale entry with the same key may stand anywhere before the one that counts.
+                    // A stale entry with the same key may be anywhere before the one that counts.
                     let stale = &entries[(self.dice)(index + 1)];
                     if matches!(**value, Layout::Text) && (self.dice)(4) == 0 {
                         let key = Wire::new(stale).bytes().unwrap();

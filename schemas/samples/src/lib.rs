@@ -1,5 +1,5 @@
-//! Events and rows for the tests of every crate that reads or writes them. Only tests, benchmarks and
-//! examples depend on it.
+//! Sample events and rows for the tests of every crate that reads or writes them. Only tests, benchmarks and
+//! examples depend on this crate.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

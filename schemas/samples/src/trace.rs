@@ -1,4 +1,4 @@
-//! A small cluster by hand: one node, and pods that start and stop on it, by minutes.
+//! A small cluster, written by hand: one node, and pods that start and stop on it, by minutes.
 
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, Labels, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped,
@@ -11,7 +11,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 /// The first hour of every trace: 2026-11-01T00.
 pub const START: i64 = 498_192;
 
-/// An event `minutes` after the start.
+/// Returns an event `minutes` after the start.
 fn event(organization: &str, minutes: i64, payload: Payload) -> EventRecord {
     let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
     EventRecord::new(Event::new(organization.into(), event_time, payload))
@@ -25,12 +25,12 @@ fn quantities(cpu: u32, gib: u32) -> Quantities {
     ])
 }
 
-/// The node starts, at a price in whole units of the currency.
+/// Returns the start of the node, at a price in whole units of the currency.
 pub fn node(organization: &str, minutes: i64, hourly_cost: i64) -> EventRecord {
     node_priced(organization, minutes, UnitPrice::from_nanos(hourly_cost * 1_000_000_000))
 }
 
-/// The node starts.
+/// Returns the start of the node, at any price.
 pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> EventRecord {
     let node = NodeStarted {
         cluster_id: "c".into(),
@@ -51,18 +51,18 @@ pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> 
     event(organization, minutes, Payload::NodeStarted(Box::new(node)))
 }
 
-/// The node stops.
+/// Returns the stop of the node.
 pub fn node_stop(organization: &str, minutes: i64) -> EventRecord {
     let stop = NodeStopped { cluster_id: "c".into(), node_id: "n".into() };
     event(organization, minutes, Payload::NodeStopped(stop))
 }
 
-/// A pod starts on the node.
+/// Returns the start of a pod on the node.
 pub fn pod(organization: &str, minutes: i64, uid: &str, cpu: u32) -> EventRecord {
     pod_on("n", organization, minutes, uid, cpu)
 }
 
-/// A pod starts on a node of this id.
+/// Returns the start of a pod on the node with this id.
 pub fn pod_on(node_id: &str, organization: &str, minutes: i64, uid: &str, cpu: u32) -> EventRecord {
     let pod = PodStarted {
         cluster_id: "c".into(),
@@ -87,14 +87,14 @@ pub fn pod_on(node_id: &str, organization: &str, minutes: i64, uid: &str, cpu: u
     event(organization, minutes, Payload::PodStarted(Box::new(pod)))
 }
 
-/// A pod stops.
+/// Returns the stop of a pod.
 pub fn pod_stop(organization: &str, minutes: i64, uid: &str) -> EventRecord {
     let stop =
         PodStopped { cluster_id: "c".into(), namespace: "team".into(), pod_uid: uid.into(), reason: None };
     event(organization, minutes, Payload::PodStopped(stop))
 }
 
-/// Six hours of three organizations in two shards, one of them starting late.
+/// Returns six hours of three organizations in two shards. One organization starts late.
 pub fn trace() -> Vec<EventRecord> {
     vec![
         node("acme", 0, 10),

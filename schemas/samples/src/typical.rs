@@ -1,4 +1,4 @@
-//! Events of the length that clusters send, for benchmarks.
+//! Events of typical length, for benchmarks.
 
 use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities};
 use prorata_schemas::quantity::Quantity;
@@ -6,7 +6,7 @@ use prorata_schemas::time::Timestamp;
 
 use crate::arbitrary::samples;
 
-/// An event of `kind` as clusters send them: names, labels and quantities of usual length.
+/// Returns an event of `kind` as clusters send it: names, labels and quantities of usual length.
 pub fn typical(kind: EventKind) -> Event {
     fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
         text.into()

@@ -1,5 +1,5 @@
-//! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
-//! their texts are borrowed from the body.
+//! Events as a fold reads them. Most are usage samples, and only their figures are kept, so their texts are
+//! borrowed from the body.
 
 use crate::body::fields::{is_time, is_usage_interval, valid_recording};
 use crate::body::names::Names;
@@ -20,10 +20,10 @@ pub enum EventRef<'a> {
         event_time: Timestamp,
         /// When it was recorded, and whether it is a retraction.
         recording: Recording,
-        /// What it says.
+        /// The sample itself.
         usage: PodUsageRef<'a>,
     },
-    /// Any event, most often another.
+    /// Any event; usually not a sample.
     Event(Event),
 }
 
@@ -43,13 +43,13 @@ pub struct PodUsageRef<'a> {
 pub struct EventRecordRef<'a> {
     /// The event.
     pub event: EventRef<'a>,
-    /// Its canonical body.
+    /// Canonical body of the event.
     pub body: Box<[u8]>,
 }
 
 impl<'a> EventRef<'a> {
-    /// Reads the next body, if it is of a sample, and a valid one. Most events are valid samples: of
-    /// those no fault is noted field by field. `read.rs` reads the others, and says what is wrong with them.
+    /// Reads the next body if it is a valid sample. Most events are, so this path records no fault per field.
+    /// `read.rs` reads the other bodies and reports their faults.
     pub(super) fn valid_sample(kind: EventKind, wire: &mut Wire<'a>) -> Option<Self> {
         if kind != EventKind::PodUsage {
             return None;
@@ -80,7 +80,7 @@ impl<'a> EventRef<'a> {
 }
 
 impl EventRef<'_> {
-    /// The event's organization.
+    /// Returns the event's organization.
     pub fn organization_id(&self) -> &str {
         match self {
             Self::PodUsage { organization_id, .. } => organization_id,
@@ -88,7 +88,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// The event's time.
+    /// Returns the event's time.
     pub fn event_time(&self) -> Timestamp {
         match self {
             Self::PodUsage { event_time, .. } => *event_time,
@@ -96,7 +96,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// The event's type.
+    /// Returns the event's type.
     pub fn kind(&self) -> EventKind {
         match self {
             Self::PodUsage { .. } => EventKind::PodUsage,
@@ -104,7 +104,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// The event, with texts that it shares with others of its organization.
+    /// Returns the event, with texts that it shares with other events of its organization.
     pub(super) fn shared(self, names: &mut Names) -> Event {
         match self {
             Self::PodUsage { organization_id, event_time, recording, usage } => {
@@ -117,7 +117,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// The event, with texts of its own.
+    /// Returns the event, with texts of its own.
     pub fn into_owned(self) -> Event {
         match self {
             Self::PodUsage { organization_id, event_time, recording, usage } => {
@@ -130,7 +130,7 @@ impl EventRef<'_> {
 }
 
 impl<'a> EventRecordRef<'a> {
-    /// The event with its canonical body.
+    /// Creates a record: the event with its canonical body.
     pub fn new(event: EventRef<'a>) -> Self {
         let body = SCRATCH.with_borrow_mut(|scratch| {
             scratch.0.clear();
@@ -140,14 +140,14 @@ impl<'a> EventRecordRef<'a> {
         Self { event, body }
     }
 
-    /// The same, with texts of its own.
+    /// Returns the record, with texts of its own.
     pub fn into_owned(self) -> EventRecord {
         EventRecord { event: self.event.into_owned(), body: self.body }
     }
 }
 
 impl PodUsageRef<'_> {
-    /// The same with a text of its own.
+    /// Returns the sample, with a text of its own.
     pub(super) fn owned(&self, pod_uid: PodUid) -> PodUsage {
         let Self { interval_end, cpu_millis, memory_bytes, gpu_millis, .. } = *self;
         PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis }

@@ -1,7 +1,7 @@
-//! The fields of one record, read in order and judged one by one.
+//! Reads the fields of one record in order and validates each of them.
 //!
-//! A value out of range does not stop the walk: it is noted, a placeholder stands in for it, and the record
-//! is read to its end. So the end of an invalid record is known, and bytes that are no record are `malformed`
+//! A value out of range does not stop the walk: it is recorded, a placeholder replaces it, and the record is
+//! read to its end. So the end of an invalid record is known. Bytes that are not a record are `malformed`,
 //! whatever values they happen to hold.
 
 use std::fmt;
@@ -19,13 +19,13 @@ use crate::quantity::Quantity;
 use crate::reject::{Reason, Reject, excerpt};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
 
-/// What is wrong with an id or key without characters.
+/// Message for an id or key without characters.
 const EMPTY: &str = "empty, but an id or key must not be";
 
-/// Event times lie in the years 1970 to 9999.
+/// End of event times, which lie in the years 1970 to 9999.
 const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
 
-/// The fields of a record still to be read.
+/// The fields of a record that are still to be read.
 pub struct Fields<'w, 'a> {
     wire: &'w mut Wire<'a>,
     names: &'w mut Names,
@@ -34,17 +34,17 @@ pub struct Fields<'w, 'a> {
 }
 
 impl<'w, 'a> Fields<'w, 'a> {
-    /// The fields of a record named `record`, from where `wire` stands.
+    /// Creates the reader of a record named `record`, from the position of `wire`.
     pub const fn new(wire: &'w mut Wire<'a>, names: &'w mut Names, record: &'static str) -> Self {
         Self { wire, names, record, fault: None }
     }
 
-    /// What is wrong with the values read so far, if anything.
+    /// Returns the fault of the values read so far, if there is one.
     pub fn into_fault(self) -> Option<Reject> {
         self.fault
     }
 
-    /// Notes an invalid value; only the first one is reported.
+    /// Records an invalid value. Only the first one is reported.
     pub fn invalid(&mut self, field: &str, what: impl fmt::Display) {
         if self.fault.is_none() {
             self.fault = Some(Reject::invalid(self.record, field, what));
@@ -58,7 +58,7 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     fn utf8(&mut self, bytes: &'a [u8], field: &str) -> &'a str {
         std::str::from_utf8(bytes).unwrap_or_else(|_| {
-            // Its length is known, so the record's end is; but such bytes are no Avro string.
+            // The text's length is known, and so is the record's end; but such bytes are not an Avro string.
             if self.fault.as_ref().is_none_or(|fault| fault.reason != Reason::Malformed) {
                 self.fault = Some(Reject::malformed(format!("{}.{field}: not UTF-8", self.record)));
             }
@@ -66,7 +66,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         })
     }
 
-    /// Any text.
+    /// Reads any text.
     pub fn text(&mut self, field: &str) -> Result<Text, Reject> {
         let bytes = self.wire.bytes()?;
         if let Some(kept) = self.names.kept(bytes) {
@@ -76,12 +76,12 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(self.names.text(text))
     }
 
-    /// Any text that other events hardly repeat.
+    /// Reads any text that other events rarely repeat.
     pub fn own_text(&mut self, field: &str) -> Result<Text, Reject> {
         self.str(field).map(Text::from)
     }
 
-    /// An id, not empty and borrowed from the bytes.
+    /// Reads an id, not empty, and borrows it from the bytes.
     pub fn key_ref(&mut self, field: &str) -> Result<&'a str, Reject> {
         let text = self.str(field)?;
         if text.is_empty() {
@@ -90,12 +90,12 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(text)
     }
 
-    /// A text read before, shared among the events of its organization.
+    /// Shares a text that was read before among the events of its organization.
     pub fn shared(&mut self, text: &str) -> Text {
         self.names.text(text)
     }
 
-    /// The organization's id, not empty; the texts behind it are shared among its events.
+    /// Reads the organization's id, not empty. The texts after it are shared among the organization's events.
     pub fn organization(&mut self, field: &str) -> Result<OrganizationId, Reject> {
         let bytes = self.wire.bytes()?;
         let id = self.names.last(bytes).unwrap_or_else(|| {
@@ -105,7 +105,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(self.not_empty(id, field).into())
     }
 
-    /// An id, or a text that is part of a natural key: not empty.
+    /// Reads an id, or a text that is part of a natural key: not empty.
     pub fn key<K: From<Text>>(&mut self, field: &str) -> Result<K, Reject> {
         let text = self.text(field)?;
         Ok(self.not_empty(text, field).into())
@@ -118,7 +118,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         text
     }
 
-    /// Null, or what `read` reads.
+    /// Reads null, or the value that `read` reads.
     pub fn optional<T>(
         &mut self,
         field: &str,
@@ -133,7 +133,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// The index of an enum's symbol, below `symbols`.
+    /// Reads the index of an enum's symbol, below `symbols`.
     pub fn symbol(&mut self, field: &str, symbols: i32) -> Result<i32, Reject> {
         match self.wire.int()? {
             index if (0..symbols).contains(&index) => Ok(index),
@@ -143,7 +143,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// An instant of the years 1970 to 9999.
+    /// Reads an instant of the years 1970 to 9999.
     pub fn time(&mut self, field: &str) -> Result<Timestamp, Reject> {
         let micros = self.wire.long()?;
         if !is_time(micros) {
@@ -153,23 +153,23 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(Timestamp(micros))
     }
 
-    /// The two fields at the end of every record.
+    /// Reads the two fields at the end of every record.
     pub fn recording(&mut self) -> Result<Recording, Reject> {
         let recorded_at = self.optional("recorded_at", Self::time)?;
         Ok(Recording::new(recorded_at, self.boolean()?))
     }
 
-    /// Any boolean.
+    /// Reads any boolean.
     pub fn boolean(&mut self) -> Result<bool, Reject> {
         self.wire.boolean()
     }
 
-    /// A number that may be negative.
+    /// Reads a number that may be negative.
     pub fn signed(&mut self) -> Result<i32, Reject> {
         self.wire.int()
     }
 
-    /// A count or percentage: zero or more.
+    /// Reads a count or percentage: zero or more.
     pub fn count(&mut self, field: &str) -> Result<i32, Reject> {
         let value = self.wire.int()?;
         if value < 0 {
@@ -178,7 +178,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// Measured use: zero or more.
+    /// Reads a measured use: zero or more.
     pub fn measured(&mut self, field: &str) -> Result<i64, Reject> {
         let value = self.wire.long()?;
         if value < 0 {
@@ -187,7 +187,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// A priority: 1 or more.
+    /// Reads a priority: 1 or more.
     pub fn rank(&mut self, field: &str) -> Result<i32, Reject> {
         let value = self.wire.int()?;
         if value < 1 {
@@ -196,8 +196,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// A price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number of
-    /// 10^-12.
+    /// Reads a price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number
+    /// of atoms (10^-12).
     pub fn decimal<D: Default>(&mut self, field: &str, of: fn(i128) -> Option<D>) -> Result<D, Reject> {
         let bytes = shortest(self.wire.bytes()?);
         let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));
@@ -211,7 +211,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// A map of quantities. Of two entries with one key the last counts, as in every map of Avro.
+    /// Reads a map of quantities. If a key occurs twice, the last entry counts, as in every Avro map.
     pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
         let quantity = |fields: &mut Self, key: &str| {
             let text = fields.str(field)?;
@@ -226,12 +226,13 @@ impl<'w, 'a> Fields<'w, 'a> {
         self.map(|names| &mut names.quantities, field, quantity)
     }
 
-    /// A map of labels.
+    /// Reads a map of labels.
     pub fn labels(&mut self, field: &str) -> Result<Labels, Reject> {
         self.map(|names| &mut names.labels, field, |fields, _| fields.text(field).map(Some))
     }
 
-    /// A map of what `value` reads behind each key. Bytes that have been read are not judged again.
+    /// Reads a map; `value` reads the value after each key. Bytes that were read before are not validated
+    /// again.
     fn map<V>(
         &mut self,
         maps: fn(&mut Names) -> &mut Maps<V>,
@@ -248,7 +249,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         let behind = mem::replace(self.wire, from);
         let map = self.entries(field, value)?;
         debug_assert_eq!(self.wire.rest(), behind.rest());
-        // A map with a fault is judged each time.
+        // A map with a fault is not kept: it is validated each time.
         if self.fault.is_none() {
             maps(self.names).keep(organization, bytes, &map);
         }
@@ -275,7 +276,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// An array of what `item` reads; `item` reads at least one byte.
+    /// Reads an array whose items `item` reads. `item` reads at least one byte.
     pub fn array<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, Reject>,
@@ -292,7 +293,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Judges an effective span: it does not end before it starts. Equal is valid, and never effective.
+    /// Checks an effective span: it must not end before it starts. A span that ends at its start is valid but
+    /// never effective.
     pub fn judge_span(&mut self, starts_at: Timestamp, ends_at: Option<Timestamp>) {
         if let Some(ends_at) = ends_at
             && ends_at < starts_at
@@ -301,7 +303,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Judges a usage interval: not negative, and at most one hour.
+    /// Checks a usage interval: not negative, and at most one hour.
     pub fn judge_interval(&mut self, start: Timestamp, end: Timestamp) {
         if is_usage_interval(start, end) {
             return;
@@ -316,7 +318,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Judges a fraction: at most 1.
+    /// Checks a fraction: at most 1.
     pub fn judge_fraction(&mut self, field: &str, value: Option<Ratio>) {
         if let Some(value) = value
             && value > Ratio::from(1)
@@ -326,7 +328,8 @@ impl<'w, 'a> Fields<'w, 'a> {
     }
 }
 
-/// The two fields at the end of every record, if they are valid. Most samples have a null and no retraction.
+/// Reads the two fields at the end of every record; `None` if they are invalid. Most samples have null and no
+/// retraction.
 pub fn valid_recording(wire: &mut Wire<'_>) -> Option<Recording> {
     if let [0, 0, ..] = wire.rest() {
         wire.take(2).ok()?;
@@ -340,17 +343,17 @@ pub fn valid_recording(wire: &mut Wire<'_>) -> Option<Recording> {
     Some(Recording::new(recorded_at, wire.boolean().ok()?))
 }
 
-/// Whether microseconds are an instant of the years 1970 to 9999.
+/// Returns whether this number of microseconds is an instant of the years 1970 to 9999.
 pub const fn is_time(micros: i64) -> bool {
     micros >= 0 && micros < TIME_END
 }
 
-/// Whether a sample may be of this interval of such instants: not negative, and at most one hour.
+/// Returns whether a sample may have this interval of valid instants: not negative, and at most one hour.
 pub const fn is_usage_interval(start: Timestamp, end: Timestamp) -> bool {
     start.0 <= end.0 && end.0 - start.0 <= HOUR_MICROS
 }
 
-/// The unscaled value of a decimal without leading sign bytes, if it has at most 128 bits.
+/// Returns the unscaled value of a decimal without leading sign bytes; `None` if it has more than 128 bits.
 fn atoms_of(bytes: &[u8]) -> Option<i128> {
     let first = *bytes.first()?;
     if bytes.len() > 16 {

@@ -1,18 +1,19 @@
-//! One copy of maps that the events of an organization repeat: the pods of a workload have the same labels
-//! and request the same. A map that is kept is known by its bytes, and not read again.
+//! Sharing of maps that the events of an organization repeat: the pods of a workload have the same labels and
+//! requests. A map that is kept is recognized by its bytes, and not read again.
 //!
-//! A small direct-mapped cache, as that of texts in `names.rs`.
+//! A small direct-mapped cache, like the cache of texts in `names.rs`.
 
 use crate::body::names::hash;
 use crate::event::ByName;
 
-/// Slots; a power of two.
+/// Number of slots; a power of two.
 const SLOTS: usize = 1024;
 
-/// Longer maps are not kept: bytes of the slots are a MiB at most, and what has been read from them.
+/// Longest map that is kept, in bytes. So the bytes in the slots are at most 1 MiB, plus the maps read from
+/// them.
 const BYTES_MAX: usize = 1024;
 
-/// Maps seen lately.
+/// Maps seen recently.
 pub struct Maps<V>(Vec<Option<Kept<V>>>);
 
 struct Kept<V> {
@@ -22,12 +23,12 @@ struct Kept<V> {
 }
 
 impl<V> Maps<V> {
-    /// None yet.
+    /// Creates an empty cache.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The map of the organization that was read from these bytes, if it is kept.
+    /// Returns the organization's map that was read from these bytes, if it is kept.
     pub fn kept(&self, organization: u64, bytes: &[u8]) -> Option<ByName<V>> {
         let kept = self.0.get(place(organization, bytes))?.as_ref();
         let kept = kept.filter(|kept| kept.organization == organization && *kept.bytes == *bytes)?;

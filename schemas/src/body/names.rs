@@ -1,21 +1,21 @@
-//! One copy of texts that the events of an organization repeat: clusters, namespaces, resource names,
-//! quantities. Whole maps are in `maps.rs`.
+//! Sharing of texts that the events of an organization repeat: clusters, namespaces, resource names,
+//! quantities. `maps.rs` shares whole maps.
 //!
 //! A small direct-mapped cache: a text either shares the copy in its slot or takes the slot. So the cost is
-//! bounded whatever comes, and what repeats is neither allocated nor kept twice. Organizations share nothing:
-//! they are folded on different threads, which would contend for the count of references.
+//! bounded whatever the input, and a repeated text is neither allocated nor kept twice. Organizations share
+//! nothing: they are folded on different threads, which would contend for the reference count.
 
 use crate::Text;
 use crate::body::maps::Maps;
 use crate::quantity::Quantity;
 
-/// Slots; a power of two.
+/// Number of slots; a power of two.
 const SLOTS: usize = 16_384;
 
-/// Longer texts are rarely repeated and not kept.
+/// Longest text that is kept. Longer texts rarely repeat.
 const LENGTH_MAX: usize = 64;
 
-/// Texts and maps seen lately.
+/// Texts and maps seen recently.
 pub struct Names {
     slots: Vec<Option<(u64, Text)>>,
     /// Maps of quantities.
@@ -23,14 +23,14 @@ pub struct Names {
     /// Maps of labels.
     pub labels: Maps<Text>,
     organization: u64,
-    /// The id of that organization: most often the next event's, too.
+    /// The id of that organization. The next event usually has the same one.
     last: Option<Text>,
-    /// Organizations so far that were not named.
+    /// Number of unnamed organizations so far.
     unnamed: u64,
 }
 
 impl Names {
-    /// None yet.
+    /// Creates an empty cache.
     pub const fn new() -> Self {
         Self {
             slots: Vec::new(),
@@ -42,17 +42,17 @@ impl Names {
         }
     }
 
-    /// The organization entered last, as a number that hardly any other has.
+    /// Returns the organization entered last, as a number that is almost certainly unique.
     pub const fn organization(&self) -> u64 {
         self.organization
     }
 
-    /// The organization entered last, if these are its bytes.
+    /// Returns the organization entered last, if these are its bytes.
     pub fn last(&self, organization: &[u8]) -> Option<Text> {
         self.last.as_ref().filter(|last| last.as_bytes() == organization).cloned()
     }
 
-    /// From here on texts are those of this organization, whose id is returned.
+    /// Enters an organization, to which the texts from here on belong. Returns its id.
     pub fn enter(&mut self, organization: &str) -> Text {
         self.organization = hash(0, organization.as_bytes());
         let id = self.text(organization);
@@ -60,7 +60,8 @@ impl Names {
         id
     }
 
-    /// The kept text of these bytes, if there is one: they need not be judged to be UTF-8 again.
+    /// Returns the kept text of these bytes, if there is one. The bytes need not be checked to be UTF-8
+    /// again.
     pub fn kept(&self, bytes: &[u8]) -> Option<Text> {
         match self.slots.get(self.place(bytes)) {
             Some(Some((organization, kept)))
@@ -72,7 +73,7 @@ impl Names {
         }
     }
 
-    /// From here on texts are those of an organization that is not named, and has shared none yet.
+    /// Enters an unnamed organization, which has shared no texts yet.
     pub fn enter_another(&mut self) {
         self.unnamed = self.unnamed.wrapping_add(1);
         self.organization = hash(self.unnamed, b"unnamed");
@@ -83,7 +84,7 @@ impl Names {
         (hash(self.organization, bytes) >> 40) as usize % SLOTS
     }
 
-    /// `text`, shared with the last equal one of the organization if that is still kept.
+    /// Returns `text`, shared with the last equal text of the organization if that is still kept.
     pub fn text(&mut self, text: &str) -> Text {
         if text.len() > LENGTH_MAX {
             return text.into();
@@ -103,7 +104,7 @@ impl Names {
     }
 }
 
-/// Spreads texts over slots. Quality decides speed alone.
+/// Returns a hash that spreads texts over slots. Its quality affects only speed.
 pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut words = bytes.chunks_exact(8);

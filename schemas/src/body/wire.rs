@@ -1,15 +1,15 @@
-//! Avro's binary encoding, bounds-checked: every read either stays inside the bytes or is a `malformed`
-//! reject. Counts and lengths are never trusted with memory; nothing is reserved before its bytes are seen.
+//! Avro's binary encoding, bounds-checked: every read either stays inside the bytes or returns a `malformed`
+//! reject. Counts and lengths in the bytes never decide how much memory is reserved.
 
 use crate::reject::Reject;
 
-/// Most bytes of a variable-length integer.
+/// Largest number of bytes of a variable-length integer.
 const LONG_BYTES_MAX: usize = 10;
 
-/// The bit of each of eight bytes that says that the integer goes on.
+/// The bit in each of eight bytes that says that the integer continues.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
-/// The lower seven bits of each of eight bytes, the first byte lowest, moved together.
+/// Joins the lower seven bits of each of eight bytes; the first byte is lowest.
 const fn sevens(bytes: u64) -> u64 {
     let sevens = bytes & !CONTINUES;
     let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
@@ -17,34 +17,34 @@ const fn sevens(bytes: u64) -> u64 {
     (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
 }
 
-/// The opposite of [`sevens`]: each seven bits of 56 in a byte of their own.
+/// Spreads 56 bits over eight bytes of seven bits. The inverse of [`sevens`].
 const fn spread(bits: u64) -> u64 {
     let fours = (bits & 0x0fff_ffff) | ((bits & 0x00ff_ffff_f000_0000) << 4);
     let pairs = (fours & 0x0000_3fff_0000_3fff) | ((fours & 0x0fff_c000_0fff_c000) << 2);
     (pairs & 0x007f_007f_007f_007f) | ((pairs & 0x3f80_3f80_3f80_3f80) << 1)
 }
 
-/// What is left of the bytes being read.
+/// The bytes that are still to be read.
 #[derive(Clone, Debug)]
 pub struct Wire<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Wire<'a> {
-    /// Reads from the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The bytes not yet read.
+    /// Returns the bytes not yet read.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     ///
     /// # Errors
-    /// `malformed` when fewer are left.
+    /// `malformed` if fewer are left.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Reject> {
         match self.rest.split_at_checked(count) {
@@ -56,10 +56,10 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// A zigzag variable-length integer of 64 bits.
+    /// Reads a zigzag variable-length integer of 64 bits.
     ///
     /// # Errors
-    /// `malformed` when the bytes end in it or it has more than 64 bits.
+    /// `malformed` if the bytes end inside the integer or it has more than 64 bits.
     #[inline]
     pub fn long(&mut self) -> Result<i64, Reject> {
         if let [byte @ 0..0x80, rest @ ..] = self.rest {
@@ -74,7 +74,7 @@ impl<'a> Wire<'a> {
             && let word = u64::from_le_bytes(*word)
             && let ends @ 1.. = !word & CONTINUES
         {
-            // All bits below the first byte that does not continue, and those of it.
+            // All bits up to and including the first byte that does not continue.
             let value = sevens(word & (ends ^ (ends - 1)));
             self.rest = self.rest.get(ends.trailing_zeros() as usize / 8 + 1..).unwrap_or_default();
             return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
@@ -96,18 +96,18 @@ impl<'a> Wire<'a> {
         Err(Reject::malformed("an integer has more than 64 bits"))
     }
 
-    /// A zigzag variable-length integer of 32 bits.
+    /// Reads a zigzag variable-length integer of 32 bits.
     ///
     /// # Errors
-    /// `malformed` when the bytes end in it or it has more than 32 bits.
+    /// `malformed` if the bytes end inside the integer or it has more than 32 bits.
     pub fn int(&mut self) -> Result<i32, Reject> {
         i32::try_from(self.long()?).map_err(|_| Reject::malformed("an int has more than 32 bits"))
     }
 
-    /// One byte that is 0 or 1.
+    /// Reads one byte that is 0 or 1.
     ///
     /// # Errors
-    /// `malformed` for any other byte, or none.
+    /// `malformed` if it is another byte or missing.
     pub fn boolean(&mut self) -> Result<bool, Reject> {
         match self.take(1)? {
             [0] => Ok(false),
@@ -116,10 +116,10 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Bytes behind their length; text has the same form.
+    /// Reads bytes, preceded by their length. Text has the same form.
     ///
     /// # Errors
-    /// `malformed` for a negative length, or one past the end.
+    /// `malformed` if the length is negative or reaches past the end.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Reject> {
         let length = self.long()?;
@@ -127,15 +127,15 @@ impl<'a> Wire<'a> {
         self.take(length)
     }
 
-    /// What lies before where `other` stands, which has read on in the same bytes.
+    /// Returns the bytes between this reader and `other`, which has read further in the same bytes.
     pub fn read_until(&self, other: &Self) -> &'a [u8] {
         self.rest.get(..self.rest.len().saturating_sub(other.rest.len())).unwrap_or_default()
     }
 
-    /// Passes over a map of texts or byte strings.
+    /// Reads past a map of texts or byte strings.
     ///
     /// # Errors
-    /// `malformed` when the bytes end in it.
+    /// `malformed` if the bytes end inside the map.
     pub fn pass_map(&mut self) -> Result<(), Reject> {
         loop {
             let entries = self.block()?;
@@ -149,11 +149,11 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The number of entries in the next block of an array or map; 0 ends it. The byte size that may stand
-    /// behind a negative count is read and not used: entries are always walked.
+    /// Reads the number of entries in the next block of an array or map; 0 ends it. The byte size after a
+    /// negative count is read and ignored: entries are always read one by one.
     ///
     /// # Errors
-    /// `malformed` when the bytes end in it.
+    /// `malformed` if the bytes end inside a number or the byte size is negative.
     pub fn block(&mut self) -> Result<u64, Reject> {
         let count = self.long()?;
         if count < 0 && self.long()? < 0 {
@@ -172,7 +172,7 @@ pub fn put_long(out: &mut Vec<u8>, value: i64) {
     put_longs(out, [value]);
 }
 
-/// Appends zigzag variable-length integers, all at once.
+/// Appends several zigzag variable-length integers at once.
 pub fn put_longs<const COUNT: usize>(out: &mut Vec<u8>, values: [i64; COUNT]) {
     let mut room = [[0; LONG_BYTES_MAX]; COUNT];
     let bytes = room.as_flattened_mut();
@@ -204,13 +204,13 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a decimal's unscaled value as big-endian two's complement in the fewest bytes, behind its length.
+/// Appends a decimal's length, then its unscaled value as big-endian two's complement in the fewest bytes.
 pub fn put_decimal(out: &mut Vec<u8>, atoms: i128) {
     let wide = atoms.to_be_bytes();
     put_bytes(out, shortest(&wide));
 }
 
-/// Two's complement without the leading bytes that only repeat the sign.
+/// Returns two's complement without the leading bytes that only repeat the sign.
 pub fn shortest(mut bytes: &[u8]) -> &[u8] {
     while let [0x00, next @ 0x00..=0x7f, ..] | [0xff, next @ 0x80..=0xff, ..] = bytes {
         let _ = next;
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// An integer as the format's text says it: seven bits a byte, the lowest first.
+    /// Encodes an integer as Avro specifies it: seven bits a byte, the lowest first.
     fn byte_by_byte(value: i64) -> Vec<u8> {
         let mut bits = i128::from(value) * 2;
         if value < 0 {

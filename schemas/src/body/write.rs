@@ -1,4 +1,4 @@
-//! One writer for each record, its fields in the order of its schema; only the canonical form is ever
+//! One writer for each record, its fields in the order of its schema. Only the canonical form is ever
 //! written.
 
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
@@ -43,7 +43,7 @@ impl Out {
         self.recording(event.recording);
     }
 
-    /// The same of an event whose texts may be borrowed.
+    /// Appends all fields of an event whose texts may be borrowed.
     pub fn event_ref(&mut self, event: &EventRef<'_>) {
         match event {
             EventRef::PodUsage { organization_id, event_time, recording, usage } => {
@@ -207,7 +207,7 @@ impl Out {
         put_long(&mut self.0, value);
     }
 
-    /// A text, behind its length.
+    /// Appends a text, preceded by its length.
     pub fn text(&mut self, text: &str) {
         put_bytes(&mut self.0, text.as_bytes());
     }
@@ -231,7 +231,7 @@ impl Out {
         self.map(quantities, |out, quantity| out.text(&quantity.text));
     }
 
-    /// A map: one block in the order of the keys' bytes, which is that of the map.
+    /// Appends a map: one block, in the order of the keys' bytes, which is the order of the map.
     pub fn map<'v, T>(&mut self, map: &'v ByName<T>, write: impl Fn(&mut Self, &'v T)) {
         if !map.is_empty() {
             self.long(map.len() as i64);

@@ -8,36 +8,37 @@ use crate::ids::{ClusterId, CommitmentId, QuotaId, ReservationId};
 use crate::money::{Amount, Ratio, UnitPrice};
 use crate::time::Timestamp;
 
-/// A capacity reservation: `quantity` equal units, each of which can serve one serverless pod at a time.
+/// A capacity reservation: `quantity` equal units. Each unit serves at most one serverless pod at a time.
+///
 /// Natural key: reservation_id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservationSet {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// Its name for people; may be empty.
+    /// Display name; may be empty.
     pub name: Text,
-    /// The cloud provider that bills its unused units. Reported, never compared.
+    /// The cloud provider that bills the unused units. Reported, never compared.
     pub provider: Text,
-    /// Region of its units: a unit serves only pods of this region.
+    /// Region of the units: a unit serves only pods of this region.
     pub region: Text,
-    /// Availability zone of its units; null: they serve pods of any zone of the region.
+    /// Availability zone of the units; `None` if they serve pods of every zone of the region.
     pub zone: Option<Text>,
-    /// GPU model of its units: a unit serves only pods that ask for this model.
+    /// GPU model of the units: a unit serves only pods that ask for this model.
     pub gpu_model: Text,
-    /// Capacity of one unit. It serves a pod with as many GPUs and with no more vCPU and memory.
+    /// Capacity of one unit. A unit serves a pod with equally many GPUs and no more vCPU and memory.
     pub capacity: Quantities,
     /// Number of units; zero or more.
     pub quantity: i32,
-    /// What one unit costs per hour while no pod uses it, in `currency`; zero or more.
+    /// Price per hour of one unit that no pod uses, in `currency`; zero or more.
     pub unit_hourly_price: UnitPrice,
     /// Currency of the price (ISO 4217); must be the organization's configured one.
     pub currency: Text,
-    /// When it was bought: among units of one size the oldest serves first.
+    /// When the reservation was bought. Among units of one size, the oldest serves first.
     pub created_at: Timestamp,
-    /// The first instant at which it is effective.
+    /// The first instant at which the reservation is effective.
     pub starts_at: Timestamp,
-    /// The first instant at which it is no longer effective, never before `starts_at`; null: it does not end.
-    /// A reservation that ends where it starts is never effective.
+    /// The first instant at which the reservation is no longer effective; `None` if it does not end. Never
+    /// before `starts_at`. A reservation that ends at its start is never effective.
     pub ends_at: Option<Timestamp>,
 }
 
@@ -48,7 +49,7 @@ pub struct ReservationReleased {
     pub reservation_id: ReservationId,
 }
 
-/// What a commitment is called by its provider. All kinds are computed alike.
+/// The provider's name for this kind of commitment. All kinds are computed alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CommitmentKind {
     /// Reserved instances.
@@ -57,12 +58,13 @@ pub enum CommitmentKind {
     CommittedUseDiscount,
 }
 
-/// A cluster that a commitment is assigned to, and so covers before clusters that are not assigned.
+/// A cluster that a commitment is assigned to. The commitment covers it before clusters that are not
+/// assigned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The cluster whose nodes come first.
+    /// The assigned cluster.
     pub cluster_id: ClusterId,
-    /// Its rank, 1 or more, 1 the first; null: after every cluster with a rank.
+    /// Rank of the cluster, from 1, which is covered first; `None` if it follows every cluster with a rank.
     pub priority: Option<i32>,
 }
 
@@ -71,15 +73,15 @@ pub struct Assignment {
 pub struct CommitmentSet {
     /// The commitment.
     pub commitment_id: CommitmentId,
-    /// Its name for people; may be empty.
+    /// Display name; may be empty.
     pub name: Text,
-    /// The cloud provider: it covers only nodes of this provider.
+    /// The cloud provider: the commitment covers only nodes of this provider.
     pub provider: Text,
-    /// What its provider calls it. Reported only.
+    /// The provider's name for the commitment. Reported only.
     pub kind: CommitmentKind,
-    /// It covers only nodes of this region.
+    /// The region: the commitment covers only nodes of this region.
     pub region: Text,
-    /// It covers only nodes of this instance family, of any size.
+    /// The instance family: the commitment covers only nodes of this family, of any size.
     pub instance_family: Text,
     /// Committed vCPUs; zero or more.
     pub vcpu: Amount,
@@ -87,22 +89,22 @@ pub struct CommitmentSet {
     pub memory_gib: Amount,
     /// Committed number of GPUs; zero or more.
     pub gpu: i32,
-    /// Model of the GPUs that it covers; null: any.
+    /// GPU model that the commitment covers; `None` if it covers any model.
     pub gpu_model: Option<Text>,
-    /// Amortized cost of the whole commitment per hour, used or not, in `currency`; zero or more.
+    /// Amortized cost of the whole commitment per hour, used or unused, in `currency`; zero or more.
     pub hourly_cost: UnitPrice,
     /// Currency of the cost (ISO 4217); must be the organization's configured one.
     pub currency: Text,
-    /// The first instant at which it is effective.
+    /// The first instant at which the commitment is effective.
     pub starts_at: Timestamp,
-    /// The first instant at which it is no longer effective, never before `starts_at`; null: it does not end.
-    /// A commitment that ends where it starts is never effective.
+    /// The first instant at which the commitment is no longer effective; `None` if it does not end. Never
+    /// before `starts_at`. A commitment that ends at its start is never effective.
     pub ends_at: Option<Timestamp>,
-    /// Whether it covers nodes. A disabled one costs as much and covers nothing.
+    /// Whether the commitment covers nodes. A disabled commitment costs the same and covers nothing.
     pub enabled: bool,
-    /// The part of its vCPU, memory and GPUs that may cover nodes, 0 to 1; null: 1.
+    /// The part of its vCPU, memory and GPUs that may cover nodes, 0 to 1; `None` means 1.
     pub allowed_utilization: Option<Ratio>,
-    /// The clusters that it covers before all others.
+    /// The clusters that the commitment covers before all others.
     pub assignments: Vec<Assignment>,
 }
 
@@ -113,30 +115,30 @@ pub struct CommitmentDeleted {
     pub commitment_id: CommitmentId,
 }
 
-/// Kind of a quota: decides which quota governs a namespace that several name.
+/// Kind of a quota. It decides which quota governs a namespace that several quotas name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QuotaKind {
-    /// Governs the pods of its namespaces unless a composite quota does.
+    /// Governs the pods of its namespaces unless a composite quota governs them.
     ElasticQuota,
-    /// Wins over elastic quotas.
+    /// Takes precedence over elastic quotas.
     CompositeElasticQuota,
 }
 
 /// An elastic quota over namespaces of one cluster. Natural key: cluster_id, quota_id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaSet {
-    /// The cluster whose pods it governs.
+    /// The cluster whose pods the quota governs.
     pub cluster_id: ClusterId,
-    /// The quota, unique in its cluster.
+    /// The quota id, unique in the cluster.
     pub quota_id: QuotaId,
     /// Elastic or composite.
     pub kind: QuotaKind,
-    /// The namespaces whose pods it governs. A quota without namespaces is as if absent.
+    /// The namespaces whose pods the quota governs. A quota without namespaces counts as absent.
     pub namespaces: Vec<Text>,
-    /// The guaranteed amounts. Pods are in quota while they stay within all of them; a resource that is not
-    /// named does not count.
+    /// The guaranteed amounts. Pods are in quota while they stay within all of them. A resource that `min`
+    /// does not name does not count.
     pub min: Quantities,
-    /// Upper bounds, reported and not enforced; null: none.
+    /// Upper bounds, reported and not enforced; `None` if there are none.
     pub max: Option<Quantities>,
 }
 

@@ -1,12 +1,12 @@
-//! The Avro schemas of the events as text: the files of `schemas/events`, the source of truth for what
-//! producers send.
+//! The Avro schemas of the events as text, from the files in `schemas/events`. They are the source of truth
+//! for what producers send.
 
 use super::EventKind;
 
 /// Namespace of every event record.
 pub const NAMESPACE: &str = "prorata.events";
 
-/// Our newest schema of `kind`, as JSON.
+/// Returns our newest schema of `kind`, as JSON.
 pub const fn avsc(kind: EventKind) -> &'static str {
     match kind {
         EventKind::NodeStarted => include_str!("../../events/node_started.avsc"),
@@ -26,16 +26,16 @@ pub const fn avsc(kind: EventKind) -> &'static str {
     }
 }
 
-/// Released schemas that are not the newest any more, from `released/`: where no registry keeps them, their
-/// writers are known by these.
+/// Released schemas from `released/` that are no longer the newest. Without a schema registry, older writers
+/// are recognized by them.
 pub const OLDER: &[&str] = &[];
 
-/// Full name of the record of `kind`, such as `prorata.events.NodeStarted`.
+/// Returns the full name of the record of `kind`, such as `prorata.events.NodeStarted`.
 pub fn full_name(kind: EventKind) -> String {
     format!("{NAMESPACE}.{}", kind.name())
 }
 
-/// The kind whose record has this full name.
+/// Returns the kind whose record has this full name.
 pub fn kind_of(full_name: &str) -> Option<EventKind> {
     let name = full_name.strip_prefix(NAMESPACE)?.strip_prefix('.')?;
     EventKind::ALL.into_iter().find(|kind| kind.name() == name)

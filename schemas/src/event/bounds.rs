@@ -1,12 +1,13 @@
-//! Bounds of prices, amounts and texts. Those of prices and amounts are far above what real clusters have,
-//! and so low that no number of events of one organization, within [`OBJECTS_MAX`], makes an amount that
-//! passes its column of 38 digits.
+//! Bounds of prices, amounts and texts.
 //!
-//! They are judged once, where an event is taken, and not when the archive is read: what is in the archive
-//! counts, by whichever release it was taken. `EVENTS.md`, "Bounds", lists them for people.
+//! The bounds of prices and amounts are far above the values of real clusters. They are low enough that no
+//! amount overflows its column of 38 digits, whatever events one organization within [`OBJECTS_MAX`] sends.
 //!
-//! The largest sums of an hour, with [`OBJECTS_MAX`] objects of a kind at a time, against columns that end at
-//! 10^26:
+//! Bounds are checked once, when an event is accepted, and not when the archive is read. Whatever the archive
+//! holds counts, whichever release accepted it. `EVENTS.md`, "Bounds", lists the bounds for readers.
+//!
+//! The table gives the largest sums of an hour, with [`OBJECTS_MAX`] objects of each kind at a time. The
+//! columns end at 10^26:
 //!
 //! | sum | at most |
 //! |---|---|
@@ -32,40 +33,40 @@ use crate::size::{MIG_PREFIX, Size, amount};
 
 pub use texts::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX};
 
-/// Objects of a kind of one organization that may exist at a time: nodes, pods, reservations, commitments,
-/// quotas, pools. More are taken, too; only then could a sum of the largest values pass its column.
+/// Number of objects of a kind that one organization may have at a time: nodes, pods, reservations,
+/// commitments, quotas, pools. More objects are accepted too, but then a sum of the largest values could
+/// overflow its column.
 pub const OBJECTS_MAX: u32 = 1_000_000;
 
-/// Largest price per hour, in the organization's currency: of a node, a reserved unit, a commitment, a vCPU,
-/// a GiB, a GPU, a TFLOP.
+/// Largest price per hour of a node, a reserved unit, a commitment, a vCPU, a GiB, a GPU or a TFLOP, in the
+/// organization's currency.
 pub const PRICE_MAX: i64 = 1_000_000_000;
 
-/// Largest part of a price for the span between request and limit.
+/// Largest part of a price that applies between request and limit.
 pub const LIMITS_OVER_REQUESTS_MAX: i32 = 10;
 
-/// Largest percentage of a pool: a thousand times what its nodes have.
+/// Largest percentage of a pool: 1,000 times the capacity of its nodes.
 pub const POOL_PERCENT_MAX: i32 = 100_000;
 
-/// Most vCPUs or GPUs of one node, pod or reserved unit.
+/// Largest number of vCPUs or GPUs of one node, pod or reserved unit.
 pub const DEVICES_MAX: u128 = 1_000_000;
 
-/// Most bytes of memory or VRAM of one node, pod or reserved unit: 1 PB.
+/// Largest memory or VRAM of one node, pod or reserved unit: 1 PB.
 pub const MEMORY_BYTES_MAX: u128 = 1_000_000_000_000_000;
 
-/// Most bytes of local disk: 10 PB.
+/// Largest local disk: 10 PB.
 pub const DISK_BYTES_MAX: u128 = 10_000_000_000_000_000;
 
-/// Most TFLOPs of one node, or of all GPUs of one pod.
+/// Largest number of TFLOPs of one node, or of all GPUs of one pod.
 pub const TFLOPS_MAX: u128 = 100_000_000;
 
 /// Largest amount of any other resource, and of any resource in a quota.
 pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
 
-/// Judges the values of an event that form alone allows and no cluster has. `rules` say which resources are
-/// GPUs.
+/// Rejects values that are well-formed but that no cluster has. `rules` names the resources that are GPUs.
 ///
 /// # Errors
-/// `invalid_field` with the field, its value and its bound.
+/// `invalid_field`, with the field, its value and its bound.
 pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
     let judge = Judge { record: event.payload.kind().name(), rules };
     judge.all_texts(event)?;
@@ -100,10 +101,10 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
     }
 }
 
-/// The same of a sample whose texts may be borrowed.
+/// Checks the bounds of a usage sample whose texts may be borrowed.
 ///
 /// # Errors
-/// As those of [`check_bounds`].
+/// Returns the errors of [`check_bounds`].
 pub fn check_usage_bounds(organization: &str, usage: PodUsageRef<'_>, rules: &Rules) -> Result<(), Reject> {
     let judge = Judge { record: EventKind::PodUsage.name(), rules };
     judge.text("organization_id", organization)?;
@@ -111,7 +112,7 @@ pub fn check_usage_bounds(organization: &str, usage: PodUsageRef<'_>, rules: &Ru
     judge.usage(usage)
 }
 
-/// The bound of a resource of a node, a pod or a reserved unit, in what the resource is counted in.
+/// Returns the bound of a resource of a node, a pod or a reserved unit, in the resource's own unit.
 fn bound_of(resource: &str) -> u128 {
     match resource {
         CPU | NVIDIA_GPU => DEVICES_MAX,
@@ -123,7 +124,7 @@ fn bound_of(resource: &str) -> u128 {
     }
 }
 
-/// Judges the fields of one record.
+/// Checks the fields of one record.
 struct Judge<'a> {
     record: &'static str,
     rules: &'a Rules,
@@ -157,7 +158,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The quantities of a node, a pod or a reserved unit.
+    /// Checks the quantities of a node, a pod or a reserved unit.
     fn size(&self, field: &str, quantities: &Quantities) -> Result<(), Reject> {
         self.quantities(field, quantities, bound_of)?;
         let gpu_millis = Size::of(quantities, &self.rules.gpu_resources).gpu_millis;
@@ -172,7 +173,7 @@ impl Judge<'_> {
         let gpus = amount(&pod.requests, NVIDIA_GPU);
         for (field, quantities) in [("requests", &pod.requests), ("limits", &pod.limits)] {
             self.size(field, quantities)?;
-            // In a pool both are per GPU.
+            // In a pool, both resources are per GPU.
             for (resource, bound) in [(TFLOPS, TFLOPS_MAX), (VRAM, MEMORY_BYTES_MAX)] {
                 let per_one = u128::from(AmountUnit::of(resource).per_one());
                 let all = amount(quantities, resource) * gpus / 1000 / per_one;

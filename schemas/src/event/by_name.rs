@@ -1,4 +1,4 @@
-//! Values by name, as events have them: quantities of resources, labels.
+//! Maps from names to values, as events have them: quantities of resources, labels.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,20 +11,20 @@ use serde::{Serialize, Serializer};
 
 use crate::Text;
 
-/// Values by name, in the order of the names as UTF-8 bytes. Each name stands once.
+/// Values by name, sorted by the UTF-8 bytes of the names. Each name occurs once.
 ///
-/// Most pods of a workload have the same labels and request the same: copies are one map in memory, until one
-/// of them is changed.
+/// Most pods of a workload have the same labels and requests. Clones share one map in memory until one of
+/// them is changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ByName<V>(Arc<LiteMap<Text, V>>);
 
 impl<V> ByName<V> {
-    /// No values.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self(Arc::new(LiteMap::new_vec()))
     }
 
-    /// Where the map is in memory: copies are in one place.
+    /// Returns the address of the map in memory. Clones have the same address.
     pub fn as_ptr(&self) -> *const () {
         Arc::as_ptr(&self.0).cast()
     }
@@ -50,14 +50,14 @@ impl<V> Deref for ByName<V> {
     }
 }
 
-/// A change leaves the copies as they are.
+/// A change does not affect the clones.
 impl<V: Clone> DerefMut for ByName<V> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         Arc::make_mut(&mut self.0)
     }
 }
 
-/// Of values of one name the last counts.
+/// If a name occurs more than once, the last value counts.
 impl<V> FromIterator<(Text, V)> for ByName<V> {
     fn from_iter<I: IntoIterator<Item = (Text, V)>>(values: I) -> Self {
         Self(Arc::new(values.into_iter().collect()))
@@ -100,7 +100,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for ByName<V> {
     }
 }
 
-/// Reads names and values of one form as those of another.
+/// Deserializes names and values of one form into another form.
 pub(super) struct Values<Name, Read, Kept>(pub(super) PhantomData<(Name, Read, Kept)>);
 
 impl<'de, Name, Read, Kept> Visitor<'de> for Values<Name, Read, Kept>

@@ -1,10 +1,11 @@
 //! The fourteen event types, typed and valid: a value of these types has passed every check of a field that
 //! needs no configuration.
 //!
-//! Reading order: [`Event`] and [`Payload`] here; then nodes, pods, agreements (reservations,
-//! commitments, quotas) and prices (pools, rates) in a file each. Every event names its natural key: two
-//! events of one kind, natural key and `event_time` are about the same thing, and one of them counts: see
-//! [`Recording`].
+//! Reading order: [`Event`] and [`Payload`] in this file; then nodes, pods, agreements (reservations,
+//! commitments, quotas) and prices (pools, rates) in a file each.
+//!
+//! Every event type documents its natural key. Two events of one kind, natural key and `event_time` are about
+//! the same thing, and one of them counts: see [`Recording`].
 //!
 //! A `...Set` or `...Started` event describes its object in full, from `event_time` until the next one.
 
@@ -43,26 +44,26 @@ pub type Quantities = ByName<Quantity>;
 /// Labels of a Kubernetes object, value by name.
 pub type Labels = ByName<Text>;
 
-/// One event: something that became true of one organization at one instant.
+/// One event: something that became true for one organization at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The organization that it is about; equal to the message key. Never empty.
+    /// The organization that the event is about; equal to the message key. Never empty.
     pub organization_id: OrganizationId,
-    /// The instant at which it became true, set by the producer; in the years 1970 to 9999.
+    /// The instant at which the event became true, set by the producer; in the years 1970 to 9999.
     pub event_time: Timestamp,
-    /// When the producer learned of it, and whether the event takes back what was recorded before.
+    /// When the producer learned of the event, and whether the event takes back what was recorded before.
     pub recording: Recording,
-    /// What became true.
+    /// The content of the event.
     pub payload: Payload,
 }
 
 impl Event {
-    /// An event without `recorded_at`.
+    /// Creates an event without `recorded_at`.
     pub const fn new(organization_id: OrganizationId, event_time: Timestamp, payload: Payload) -> Self {
         Self { organization_id, event_time, recording: Recording::NONE, payload }
     }
 
-    /// The same event with a recording.
+    /// Returns the event with this recording.
     #[must_use]
     pub fn recorded(self, recording: Recording) -> Self {
         Self { recording, ..self }
@@ -70,12 +71,12 @@ impl Event {
 }
 
 /// An event with its canonical body: the Avro bytes of our newest schema, map entries sorted by key in one
-/// block. Two events are the same event exactly when kind and body are equal.
+/// block. Two events are the same if and only if their kinds and bodies are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecord {
     /// The typed event.
     pub event: Event,
-    /// Its canonical body.
+    /// Canonical body of the event.
     pub body: Box<[u8]>,
 }
 
@@ -124,7 +125,7 @@ impl EventKind {
         Self::RateSet,
     ];
 
-    /// The record's name without its namespace.
+    /// Returns the record's name without its namespace.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NodeStarted => "NodeStarted",
@@ -145,7 +146,7 @@ impl EventKind {
     }
 }
 
-/// What an event says, by type.
+/// The content of an event, by type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is documented by the payload of the same name")]
 pub enum Payload {
@@ -166,7 +167,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Its kind.
+    /// Returns the event kind.
     pub const fn kind(&self) -> EventKind {
         match self {
             Self::NodeStarted(_) => EventKind::NodeStarted,
@@ -186,7 +187,7 @@ impl Payload {
         }
     }
 
-    /// The currency its prices are in, where it has any.
+    /// Returns the currency of the event's prices; `None` if it has no prices.
     pub const fn currency(&self) -> Option<&Text> {
         match self {
             Self::NodeStarted(node) => Some(&node.currency),

@@ -1,16 +1,16 @@
 //! The canonical form of names that producers spell in several ways (RULES.md, section 12).
 //!
 //! Events keep the spelling of their producer; rules and price lists compare canonical forms. A name that is
-//! canonical already is borrowed, so comparing it allocates nothing.
+//! already canonical is borrowed, so comparing it allocates nothing.
 
 use std::borrow::Cow;
 
 use crate::Text;
 
-/// A function of this module.
+/// A function of this module that returns a canonical name.
 pub type Canonical = for<'n> fn(&'n str) -> Cow<'n, str>;
 
-/// Spellings of providers, without blanks, dashes and underscores, with their canonical name.
+/// Canonical names of providers, each with its spellings, without blanks, dashes and underscores.
 const PROVIDERS: &[(&str, &[&str])] = &[
     ("aws", &["aws", "amazon", "amazonec2", "amazonwebservices", "awscn", "awsusgov", "ec2", "eks"]),
     ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform", "googlecomputeengine"]),
@@ -23,10 +23,10 @@ const PLAIN: &[&str] = &[
     "hbm2", "hbm2e", "hbm3", "hbm3e",
 ];
 
-/// Words that make another model of the one they stand next to.
+/// Words that turn the model next to them into another model.
 const VARIANTS: &[&str] = &["nvl", "mega"];
 
-/// Models of GPUs of data centres, with the memory of those that have one size, but for their variants.
+/// Models of data-centre GPUs. A model that comes in one memory size has that size here; variants may differ.
 const MODELS: &[(&str, Option<&str>)] = &[
     ("a10", Some("24gb")),
     ("a100", None),
@@ -95,8 +95,8 @@ pub fn family(name: &str) -> Cow<'_, str> {
 }
 
 /// Returns a GPU model's canonical name: the model, its variant and its memory, such as `a100-80gb` for
-/// `NVIDIA-A100-SXM4-80GB`. A name with any word that is not known, such as a slice of a GPU, is only put in
-/// lower case, without blanks around it.
+/// `NVIDIA-A100-SXM4-80GB`. A name with an unknown word, such as a slice of a GPU, is only trimmed and put in
+/// lower case.
 pub fn gpu_model(name: &str) -> Cow<'_, str> {
     let lower = lower(name);
     match known_model(&lower) {
@@ -105,7 +105,7 @@ pub fn gpu_model(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the name itself if it is canonical, else its canonical form.
+/// Returns the name itself if it is canonical, and its canonical form otherwise.
 pub fn shared(name: &Text, canonical: Canonical) -> Text {
     match canonical(name) {
         same if *same == **name => name.clone(),
@@ -113,13 +113,13 @@ pub fn shared(name: &Text, canonical: Canonical) -> Text {
     }
 }
 
-/// Returns whether two names have one canonical form.
+/// Returns whether two names have the same canonical form.
 pub fn same(one: &str, other: &str, canonical: Canonical) -> bool {
     one == other || canonical(one) == canonical(other)
 }
 
-/// Model, variant and memory of a name in lower case; `None` if it has other words, or no model, or two, or
-/// is a model's name already.
+/// Returns the model, variant and memory of a name in lower case. `None` if the name has other words, no
+/// model or two models, or is already a model's name.
 fn known_model(name: &str) -> Option<String> {
     if MODELS.iter().any(|(model, _)| *model == name) {
         return None;
@@ -145,7 +145,7 @@ fn known_model(name: &str) -> Option<String> {
     Some([Some(model), variant, memory].into_iter().flatten().collect::<Vec<_>>().join("-"))
 }
 
-/// The name in lower case, without blanks around it.
+/// Returns the name in lower case, without blanks around it.
 fn lower(name: &str) -> Cow<'_, str> {
     let name = name.trim();
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -159,7 +159,7 @@ fn lower(name: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// The names of each line are one; those of different lines are not.
+    /// Asserts that names on one line have the same canonical form, and names on different lines do not.
     fn check(canonical: Canonical, lines: &[&[&str]]) {
         for (index, names) in lines.iter().enumerate() {
             for name in *names {

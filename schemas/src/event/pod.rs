@@ -1,7 +1,8 @@
 //! Events of pods.
 //!
-//! Where a pod runs decides what it costs: a pod that names a node costs a share of that node; one that names
-//! only a GPU pool costs its charge there; one that names neither ("serverless") is priced by the rate card.
+//! The place where a pod runs decides its cost. A pod that names a node costs a share of that node. A pod
+//! that names only a GPU pool costs its charge there. A pod that names neither ("serverless") is priced by
+//! the rate card.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,88 +16,90 @@ use crate::time::Timestamp;
 pub struct PodStarted {
     /// The cluster that the pod belongs to.
     pub cluster_id: ClusterId,
-    /// Its Kubernetes namespace, never empty; quotas govern pods by namespace.
+    /// Kubernetes namespace, never empty. Quotas govern pods by namespace.
     #[serde(deserialize_with = "shared::text")]
     pub namespace: Text,
-    /// Its Kubernetes name; may be empty, and need not be unique.
+    /// Kubernetes name; may be empty, and need not be unique.
     #[serde(deserialize_with = "shared::text")]
     pub pod_name: Text,
-    /// The uid that Kubernetes gave it.
+    /// The uid that Kubernetes gave the pod.
     pub pod_uid: PodUid,
-    /// When the Kubernetes object was created. Under a quota, pods are counted in this order, in whole
-    /// seconds.
+    /// When the Kubernetes object was created. Pods count against a quota in this order, in whole seconds.
     pub created_at: Timestamp,
-    /// Its Kubernetes priority, which may be negative. Under a quota, a lower one counts first among pods
-    /// created in the same second.
+    /// Kubernetes priority; may be negative. Of pods created in the same second, the one with the lower
+    /// priority counts first against a quota.
     pub priority: i32,
-    /// The node that it runs on; null: none of its own. It is unpriced while that node is not running.
+    /// The node that the pod runs on; `None` if it names none. The pod is unpriced while that node is not
+    /// running.
     pub node_id: Option<NodeId>,
-    /// Region of a serverless pod: selects its rate and the reservations that can serve it. Null: not known,
-    /// and so without a rate.
+    /// Region of a serverless pod: selects its rate and the reservations that can serve it. `None` if
+    /// unknown; then no rate matches.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub region: Option<Text>,
-    /// Availability zone of a serverless pod: a reservation in one zone serves only pods of that zone. Null:
-    /// not known.
+    /// Availability zone of a serverless pod; `None` if unknown. A reservation in one zone serves only pods
+    /// of that zone.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub zone: Option<Text>,
-    /// The GPU pool that prices it; null: none.
+    /// The GPU pool that prices the pod; `None` if there is none.
     pub pool_id: Option<PoolId>,
-    /// Quality of service: selects the price in a pool and in the rate card. `default` unless the producer
-    /// sets it; in a pool, `default` and the empty text mean the pool's own default.
+    /// Quality of service: selects the price in a pool and in the rate card. It is `default` unless the
+    /// producer sets it. In a pool, `default` and the empty text mean the pool's own default.
     #[serde(deserialize_with = "shared::text")]
     pub qos: Text,
-    /// The GPU model that it asks for; null: none. A rate or a reservation must name the same one.
+    /// The GPU model that the pod asks for; `None` if it asks for none. A rate or a reservation must name the
+    /// same model.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub gpu_model: Option<Text>,
-    /// What it requests. The producer has already folded its containers and init containers. In a pool,
-    /// TFLOPs and VRAM are per GPU.
+    /// Requested quantities. The producer has already combined the requests of containers and init
+    /// containers. In a pool, TFLOPs and VRAM are per GPU.
     #[serde(deserialize_with = "shared::quantities")]
     pub requests: Quantities,
-    /// Its limits, folded in the same way; only those on TFLOPs and VRAM (per GPU) cost anything.
+    /// Limits, combined in the same way. Only limits on TFLOPs and VRAM (per GPU) cost anything.
     #[serde(deserialize_with = "shared::quantities")]
     pub limits: Quantities,
-    /// Kind of the workload that owns it, such as `Deployment`; null: none. Reported only.
+    /// Kind of the workload that owns the pod, such as `Deployment`; `None` if no workload does. Reported
+    /// only.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_kind: Option<Text>,
-    /// Name of the workload that owns it; null: none. Reported only.
+    /// Name of the workload that owns the pod; `None` if no workload does. Reported only.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_name: Option<Text>,
-    /// Its Kubernetes labels, value by name. Reported only.
+    /// Kubernetes labels, value by name. Reported only.
     #[serde(deserialize_with = "shared::labels")]
     pub labels: Labels,
-    /// Until when, exclusive, it is protected from eviction, which raises its charge in a pool; null: not
-    /// protected.
+    /// The instant at which the pod's protection from eviction ends, exclusive; `None` if it is not
+    /// protected. Protection raises the pod's charge in a pool.
     pub eviction_protected_until: Option<Timestamp>,
 }
 
 /// A pod stops. Natural key: pod_uid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStopped {
-    /// The pod's cluster. Not compared: the uid alone names the pod.
+    /// The pod's cluster. Not compared: the uid alone identifies the pod.
     pub cluster_id: ClusterId,
     /// The pod's namespace; may be empty. Not compared.
     pub namespace: Text,
     /// The pod that stops. Nothing happens if it is not running.
     pub pod_uid: PodUid,
-    /// Why it stopped, such as `Completed` or `Evicted`; null: not known. Not used.
+    /// Why the pod stopped, such as `Completed` or `Evicted`; `None` if unknown. Not used.
     pub reason: Option<Text>,
 }
 
 /// Measured use of a pod over [event_time, interval_end). Natural key: pod_uid, event_time.
 ///
-/// At each instant, of the samples that cover it, the one that started last counts. Time without a sample
-/// counts as no use.
+/// If several samples cover an instant, the one that started last counts. Time without a sample counts as no
+/// use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
-    /// The pod that was measured. Only the time in which it runs counts.
+    /// The pod that was measured. Only the time in which the pod runs counts.
     pub pod_uid: PodUid,
-    /// End of the interval, exclusive: from `event_time` to one hour after it.
+    /// End of the interval, exclusive: between `event_time` and one hour after it.
     pub interval_end: Timestamp,
     /// Average CPU use over the interval, in thousandths of a vCPU; zero or more.
     pub cpu_millis: i64,
     /// Average memory use over the interval, in bytes; zero or more.
     pub memory_bytes: i64,
-    /// Average GPU use over the interval, in thousandths of a GPU; zero or more. Of a shared GPU, the pod's
-    /// part.
+    /// Average GPU use over the interval, in thousandths of a GPU; zero or more. For a shared GPU, only the
+    /// pod's part.
     pub gpu_millis: i64,
 }

@@ -15,35 +15,34 @@ pub struct QosPrice {
     pub per_fp16_tflop_hour: UnitPrice,
     /// Price of one requested GiB of VRAM for an hour, in the pool's currency; zero or more.
     pub per_vram_gib_hour: UnitPrice,
-    /// The part of these prices that the span between request and limit costs; zero or more, 1 the full
-    /// price.
+    /// The part of these prices that applies between request and limit; zero or more, 1 for the full price.
     pub limits_over_requests: Ratio,
 }
 
 /// A GPU pool with its prices and budgets. Natural key: pool_id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSet {
-    /// The pool; nodes and pods name it in their `pool_id`.
+    /// The pool id. Nodes and pods refer to it in their `pool_id`.
     pub pool_id: PoolId,
-    /// The cluster that it is reported under. Its nodes and pods may be of any cluster.
+    /// The cluster under which the pool is reported. Its nodes and pods may be of any cluster.
     pub cluster_id: ClusterId,
-    /// Who bills its pods that run on no node.
+    /// The provider that bills the pool's pods that run on no node.
     pub provider: Text,
     /// Quality of service of pods whose own is empty or `default`.
     pub default_qos: Text,
     /// Prices by quality of service. A pod whose quality of service is not listed has no price.
     pub qos_pricing: Vec<QosPrice>,
-    /// Virtual TFLOPs in percent of the nodes' physical ones; zero or more, 100 without overselling.
+    /// Virtual TFLOPs in percent of the nodes' physical TFLOPs; zero or more, 100 without overselling.
     pub tflops_oversell_percent: i32,
     /// Percent of the nodes' ephemeral storage that is added to virtual VRAM; zero or more.
     pub vram_expand_to_host_disk_percent: i32,
     /// Percent of the nodes' memory that is added to virtual VRAM; zero or more.
     pub vram_expand_to_host_mem_percent: i32,
-    /// Budget for node cost in a UTC day, in `currency`; zero or more; null: none.
+    /// Budget for node cost in a UTC day, in `currency`; zero or more; `None` if there is none.
     pub budget_per_day: Option<Money>,
-    /// Budget for node cost in a UTC calendar month, in `currency`; zero or more; null: none.
+    /// Budget for node cost in a UTC calendar month, in `currency`; zero or more; `None` if there is none.
     pub budget_per_month: Option<Money>,
-    /// Budget for node cost in a UTC calendar quarter, in `currency`; zero or more; null: none.
+    /// Budget for node cost in a UTC calendar quarter, in `currency`; zero or more; `None` if there is none.
     pub budget_per_quarter: Option<Money>,
     /// Currency of prices and budgets (ISO 4217); must be the organization's configured one.
     pub currency: Text,
@@ -56,17 +55,19 @@ pub struct PoolDeleted {
     pub pool_id: PoolId,
 }
 
-/// One rate of the rate card, which prices serverless pods (neither node nor pool). It is never deleted.
+/// One rate of the rate card, which prices serverless pods (no node and no pool). A rate is never deleted.
+///
 /// Natural key: region, gpu_model, qos.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSet {
-    /// Who bills the pods. Reported, never compared.
+    /// The provider that bills the pods. Reported, never compared.
     pub provider: Text,
-    /// Region of the pods that it prices; never empty.
+    /// Region of the pods that the rate prices; never empty.
     pub region: Text,
-    /// GPU model of the pods that it prices, never empty; null: pods that ask for none.
+    /// GPU model of the pods that the rate prices, never empty; `None` for pods that ask for no GPU model.
     pub gpu_model: Option<Text>,
-    /// Quality of service of the pods that it prices, never empty; `default` unless the producer sets it.
+    /// Quality of service of the pods that the rate prices, never empty; `default` unless the producer sets
+    /// it.
     pub qos: Text,
     /// Price of one requested vCPU for an hour, in `currency`; zero or more.
     pub per_vcpu_hour: UnitPrice,

@@ -1,4 +1,4 @@
-//! What an event is about, and which of several events about the same thing stands.
+//! Identity of events: the thing an event is about, and which of several events about the same thing stands.
 
 use std::cmp::Ordering;
 
@@ -8,8 +8,9 @@ use crate::time::Timestamp;
 
 /// The common fields `recorded_at` and `retracted` of an event.
 ///
-/// Of events of one kind, natural key and event time, the one with the largest recording stands: the latest
-/// `recorded_at`, null before every instant, and at one instant a retraction.
+/// Among events of one kind, natural key and event time, the event with the largest recording stands. That is
+/// the latest `recorded_at`, where null sorts before every instant and a retraction sorts last at its
+/// instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recording(i64);
 
@@ -17,10 +18,10 @@ impl Recording {
     /// Neither `recorded_at` nor a retraction.
     pub const NONE: Self = Self::new(None, false);
 
-    /// Recorded at an instant of the years 1970 to 9999, if it is known.
+    /// Creates a recording. The instant lies in the years 1970 to 9999; `None` if unknown.
     pub const fn new(recorded_at: Option<Timestamp>, is_retraction: bool) -> Self {
-        // The lowest bit is the retraction, the others are the instant: so one comparison of numbers is the
-        // whole order, and an event has eight bytes for it.
+        // The lowest bit is the retraction, the other bits are the instant. So one comparison of numbers
+        // decides the order, and an event needs eight bytes for it.
         let instant = match recorded_at {
             Some(instant) => instant.0,
             None => -1,
@@ -28,22 +29,22 @@ impl Recording {
         Self(instant << 1 | is_retraction as i64)
     }
 
-    /// The instant at which the producer learned of the event, if it is known.
+    /// Returns the instant at which the producer learned of the event; `None` if unknown.
     pub const fn recorded_at(self) -> Option<Timestamp> {
         if self.0 < 0 { None } else { Some(Timestamp(self.0 >> 1)) }
     }
 
-    /// Whether the event never became true.
+    /// Returns whether the event is a retraction: it never became true.
     pub const fn is_retraction(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// A number for packed forms. [`Self::from_bits`] is the opposite.
+    /// Returns a number for packed forms. [`Self::from_bits`] is the inverse.
     pub const fn to_bits(self) -> i64 {
         self.0
     }
 
-    /// The recording of a number that [`Self::to_bits`] gave.
+    /// Returns the recording of a number that [`Self::to_bits`] returned.
     pub const fn from_bits(bits: i64) -> Self {
         Self(bits)
     }
@@ -56,8 +57,8 @@ impl Default for Recording {
 }
 
 impl Payload {
-    /// The natural key: up to three fields, absent ones null. The event time is not among them, although it
-    /// is part of the key of usage.
+    /// Returns the natural key: up to three fields, null if absent. It does not include the event time,
+    /// although that is part of the key of usage.
     pub fn natural_key(&self) -> [Option<&str>; 3] {
         match self {
             Self::RateSet(rate) => [Some(&rate.region), rate.gpu_model.as_deref(), Some(&rate.qos)],
@@ -79,16 +80,16 @@ impl Payload {
 }
 
 impl Event {
-    /// Whether both are about the same thing, so that at most one of them stands: they have one organization,
-    /// event time, type and natural key.
+    /// Returns whether both events are about the same thing, so that at most one of them stands. Then they
+    /// have the same organization, event time, type and natural key.
     pub fn is_rival_of(&self, other: &Self) -> bool {
         (self.event_time, self.payload.kind()) == (other.event_time, other.payload.kind())
             && self.payload.natural_key() == other.payload.natural_key()
             && self.organization_id == other.organization_id
     }
 
-    /// The order of rivals, of which the last stands: by recording, then by canonical body. Equal only if
-    /// they are the same event.
+    /// Compares rivals by recording, then by canonical body; the last in this order stands. Equal only if
+    /// both are the same event.
     pub fn cmp_to_rival(&self, rival: &Self) -> Ordering {
         self.recording.cmp(&rival.recording).then_with(|| body::encode(self).cmp(&body::encode(rival)))
     }

@@ -1,7 +1,7 @@
-//! One copy of what a stored state repeats: most pods of an organization have the same cluster, labels and
-//! quantities.
+//! Sharing of values that a stored state repeats: most pods of an organization have the same cluster, labels
+//! and quantities.
 //!
-//! What is derived from `Deserialize` cannot be given a place to look texts up in: it is the thread's own.
+//! A derived `Deserialize` takes no context, so the cache of texts belongs to the thread.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,13 +17,13 @@ use crate::body::names::Names;
 use crate::body::write::Out;
 use crate::quantity::Quantity;
 
-/// From here on, what this thread reads shares texts with nothing that it has read before: organizations are
-/// folded on different threads, which would contend for the counts of references.
+/// Stops sharing earlier texts: what this thread reads from here on shares no text with what it has read
+/// before. Organizations are folded on different threads, which would contend for the reference counts.
 pub fn share_anew() {
     NAMES.with_borrow_mut(|names| names.enter_another());
 }
 
-/// A text, shared with equal ones that were read lately.
+/// A text, shared with an equal text that was read recently.
 struct SharedText(Text);
 
 impl<'de> Deserialize<'de> for SharedText {
@@ -74,7 +74,7 @@ pub(super) fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Q
     Ok(shared(quantities, |names| &mut names.quantities, |out, quantity| out.text(&quantity.text)))
 }
 
-/// The map, or an equal one that was read lately.
+/// Returns the map, or an equal map that was read recently.
 fn shared<V: PartialEq>(
     map: ByName<V>,
     maps: fn(&mut Names) -> &mut Maps<V>,
@@ -83,7 +83,7 @@ fn shared<V: PartialEq>(
     let mut out = Out(Vec::with_capacity(128));
     out.map(&map, write);
     NAMES.with_borrow_mut(|names| {
-        // Not with those of events, whose bytes have been judged.
+        // Kept apart from maps of events, whose bytes have been validated.
         let organization = !names.organization();
         let maps = maps(names);
         if let Some(kept) = maps.kept(organization, &out.0).filter(|kept| *kept == map) {

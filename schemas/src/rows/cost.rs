@@ -1,5 +1,5 @@
 //! Rows of `cost_allocation`: what each pod, idle node, unused reservation and commitment cost in an hour.
-//! RULES.md, section 10 says which rows there are, section 8 what is rounded.
+//! RULES.md, section 10 says which rows there are. Section 8 says which amounts are rounded.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 pub enum RowKind {
     /// A pod's share of its node.
     PodNode,
-    /// The part of a node that no pod was allocated.
+    /// The part of a node that is allocated to no pod.
     NodeIdle,
     /// A pod on no node, at its own rate.
     PodServerless,
-    /// A pool pod on no node, at its charge.
+    /// A pool pod on no node. Its cost is its charge in the pool.
     PodPool,
     /// Unused units of a reservation.
     ReservationUnused,
@@ -28,7 +28,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Its name in column `x_RowKind`.
+    /// Returns the name in column `x_RowKind`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PodNode => "pod_node",
@@ -47,12 +47,12 @@ impl RowKind {
 pub enum QuotaState {
     /// Within the guaranteed amounts.
     InQuota,
-    /// Above them.
+    /// Above the guaranteed amounts.
     OverQuota,
 }
 
 impl QuotaState {
-    /// Its name in column `x_QuotaState`.
+    /// Returns the name in column `x_QuotaState`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InQuota => "in-quota",
@@ -70,14 +70,14 @@ pub enum Unpriced {
     UnknownPool,
     /// The pool has no price for the pod's quality of service.
     NoQosPrice,
-    /// No rate matches yet.
+    /// No rate matches the pod yet.
     NoRate,
-    /// The price is in another currency than the hour's.
+    /// The currency of the price differs from the hour's currency.
     OtherCurrency,
 }
 
 impl Unpriced {
-    /// Its name in column `x_Unpriced`. Rows sort by this text.
+    /// Returns the name in column `x_Unpriced`. Rows sort by this text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownNode => "unknown_node",
@@ -89,13 +89,13 @@ impl Unpriced {
     }
 }
 
-/// One row of `cost_allocation`. Its grain, after organization and hour, is the first eleven fields in this
-/// order, null first; a file is sorted by it.
+/// One row of `cost_allocation`. Its grain is the organization, the hour and the first eleven fields, in this
+/// order, null first. A file is sorted by the grain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostRow {
     /// Kind of row.
     pub kind: RowKind,
-    /// The cluster (`SubAccountId`); none for reservations and commitments.
+    /// The cluster (`SubAccountId`); `None` for reservations and commitments.
     pub cluster_id: Option<ClusterId>,
     /// Node id, pod uid, reservation id or commitment id (`ResourceId`).
     pub resource_id: Text,
@@ -103,18 +103,19 @@ pub struct CostRow {
     pub pod_uid: Option<PodUid>,
     /// The commitment that pays (`CommitmentDiscountId`).
     pub commitment_id: Option<CommitmentId>,
-    /// The reservation matched or unused (`CapacityReservationId`).
+    /// The reservation that the pod matches, or whose units are unused (`CapacityReservationId`).
     pub reservation_id: Option<ReservationId>,
-    /// Quota that governs the pod (`x_QuotaId`).
+    /// The quota that governs the pod (`x_QuotaId`).
     pub quota_id: Option<QuotaId>,
-    /// The pod's label under it.
+    /// The pod's label under the quota.
     pub quota_state: Option<QuotaState>,
-    /// Price per hour (`ListUnitPrice`); for a commitment's rows its hourly cost, on nodes the node's.
+    /// Price per hour (`ListUnitPrice`). On a commitment's own rows it is the commitment's hourly cost, on
+    /// rows of a node the node's price.
     pub list_unit_price: Decimal12,
-    /// Why there is no price.
+    /// Why the row has no price.
     pub unpriced: Option<Unpriced>,
 
-    /// Who bills it; `unknown` where there is no price.
+    /// The provider that bills the resource; `unknown` if there is no price.
     pub provider: Text,
     /// Hours of the resource that the row stands for (`PricingQuantity`).
     pub pricing_quantity: Decimal12,
@@ -122,12 +123,12 @@ pub struct CostRow {
     pub billed_cost: Decimal12,
     /// `EffectiveCost`.
     pub effective_cost: Decimal12,
-    /// `ListCost`: price times quantity before rounding either.
+    /// `ListCost`: price times quantity, computed before either is rounded.
     pub list_cost: Decimal12,
     /// `CommitmentDiscountQuantity`: hours of the commitment.
     pub commitment_quantity: Option<Decimal12>,
-    /// The row's part of its origin (node, hour, commitment, unit price): on `pod_node` and `node_idle` of a
-    /// running node. The ratios of one origin sum to exactly 1.
+    /// The row's part of its origin (node, hour, commitment, unit price), on `pod_node` and `node_idle` rows
+    /// of a running node. The ratios of one origin sum to exactly 1.
     pub allocated_ratio: Option<Decimal12>,
 
     /// `x_SplitCost`, on `pod_node`.
@@ -136,19 +137,19 @@ pub struct CostRow {
     pub unused_cost: Option<Decimal12>,
     /// `x_CpuCost`, on `pod_node` and `pod_serverless`.
     pub cpu_cost: Option<Decimal12>,
-    /// `x_MemoryCost`, on the same rows.
+    /// `x_MemoryCost`, on `pod_node` and `pod_serverless`.
     pub memory_cost: Option<Decimal12>,
-    /// `x_GpuCost`, on the same rows.
+    /// `x_GpuCost`, on `pod_node` and `pod_serverless`.
     pub gpu_cost: Option<Decimal12>,
     /// Allocated `x_CpuCoreHours`, `x_MemoryGibHours`, `x_GpuHours`, on pod rows.
     pub allocated: Option<ResourceHours>,
     /// Requested hours, on pod rows.
     pub requested: Option<ResourceHours>,
-    /// Used hours; none when no usage came.
+    /// Used hours; `None` if there was no usage event.
     pub used: Option<ResourceHours>,
     /// `x_RunningSeconds`, on pod rows.
     pub running_seconds: Option<Decimal12>,
-    /// `x_PoolCharge`, on every pool pod's rows that have a price in the pool.
+    /// `x_PoolCharge`, on the rows of every pool pod that has a price in the pool.
     pub pool_charge: Option<Decimal12>,
 
     /// The node as last described inside the hour.
@@ -166,7 +167,7 @@ pub struct CostRow {
 }
 
 impl CostRow {
-    /// A row of a kind with nothing else filled in. The provider gets its canonical name.
+    /// Creates a row of a kind, with everything else empty. The provider gets its canonical name.
     pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {
         let provider = names::shared(&provider, names::provider);
         Self {

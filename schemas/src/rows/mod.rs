@@ -1,7 +1,7 @@
-//! Rows of the hourly tables, as the engine makes them: rounded, complete, in table order.
+//! Rows of the hourly tables, as the engine computes them: rounded, complete, in table order.
 //!
-//! `cost_allocation` carries the descriptions that its text columns are taken from; turning rows into columns
-//! is the table writer's work. Costs and quantities are [`crate::decimal::Decimal12`]; `None` is SQL null.
+//! Rows of `cost_allocation` carry the descriptions that fill their text columns. The table writer turns rows
+//! into columns. Costs and quantities are [`crate::decimal::Decimal12`]; `None` is SQL null.
 
 mod cost;
 mod usage;
@@ -22,16 +22,16 @@ use crate::time::Hour;
 pub struct HourTables {
     /// The organization.
     pub organization_id: OrganizationId,
-    /// Its currency.
+    /// The organization's currency.
     pub currency: Text,
-    /// Version of the rules it was folded under.
+    /// Version of the rules under which the hour was folded.
     pub rules_version: Text,
-    /// Resources that these rules count as GPUs, for the sizes in `cost_allocation`.
+    /// Resource names that these rules count as GPUs; `cost_allocation` needs them for sizes.
     pub gpu_resources: Vec<Text>,
     /// The hour.
     pub hour: Hour,
-    /// `cost_allocation`, sorted by grain. Rows are large, and many parts of an hour put theirs together:
-    /// each stays where it was made.
+    /// `cost_allocation`, sorted by grain. Rows are large and many parts of an hour add theirs, so each row
+    /// is boxed and never moves.
     pub cost_allocation: Vec<Box<CostRow>>,
     /// `reservation_usage`, by reservation.
     pub reservation_usage: Vec<ReservationUsageRow>,
@@ -46,7 +46,7 @@ pub struct HourTables {
 }
 
 impl HourTables {
-    /// An hour that has events and is not folded: no rows, and sums of nothing.
+    /// Creates the tables of an hour that has events but was not folded: no rows, all sums zero.
     pub fn without_rows(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> Self {
         Self {
             organization_id: organization_id.clone(),

@@ -1,5 +1,5 @@
-//! Rows of the other five tables: reservations, commitments, quotas and pools in an hour, and what the hour
-//! adds up to.
+//! Rows of the other five tables: reservations, commitments, quotas and pools in an hour, and the hour's
+//! totals.
 
 use std::collections::BTreeMap;
 
@@ -15,45 +15,45 @@ use crate::time::Timestamp;
 pub struct ReservationUsageRow {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// Its name.
+    /// Name of the reservation.
     pub name: Text,
-    /// Its region.
+    /// Region of the reservation.
     pub region: Text,
-    /// Its zone.
+    /// Availability zone of the reservation.
     pub zone: Option<Text>,
-    /// GPU model of its units.
+    /// GPU model of the reservation's units.
     pub gpu_model: Text,
     /// Mean number of units over the hour: unit-seconds / 3600.
     pub units: Decimal12,
     /// Seconds of units matched by pods.
     pub used_unit_seconds: Decimal12,
-    /// Seconds of units matched by none.
+    /// Seconds of units that no pod matched.
     pub unused_unit_seconds: Decimal12,
-    /// Used over all unit-seconds; none without units.
+    /// Used unit-seconds divided by all unit-seconds; `None` if there are no units.
     pub utilization: Option<Decimal12>,
     /// Matched seconds by pod uid.
     pub used_by: BTreeMap<PodUid, Decimal12>,
-    /// What the unused units cost.
+    /// Cost of the unused units.
     pub unused_cost: Decimal12,
 }
 
-/// State of a commitment at the hour's end: the first that holds, in this order.
+/// State of a commitment at the hour's end. If several hold, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitmentState {
     /// Deleted.
     Deleted,
-    /// Past its end.
+    /// The commitment has ended.
     Expired,
-    /// Before its start.
+    /// The commitment has not started.
     Pending,
     /// Not enabled.
     Disabled,
-    /// None of these.
+    /// None of the states above.
     Active,
 }
 
 impl CommitmentState {
-    /// Its name in column `state`.
+    /// Returns the name in column `state`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -65,7 +65,7 @@ impl CommitmentState {
     }
 }
 
-/// Resource hours that a commitment covered in one cluster, and what they received.
+/// Resource hours that a commitment covered in one cluster, and the cost they received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterCover {
     /// Covered vCPU-hours.
@@ -81,32 +81,32 @@ pub struct ClusterCover {
 pub struct CommitmentUtilizationRow {
     /// The commitment.
     pub commitment_id: CommitmentId,
-    /// Its name.
+    /// Name of the commitment.
     pub name: Text,
-    /// Committed hours over its effective time.
+    /// Committed resource hours over the time in which the commitment is effective.
     pub committed: ResourceHours,
-    /// Covered hours.
+    /// Covered resource hours.
     pub covered: ResourceHours,
-    /// Hours of all matching nodes.
+    /// Resource hours of all matching nodes.
     pub provisioned: ResourceHours,
-    /// Covered over committed, weighed as RULES.md, section 3 says.
+    /// Covered hours divided by committed hours, weighted as RULES.md, section 3 says.
     pub utilization: Decimal12,
-    /// Provisioned over committed: over-use shows above 1.
+    /// Provisioned hours divided by committed hours; above 1 if the nodes exceed the commitment.
     pub raw_utilization: Decimal12,
     /// Cost of the Used rows.
     pub used_cost: Decimal12,
     /// Cost of the Unused rows.
     pub unused_cost: Decimal12,
-    /// ListCost of the Used rows: what the covered capacity would have cost at the nodes' own prices.
+    /// ListCost of the Used rows: the cost of the covered capacity at the nodes' own prices.
     pub list_cost_avoided: Decimal12,
-    /// Cover by cluster id.
+    /// Coverage by cluster id.
     pub clusters: BTreeMap<ClusterId, ClusterCover>,
     /// State at the hour's end.
     pub state: CommitmentState,
 }
 
-/// One row of `quota_usage`: a resource of the quota's `min` at any time in the hour. Amounts are in units of
-/// the resource (vCPU, bytes, GB of gpu-memory, units); means are over the whole hour.
+/// One row of `quota_usage`: a resource that the quota's `min` names at any time in the hour. Amounts are in
+/// units of the resource (vCPU, bytes, GB of gpu-memory, units). Means are over the whole hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaUsageRow {
     /// The cluster.
@@ -115,13 +115,13 @@ pub struct QuotaUsageRow {
     pub quota_id: QuotaId,
     /// Elastic or composite.
     pub kind: QuotaKind,
-    /// Its namespaces, as last set.
+    /// The quota's namespaces, as last set.
     pub namespaces: Vec<Text>,
     /// The resource.
     pub resource: Text,
     /// Mean guaranteed amount.
     pub min: Decimal12,
-    /// Mean upper bound over the time it was set; none if never.
+    /// Mean upper bound over the time in which it was set; `None` if it never was.
     pub max: Option<Decimal12>,
     /// Mean use.
     pub used_mean: Decimal12,
@@ -131,76 +131,77 @@ pub struct QuotaUsageRow {
     pub in_quota_amount_hours: Decimal12,
     /// Hours of the resource used by over-quota pods.
     pub over_quota_amount_hours: Decimal12,
-    /// EffectiveCost of its pods' in-quota rows.
+    /// EffectiveCost of the in-quota rows of the quota's pods.
     pub in_quota_cost: Decimal12,
-    /// EffectiveCost of its pods' over-quota rows.
+    /// EffectiveCost of the over-quota rows of the quota's pods.
     pub over_quota_cost: Decimal12,
-    /// Mean pool of unused minima in the cluster.
+    /// Mean sum of unused guaranteed amounts in the cluster: what over-quota pods may borrow.
     pub over_quota_pool: Decimal12,
-    /// Mean guaranteed part of it.
+    /// Mean part of `over_quota_pool` that is guaranteed to this quota.
     pub guaranteed_over_quota: Decimal12,
-    /// Amount-hours used above min.
+    /// Amount-hours used above `min`.
     pub borrowed_hours: Decimal12,
-    /// Amount-hours lent to others.
+    /// Amount-hours lent to other quotas.
     pub lent_hours: Decimal12,
-    /// Over-quota cost while more was borrowed than guaranteed.
+    /// Over-quota cost while the quota borrowed more than its guaranteed part.
     pub preemptible_cost: Decimal12,
     /// Peak number of over-quota pods.
     pub over_quota_pods_peak: i64,
 }
 
-/// One row of `pool_usage`: a pool that was set at any time in the hour. Means are over the whole hour.
-/// RULES.md, section 5.
+/// One row of `pool_usage`: a pool that was set at any time in the hour. Means are over the whole hour
+/// (RULES.md, section 5).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolUsageRow {
     /// The pool.
     pub pool_id: PoolId,
-    /// Its cluster.
+    /// The cluster under which the pool is reported.
     pub cluster_id: ClusterId,
-    /// Mean FP16 TFLOPs of its nodes.
+    /// Mean FP16 TFLOPs of the pool's nodes.
     pub tflops_total: Decimal12,
-    /// Mean VRAM of its nodes, in bytes.
+    /// Mean VRAM of the pool's nodes, in bytes.
     pub vram_bytes_total: Decimal12,
-    /// The same after overselling.
+    /// Mean virtual TFLOPs: `tflops_total` after overselling.
     pub tflops_virtual: Decimal12,
-    /// The same after expansion to host disk and host memory.
+    /// Mean virtual VRAM in bytes: `vram_bytes_total` expanded to host disk and host memory.
     pub vram_bytes_virtual: Decimal12,
-    /// Mean TFLOPs that its pods request, times their GPUs.
+    /// Mean TFLOPs that the pool's pods request, times their GPUs.
     pub tflops_requested: Decimal12,
-    /// Mean VRAM that its pods request, times their GPUs, in bytes.
+    /// Mean VRAM that the pool's pods request, times their GPUs, in bytes.
     pub vram_bytes_requested: Decimal12,
-    /// Mean TFLOPs that its pods are limited to, times their GPUs.
+    /// Mean TFLOPs limit of the pool's pods, times their GPUs.
     pub tflops_limited: Decimal12,
-    /// Mean VRAM that its pods are limited to, times their GPUs, in bytes.
+    /// Mean VRAM limit of the pool's pods, times their GPUs, in bytes.
     pub vram_bytes_limited: Decimal12,
-    /// Requested TFLOPs over the total, in percent; 0 without nodes.
+    /// Requested TFLOPs in percent of the total; 0 without nodes.
     pub allocated_tflops_percent: Decimal12,
-    /// Requested VRAM over the total, in percent; 0 without nodes.
+    /// Requested VRAM in percent of the total; 0 without nodes.
     pub allocated_vram_percent: Decimal12,
-    /// Sum of `x_PoolCharge` of its pods.
+    /// Sum of `x_PoolCharge` over the pool's pods.
     pub charges: Decimal12,
-    /// EffectiveCost of its nodes, idle included; a node belongs to the pool it named last in the hour.
+    /// EffectiveCost of the pool's nodes, idle included. A node belongs to the pool that it named last in the
+    /// hour.
     pub node_cost: Decimal12,
-    /// Charges less the cost of its nodes.
+    /// Charges minus node cost.
     pub margin: Decimal12,
-    /// Cost of its nodes since the start of the UTC day, this hour included.
+    /// Node cost since the start of the UTC day, this hour included.
     pub spend_day: Decimal12,
-    /// Cost of its nodes since the start of the UTC month.
+    /// Node cost since the start of the UTC month, this hour included.
     pub spend_month: Decimal12,
-    /// Cost of its nodes since the start of the UTC quarter.
+    /// Node cost since the start of the UTC quarter, this hour included.
     pub spend_quarter: Decimal12,
-    /// Those of `day,month,quarter` whose spend is strictly above the budget; none when none is.
+    /// The names from `day,month,quarter` whose spend is strictly above the budget; `None` if no spend is.
     pub budget_exceeded: Option<Text>,
-    /// What its pods' GPUs would cost at their nodes' prices, less the cost of its nodes, times 730.
+    /// Cost of the pods' GPUs at their nodes' prices, minus node cost, times 730.
     pub saved_costs_per_month: Decimal12,
-    /// Cost of its nodes for what is not requested, times 730.
+    /// Node cost of capacity that no pod requests, times 730.
     pub potential_savings_per_month: Decimal12,
 }
 
-/// One row of `hours`: what an organization's hour adds up to.
+/// One row of `hours`: the totals of an organization's hour.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HourRow {
-    /// Own-price cost of nodes, uncovered.
+    /// Cost of nodes at their own prices, for capacity that no commitment covers.
     pub node_cost: Decimal12,
     /// Cost of serverless pods.
     pub serverless_cost: Decimal12,
@@ -210,18 +211,18 @@ pub struct HourRow {
     pub commitment_cost: Decimal12,
     /// Charges of pool pods on no node.
     pub pool_cost: Decimal12,
-    /// The sum of the five: what there is to allocate.
+    /// The sum of the five costs above: everything to allocate.
     pub supply_cost: Decimal12,
     /// Sum of EffectiveCost over the hour's rows.
     pub allocated_cost: Decimal12,
-    /// Supply less allocated: always 0.
+    /// Supply minus allocated cost: always 0.
     pub difference: Decimal12,
-    /// Rows of `cost_allocation`.
+    /// Number of `cost_allocation` rows.
     pub rows: i64,
-    /// Distinct valid events with event_time in the hour.
+    /// Number of distinct valid events whose event time is in the hour.
     pub events: i64,
-    /// Pods with an unpriced row.
+    /// Number of pods with an unpriced row.
     pub unpriced_pods: i64,
-    /// Latest event time in the hour's events.
+    /// Latest event time among the hour's events.
     pub max_event_time: Option<Timestamp>,
 }

@@ -198,7 +198,7 @@ fn instants_lie_in_the_years_1970_to_9999() {
     assert_invalid("RateSet.recorded_at", decode(EventKind::RateSet, &recorded(EventKind::RateSet, -1, 0)));
 }
 
-/// The body of the sample of `kind`, recorded at `micros`, with `retracted` as its last byte.
+/// Returns the body of the sample of `kind`, recorded at `micros`, with `retracted` as its last byte.
 fn recorded(kind: EventKind, micros: i64, retracted: u8) -> Vec<u8> {
     let mut body = encode(&sample(kind));
     body.truncate(body.len() - 2);

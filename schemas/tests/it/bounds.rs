@@ -11,7 +11,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 use serde_json::Value;
 
-/// Pointers of all texts of a document.
+/// Collects the JSON pointers of all texts of a document.
 fn texts(at: &str, value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
@@ -26,8 +26,8 @@ fn texts(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns why an event is rejected in which one text is this long; `None` if that is not an event, because
-/// the text is a decimal or a name of ours.
+/// Returns why an event is rejected if one of its texts has this length. `None` if the result is not an
+/// event, because the text is a decimal or one of our names.
 fn judged(event: &Value, at: &str, bytes: usize) -> Option<String> {
     let mut changed = event.clone();
     *changed.pointer_mut(at).unwrap() = Value::String("x".repeat(bytes));
@@ -67,7 +67,7 @@ fn repeat<T: Clone>(list: &mut Vec<T>, count: usize) {
     *list = list.iter().cycle().take(count).cloned().collect();
 }
 
-/// Gives a list of an event so many entries. Returns the field; `None` if the event has no more lists.
+/// Makes a list of an event this long. Returns the field; `None` if the event has no more lists.
 fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static str> {
     match (payload, list) {
         (Payload::NodeStarted(node), 0) => {

@@ -1,5 +1,5 @@
-//! Released schemas never break: `released/<version>/` keeps what producers and archives may hold, and every
-//! newest schema must read them all and be read by them all.
+//! Released schemas never break. `released/<version>/` keeps the schemas that producers and archives may use.
+//! Every newest schema must read data of all of them, and they must read its data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use prorata_schemas::avsc::{OLDER, full_name, kind_of};
 use prorata_schemas::event::EventKind;
 use serde_json::{Value as Json, json};
 
-/// The schemas ever released, as (version, file name, text).
+/// Returns all released schemas, as (version, file name, text).
 fn released() -> Vec<(String, String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("released");
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ fn released() -> Vec<(String, String, String)> {
     found
 }
 
-/// Whether data of either schema can be read with the other.
+/// Returns whether data of either schema can be read with the other.
 fn compatible(old: &str, new: &str) -> Result<(), String> {
     let parse = |text: &str| Schema::parse_str(text).map_err(|error| error.to_string());
     let (old_schema, new_schema) = (parse(old)?, parse(new)?);
@@ -54,8 +54,8 @@ fn json_of(text: &str) -> Json {
     serde_json::from_str(text).unwrap()
 }
 
-/// What the library lets pass and data does not: logical types and their scale, which say what a number
-/// means, and symbols and nulls that an older reader would not know.
+/// Returns the parts of a schema that the library ignores but data depends on. These are logical types and
+/// their scale, which give numbers their meaning, and symbols and nulls that an older reader would not know.
 fn forms(schema: &Json) -> BTreeMap<String, Json> {
     let mut found = BTreeMap::new();
     collect_forms("", schema, &mut found);
@@ -118,7 +118,7 @@ fn every_released_schema_is_the_newest_or_among_the_older_ones() {
     }
 }
 
-/// The schema of `PodStopped` or another after `change` of its fields.
+/// Returns the schema of `kind` after `change` of its fields.
 fn changed(kind: EventKind, change: impl FnOnce(&mut Vec<Json>)) -> String {
     let mut schema = json_of(avsc(kind));
     change(schema["fields"].as_array_mut().unwrap());

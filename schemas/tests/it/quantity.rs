@@ -132,7 +132,7 @@ fn a_text_of_a_hundred_thousand_digits_is_cheap() {
     assert!(error.to_string().len() < 200, "the message quotes only the start: {error}");
 }
 
-/// The amount by plain arithmetic on big integers: `digits x 10^(exponent + places) x 2^shift`, rounded up.
+/// Computes the amount with big integers: `digits x 10^(exponent + places) x 2^shift`, rounded up.
 fn slow_amount(digits: &str, exponent: i32, shift: usize, places: i32) -> UBig {
     let digits = UBig::from_str_radix(digits, 10).unwrap() << shift;
     let power = UBig::from(10u8).pow((exponent + places).unsigned_abs() as usize);

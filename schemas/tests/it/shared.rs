@@ -38,7 +38,7 @@ fn what_is_read_after_another_shares_its_texts_until_anew() {
     assert!(places(&second).iter().all(|place| !places(&third).contains(place)));
 }
 
-/// Where the maps of a pod are in memory: its labels, requests and limits.
+/// Returns the addresses of a pod's maps in memory: labels, requests and limits.
 fn places(pod: &PodStarted) -> [*const (); 3] {
     [pod.labels.as_ptr(), pod.requests.as_ptr(), pod.limits.as_ptr()]
 }

@@ -1,5 +1,5 @@
-//! Stored forms stay readable: bytes and texts of format 1, of events in canonical Avro (the archive), in
-//! postcard (snapshots) and in JSON, and of the rules.
+//! Stored forms stay readable: bytes and texts of format 1. They are events in canonical Avro (the archive),
+//! in postcard (snapshots) and in JSON, and the rules.
 
 use prorata_schemas::body::{decode, encode};
 use prorata_schemas::event::{
@@ -118,7 +118,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The event's canonical body, its payload's postcard and JSON are these, and each is read back as the same.
+/// Asserts the event's canonical body and its payload's postcard and JSON, and that each reads back as the
+/// same event.
 fn assert_forms(event: &Event, body: &str, postcard: &str, json: &str) {
     assert_eq!(hex(&encode(event)), body);
     let payload = &event.payload;

@@ -2,8 +2,8 @@
 //! pods.
 //!
 //! Instance prices are public on-demand list prices in USD per hour, collected in mid-2026. Azure's price
-//! list has no vCPU and memory; those two columns are from its documentation of sizes. Where no price of a
-//! serverless pod is public, ours is at the level of on-demand nodes with the same GPU.
+//! list has no vCPU and memory; those two columns are from Azure's documentation of sizes. If a serverless
+//! pod has no public price, ours is at the level of on-demand nodes with the same GPU.
 
 use prorata_schemas::decimal::ONE;
 use prorata_schemas::money::UnitPrice;
@@ -11,9 +11,9 @@ use prorata_schemas::money::UnitPrice;
 /// One instance type in one region.
 #[derive(Clone, Copy, Debug)]
 pub struct Instance {
-    /// Such as `p5.48xlarge`.
+    /// Name, such as `p5.48xlarge`.
     pub name: &'static str,
-    /// Such as `p5`.
+    /// Family, such as `p5`.
     pub family: &'static str,
     pub vcpu: u64,
     pub memory_gib: u64,
@@ -22,18 +22,18 @@ pub struct Instance {
     pub gpu_model: Option<&'static str>,
     /// Price per hour.
     pub on_demand: UnitPrice,
-    /// Spot price per hour, where one is published.
+    /// Spot price per hour; `None` if none is published.
     pub spot: Option<UnitPrice>,
 }
 
-/// A price cut: the price before it. [`INSTANCES`] has the price after it.
+/// A price cut, with the price before it. [`INSTANCES`] has the price after it.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceCut {
     pub instance: &'static str,
     pub before: UnitPrice,
 }
 
-/// What one GPU of a model adds to a pool.
+/// The capacity that one GPU of a model adds to a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuModel {
     pub name: &'static str,
@@ -207,17 +207,17 @@ pub const CARDS: &[Card] = &[
     Card { name: "L20X", per_gpu_hour: usd("6.93") },
 ];
 
-/// The instance type of this name.
+/// Returns the instance type of this name.
 pub fn instance(name: &str) -> Option<&'static Instance> {
     INSTANCES.iter().find(|instance| instance.name == name)
 }
 
-/// Price per hour before the cut; `None` if this instance type had no cut.
+/// Returns the price per hour before the cut; `None` if this instance type had no cut.
 pub fn price_before_cut(name: &str) -> Option<UnitPrice> {
     PRICE_CUTS.iter().find(|cut| cut.instance == name).map(|cut| cut.before)
 }
 
-/// A price in atoms of 10^-12, at most the largest one.
+/// Returns a price from its number of atoms (10^-12), at most the largest price.
 pub const fn price(atoms: i128) -> UnitPrice {
     match UnitPrice::from_atoms(atoms) {
         Some(price) => price,
@@ -225,12 +225,12 @@ pub const fn price(atoms: i128) -> UnitPrice {
     }
 }
 
-/// `percent` of a price, rounded down in the last place.
+/// Returns `percent` of a price, rounded down in the last place.
 pub const fn percent(amount: UnitPrice, percent: i128) -> UnitPrice {
     price(amount.atoms() * percent / 100)
 }
 
-/// A price from a decimal with at most twelve places. Wrong text does not compile.
+/// Parses a price with at most twelve places. An invalid text does not compile.
 pub const fn usd(text: &str) -> UnitPrice {
     let bytes = text.as_bytes();
     let (mut atoms, mut places, mut index) = (0_i128, None, 0);

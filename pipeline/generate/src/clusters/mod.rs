@@ -1,5 +1,5 @@
-//! What every generated organization runs on: clusters in three clouds with their node groups, a serverless
-//! cluster, and two GPU pools.
+//! The infrastructure of every generated organization: clusters in three clouds with their node groups, a
+//! serverless cluster, and two GPU pools.
 
 pub mod catalogue;
 
@@ -10,7 +10,7 @@ pub struct Cluster {
     pub provider: &'static str,
     pub region: &'static str,
     pub zones: &'static [&'static str],
-    /// Pods in a million whose use is measured. 0: the cluster has no agent.
+    /// Pods whose use is measured, in a million. 0 if the cluster has no agent.
     pub sampled: u32,
 }
 
@@ -22,9 +22,9 @@ pub struct NodeGroup {
     /// Instance types of new nodes; one is drawn at random.
     pub instances: &'static [&'static str],
     pub spot: bool,
-    /// Resource name of its accelerators.
+    /// Resource name of the group's accelerators.
     pub accelerator: &'static str,
-    /// GPU pool of its nodes.
+    /// GPU pool of the group's nodes.
     pub pool: Option<&'static str>,
     /// GPUs of each node that are divided into MIG slices.
     pub mig_gpus: u64,

@@ -15,7 +15,7 @@ use crate::quantities::{put_mib, put_millis};
 use crate::random::{chance, pick, span, suffix, uid};
 use crate::{HOUR, MINUTE, SECOND};
 
-/// How long a node may be empty before it is removed.
+/// Time for which a node may be empty before it is removed.
 const EMPTY_NODE_KEPT_FOR: i64 = 10 * MINUTE;
 
 impl Organization {
@@ -71,7 +71,7 @@ impl Organization {
         }
     }
 
-    /// The agent of a node. Only the end of its node stops it.
+    /// Returns the agent of a node. It stops only with its node.
     fn agent_of(&mut self, cluster_id: &str, node_id: &str, at: i64) -> PodStarted {
         let pod_uid = uid(&mut self.rng);
         let name = format!("node-exporter-{}", suffix(&mut self.rng));
@@ -100,7 +100,7 @@ impl Organization {
         agent
     }
 
-    /// A node of the workload's group with room, or a new node.
+    /// Returns a node of the workload's group with room: a running node, or a new one.
     fn schedule(&mut self, at: i64, workload: &Workload) -> Option<u64> {
         let group = workload.group?;
         if let Some(key) = self.fleet.find_room(group, workload.need) {
@@ -150,7 +150,8 @@ impl Organization {
         Some(key)
     }
 
-    /// Plans a new pod's first sample, and returns the length of its intervals and when the first one starts.
+    /// Plans a new pod's first sample. Returns the length of the pod's intervals and the start of the first
+    /// one.
     fn first_sample(&mut self, at: i64, workload: &Workload, key: u64) -> Option<(i64, i64)> {
         if let Some(every) = self.run.usage_interval {
             self.plan(at - at.rem_euclid(every) + every, Action::Sample(key));
@@ -210,7 +211,7 @@ impl Organization {
         self.pods.insert(key, pod);
     }
 
-    /// Measured use. Most pods use less than they requested, some more.
+    /// Draws measured use. Most pods use less than they requested, some more.
     fn usage_of(&mut self, pod: &LivePod, interval_end: i64) -> PodUsage {
         let workload = &pod.workload;
         let mut part = |amount: u64, low: u64, high: u64| {
@@ -237,14 +238,14 @@ impl Organization {
         self.emit(at, Payload::PodStarted(described));
     }
 
-    /// A spot node ends with its pods. Unfinished pods start again on another node.
+    /// Ends a spot node with its pods. Unfinished pods start again on another node.
     fn reclaim(&mut self, at: i64, key: u64) {
         let Some(node) = self.fleet.remove(key) else { return };
         self.end_pods_of(at, &node);
         self.emit(at, node.stopped());
     }
 
-    /// A node stops and starts again after a few minutes, with the same id.
+    /// Stops a node, which starts again after a few minutes with the same id.
     fn reboot(&mut self, at: i64, key: u64) {
         let Some(node) = self.fleet.remove(key) else { return };
         self.end_pods_of(at, &node);
@@ -260,8 +261,8 @@ impl Organization {
             if chance(&mut self.rng, 500_000) {
                 self.close_sample(at, &pod);
             }
-            // Some pods send a PodStopped, before or after that of their node. Of others, only the node's is
-            // sent.
+            // Some pods send a PodStopped, before or after their node's NodeStopped. For other pods, only the
+            // NodeStopped is sent.
             if chance(&mut self.rng, 400_000) {
                 self.emit_stopped(at, &pod, "NodeShutdown");
             } else if chance(&mut self.rng, 300_000) {

@@ -25,7 +25,8 @@ pub struct Run {
     pub end: i64,
     /// Pods that run at once.
     pub pods: u64,
-    /// Length of the intervals of measured use of every pod, in microseconds; without, each has its own.
+    /// Length of the intervals of measured use of every pod, in microseconds. If `None`, each pod has its
+    /// own.
     pub usage_interval: Option<i64>,
 }
 
@@ -39,18 +40,18 @@ const LATE_CARD: &str = "L20X";
 const NO_BEST_EFFORT: &str = "GU8TEF";
 
 impl Run {
-    /// The instant at this many thousandths of the run.
+    /// Returns the instant at this many thousandths of the run.
     pub const fn at(&self, thousandths: i64) -> i64 {
         self.start + (self.end - self.start) / 1000 * thousandths
     }
 
-    /// A number that grows with the load: `thousandths` of the pods, at least `min`.
+    /// Returns a number that grows with the load: `thousandths` of the pods, at least `min`.
     pub fn sized(&self, thousandths: u64, min: u64) -> u64 {
         (self.pods * thousandths / 1000).max(min)
     }
 }
 
-/// Every scripted event of rates, reservations and commitments.
+/// Returns every scripted event of rates, reservations and commitments.
 pub fn script(run: &Run) -> Vec<Scripted> {
     let mut events = Vec::new();
     rates(run, &mut events);
@@ -86,7 +87,7 @@ fn rates(run: &Run, events: &mut Vec<Scripted>) {
     }
 }
 
-/// A reservation as it is first set. Changes are made to copies of it.
+/// Returns a reservation as it is first set. Changes are made to copies of it.
 fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> Option<ReservationSet> {
     let unit = UNITS.iter().find(|unit| unit.card == card && unit.gpus == gpus)?;
     let cluster = CLUSTERS.get(SERVERLESS)?;
@@ -111,7 +112,7 @@ fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> 
     })
 }
 
-/// Hourly price of a pod that is as large as the unit.
+/// Returns the hourly price of a pod that is as large as the unit.
 fn unit_price(unit: &ReservationUnit) -> UnitPrice {
     let per_gpu =
         CARDS.iter().find(|card| card.name == unit.card).map_or(0, |card| card.per_gpu_hour.atoms());
@@ -119,8 +120,8 @@ fn unit_price(unit: &ReservationUnit) -> UnitPrice {
     price(i128::from(unit.vcpu) * vcpu + i128::from(unit.memory_gib) * gib + i128::from(unit.gpus) * per_gpu)
 }
 
-/// Reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end, a
-/// release, and a quantity that rises, falls and is 0.
+/// Adds reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end
+/// and a release. One quantity rises, falls and is 0.
 fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, reservation: Option<ReservationSet>| {
         events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(Box::new(reservation)))));
@@ -153,7 +154,7 @@ fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     events.push((run.at(800), Payload::ReservationReleased(released)));
 }
 
-/// A commitment to `count` instances of this type at 62 % of their price, as it is first set.
+/// Returns a commitment, as it is first set, to `count` instances of this type at 62 % of their price.
 fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Option<CommitmentSet> {
     let (cluster, instance) = (CLUSTERS.get(cluster)?, instance(name)?);
     let kind = match cluster.provider {
@@ -182,8 +183,8 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
     })
 }
 
-/// Commitments with priorities over clusters, with capped use, with GPUs only; one that expires, one pending,
-/// one that is disabled and enabled, one deleted, and one that no node of any cluster matches.
+/// Adds commitments with priorities over clusters, with capped use, and with GPUs only. One expires, one is
+/// pending, one is disabled and enabled, one is deleted, and one matches no node of any cluster.
 fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, commitment: Option<CommitmentSet>| {
         events.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(Box::new(commitment)))));

@@ -34,14 +34,14 @@ pub struct PodClass {
     pub priority: i32,
 }
 
-/// Where pods of a class run.
+/// The place where pods of a class run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// On nodes of one of these groups.
     Nodes(&'static [usize]),
     /// On MIG slices of the nodes of this group.
     Slices(usize),
-    /// On no node, at a rate.
+    /// On no node, priced by the rate card.
     Serverless,
     /// In a pool, on nodes of one of these groups.
     PoolNodes(&'static [usize]),
@@ -49,7 +49,7 @@ pub enum Placement {
     PoolOnly,
 }
 
-/// How long pods of a class run.
+/// The lengths of time for which pods of a class run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// Replicas follow the time of day. Each is replaced after hours or days.
@@ -65,7 +65,7 @@ const BATCH_MEAN_SECONDS: u64 = 7_150;
 /// Mean of [`Lifetime::Long`] in seconds.
 const LONG_MEAN_SECONDS: u64 = 25_000;
 
-/// Lifetimes of batch pods: how many in a hundred, and the bounds in seconds.
+/// Lifetimes of batch pods: the percentage of pods, and the bounds in seconds.
 const BATCH_LIFETIMES: &[(u32, i64, i64)] = &[
     (30, 3, 60),
     (30, 60, 600),
@@ -233,7 +233,7 @@ pub const CLASSES: &[PodClass] = &[
 ];
 
 impl PodClass {
-    /// Gangs of pods that start in one minute while `pods` run at once, on average, in millionths.
+    /// Returns how many gangs start in one minute, in millionths, on average, so that `pods` run at once.
     pub fn arrivals_per_minute(&self, pods: u64) -> u64 {
         let mean_seconds = match self.lifetime {
             Lifetime::Diurnal => return 0,
@@ -247,7 +247,7 @@ impl PodClass {
 }
 
 impl Lifetime {
-    /// Draws how long one pod runs, in microseconds.
+    /// Draws the lifetime of one pod, in microseconds.
     pub fn draw(self, rng: &mut ChaCha8Rng) -> i64 {
         match self {
             Self::Diurnal => span(rng, 2 * HOUR, 60 * HOUR),
@@ -269,8 +269,8 @@ impl Lifetime {
     }
 }
 
-/// Load of services at this time, in hundredths of a percent of its mean. Linear between the hours of the
-/// curve.
+/// Returns the load of services at this time, in hundredths of a percent of its mean. Linear between the
+/// hours of the curve.
 pub fn day_load(micros: i64) -> u64 {
     let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
     let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();

@@ -1,4 +1,4 @@
-//! Nodes: where a pod fits, the type and price of a new node, and which pods end with it.
+//! Nodes: the room for pods, the type and price of a new node, and the pods that end with a node.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ pub struct Amounts {
 #[derive(Clone, Debug)]
 pub struct Node {
     pub group: usize,
-    /// Its last NodeStarted.
+    /// The node's last NodeStarted.
     pub described: NodeStarted,
     pub free: Amounts,
-    /// Keys of the pods on it.
+    /// Keys of the pods on the node.
     pub pods: Vec<u64>,
 }
 
@@ -41,11 +41,11 @@ pub struct Fleet {
     by_group: Vec<Vec<u64>>,
     cursors: Vec<usize>,
     next_key: u64,
-    /// True after the price cuts of the catalogue.
+    /// Whether the price cuts of the catalogue have been applied.
     prices_are_cut: bool,
 }
 
-/// Most nodes to try for a pod before a new node starts.
+/// Largest number of nodes to try for a pod before a new node starts.
 const NODES_TRIED_MAX: usize = 24;
 
 impl Amounts {
@@ -79,7 +79,7 @@ impl Amounts {
 }
 
 impl Node {
-    /// The event of its stop.
+    /// Returns the event of the node's stop.
     pub fn stopped(&self) -> Payload {
         Payload::NodeStopped(NodeStopped {
             cluster_id: self.described.cluster_id.clone(),
@@ -89,28 +89,28 @@ impl Node {
 }
 
 impl Fleet {
-    /// No nodes yet.
+    /// Creates a fleet without nodes.
     pub fn new() -> Self {
         Self { by_group: vec![Vec::new(); GROUPS.len()], cursors: vec![0; GROUPS.len()], ..Self::default() }
     }
 
-    /// Number of running nodes.
+    /// Returns the number of running nodes.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The running node with this key.
+    /// Returns the running node with this key.
     pub fn node(&self, key: u64) -> Option<&Node> {
         self.nodes.get(&key)
     }
 
-    /// Keys of the running nodes of a group.
+    /// Returns the keys of the running nodes of a group.
     pub fn of_group(&self, group: usize) -> &[u64] {
         self.by_group.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// A running node of the group with room. The search continues where the last one ended.
+    /// Finds a running node of the group with room. The search continues after the last node found.
     pub fn find_room(&mut self, group: usize, need: Amounts) -> Option<u64> {
         let keys = self.by_group.get(group)?;
         let cursor = self.cursors.get_mut(group)?;
@@ -126,7 +126,7 @@ impl Fleet {
         None
     }
 
-    /// Starts a node of the group that can hold `need`; `None` when no instance type of the group can.
+    /// Starts a node of the group that can hold `need`; `None` if no instance type of the group can.
     pub fn start(&mut self, rng: &mut ChaCha8Rng, group_index: usize, need: Amounts) -> Option<u64> {
         let group = GROUPS.get(group_index)?;
         let cluster = CLUSTERS.get(group.cluster)?;
@@ -146,7 +146,7 @@ impl Fleet {
         Some(key)
     }
 
-    /// Brings back a node that stopped, empty, under its old id.
+    /// Starts a stopped node again, empty, under its old id.
     pub fn bring_back(&mut self, node: &Node) -> Option<u64> {
         let group = GROUPS.get(node.group)?;
         let free = capacity(instance(&node.described.instance_type)?, group);
@@ -157,7 +157,7 @@ impl Fleet {
         Some(key)
     }
 
-    /// Puts a pod on a node.
+    /// Places a pod on a node.
     pub fn place(&mut self, key: u64, pod: u64, need: Amounts) {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.free = node.free.less(need);
@@ -165,7 +165,7 @@ impl Fleet {
         }
     }
 
-    /// Removes a pod from a node. Returns true if the node is empty now.
+    /// Removes a pod from a node. Returns `true` if the node is empty now.
     pub fn remove_pod(&mut self, key: u64, pod: u64, need: Amounts) -> bool {
         let Some(node) = self.nodes.get_mut(&key) else { return false };
         if let Some(index) = node.pods.iter().position(|&other| other == pod) {
@@ -256,7 +256,8 @@ impl Fleet {
     }
 }
 
-/// A spot price of this instance type: near the published one, otherwise 25 to 40 % of on-demand.
+/// Draws a spot price of this instance type: near the published price, or 25 to 40 % of on-demand if there is
+/// none.
 fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> UnitPrice {
     match instance.spot {
         Some(published) if chance(rng, 500_000) => published,
@@ -265,7 +266,7 @@ fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> UnitPrice {
     }
 }
 
-/// Allocatable amounts of an instance.
+/// Returns the allocatable amounts of an instance.
 fn capacity(instance: &Instance, group: &NodeGroup) -> Amounts {
     Amounts {
         cpu_millis: instance.vcpu * 1000,
@@ -276,7 +277,7 @@ fn capacity(instance: &Instance, group: &NodeGroup) -> Amounts {
     }
 }
 
-/// The capacity that the node reports.
+/// Returns the capacity that the node reports.
 fn quantities(instance: &Instance, group: &NodeGroup) -> Quantities {
     let mut reported = Quantities::new();
     let free = capacity(instance, group);

@@ -2,7 +2,7 @@
 //!
 //! Time advances by minutes. Each minute draws the pods that start in it. Ends of pods and scripted changes
 //! wait in one queue, ordered by time. Only running nodes, pods and workloads and their pending actions are
-//! kept, so memory follows the pods that run at once, not the length of the run.
+//! kept. So memory grows with the pods that run at once, not with the length of the run.
 
 mod actions;
 mod agreements;
@@ -30,11 +30,12 @@ use classes::{CLASSES, Lifetime, PodClass, day_load};
 use fleet::{Amounts, Fleet, Node};
 use workload::Workload;
 
-/// Something that is due at a time.
+/// An action that is due at a time.
 enum Action {
     /// A scripted event is sent.
     Emit(Box<Payload>),
-    /// A pod starts. `lifetime` is how long it runs, `waited` how long it was pending, both in microseconds.
+    /// A pod starts. `lifetime` is the time for which it runs, `waited` the time for which it was pending,
+    /// both in microseconds.
     Start { workload: Arc<Workload>, lifetime: i64, waited: i64, service: Option<usize> },
     /// A pod ends.
     Stop(u64),
@@ -69,11 +70,11 @@ struct LivePod {
     uid: PodUid,
     node: Option<u64>,
     service: Option<usize>,
-    /// When it is due to end.
+    /// The time at which the pod is due to end.
     until: i64,
-    /// Length of its intervals of measured use, and start of the current one.
+    /// Length of the pod's intervals of measured use, and start of the current one.
     sampling: Option<(i64, i64)>,
-    /// Its description, kept if it is going to change.
+    /// The pod's description, kept if it is going to change.
     described: Option<Box<PodStarted>>,
 }
 
@@ -124,7 +125,7 @@ impl Ord for Due {
 }
 
 impl Organization {
-    /// The organization with this number. Equal arguments give equal events.
+    /// Creates the organization with this number. Equal arguments give equal events.
     pub fn new(number: u64, seed: u64, run: Run) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 * number);
@@ -145,17 +146,17 @@ impl Organization {
         organization
     }
 
-    /// How far the run is: the next minute to draw, in microseconds since the epoch.
+    /// Returns the progress of the run: the next minute to draw, in microseconds since the epoch.
     pub const fn clock(&self) -> i64 {
         self.tick
     }
 
-    /// Its id.
+    /// Returns the organization's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Number of pods, nodes and actions that are kept.
+    /// Returns the number of pods, nodes and actions that are kept.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.pods.len() + self.fleet.len() + self.due.len() + self.services.len()
@@ -167,7 +168,7 @@ impl Organization {
         }
         self.plan(self.run.at(550), Action::CutPrices);
         for group in [PROD_POOL, GCP_POOL] {
-            // More than a small node has, so that a pool starts with a node of several GPUs.
+            // More vCPU than a small node has, so that a pool starts with a node of several GPUs.
             let need = Amounts { cpu_millis: 16_000, ..Amounts::default() };
             self.start_node(self.run.start, group, need);
         }
@@ -176,7 +177,7 @@ impl Organization {
         }
     }
 
-    /// Services of a class, each with four replicas on average.
+    /// Adds the services of a class, each with four replicas on average.
     fn set_up_services(&mut self, class: &'static PodClass) {
         let mut left = self.run.pods * class.share;
         while left > 0 {
@@ -265,7 +266,7 @@ impl Organization {
         }
     }
 
-    /// A replica of a service has started; `key` is `None` if no node had room.
+    /// Records that a replica of a service has started; `key` is `None` if no node had room.
     fn replica_started(&mut self, service: Option<usize>, key: Option<u64>) {
         if let Some(service) = service.and_then(|index| self.services.get_mut(index)) {
             service.pending = service.pending.saturating_sub(1);
@@ -273,7 +274,7 @@ impl Organization {
         }
     }
 
-    /// A replica of a service has ended.
+    /// Records that a replica of a service has ended.
     fn replica_ended(&mut self, service: Option<usize>, key: u64) {
         if let Some(service) = service.and_then(|index| self.services.get_mut(index)) {
             service.live.retain(|&other| other != key);
@@ -306,7 +307,7 @@ impl Iterator for Organization {
     }
 }
 
-/// Id of the organization with this number. The first few also have a word.
+/// Returns the id of the organization with this number. The first few also have a word.
 fn name(number: u64) -> String {
     const WORDS: &[&str] = &["aurora", "borealis", "cascade", "delta", "ember", "fjord", "glacier", "harbor"];
     match usize::try_from(number).ok().and_then(|index| WORDS.get(index)) {

@@ -1,6 +1,6 @@
-//! Oddities of every real cluster, once an hour and more often under load: pods on unannounced nodes, in
-//! unknown pools, without a rate; stops without starts; two versions of one event; a node that reboots. Also
-//! cron jobs on the hour.
+//! Oddities of every real cluster, once an hour and more often under load. Pods run on unannounced nodes, in
+//! unknown pools or without a rate. There are stops without starts, two versions of one event, and a node
+//! that reboots. Also cron jobs on the hour.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const KINDS: i64 = 8;
 const PODS_PER_ODDITY: u64 = 500;
 
 impl Organization {
-    /// Cron jobs and oddities of one hour.
+    /// Plans the cron jobs and oddities of one hour.
     pub(super) fn hourly(&mut self, hour: i64) {
         self.cron_jobs(hour);
         let count = 1 + self.run.pods / PODS_PER_ODDITY;
@@ -33,7 +33,7 @@ impl Organization {
         }
     }
 
-    /// Cron jobs start in the first instant of the hour; some end in its last.
+    /// Starts cron jobs in the first instant of the hour; some end in the hour's last instant.
     fn cron_jobs(&mut self, hour: i64) {
         let Some(class) = CLASSES.iter().find(|class| class.name == "etl") else { return };
         let minutes = pick(&mut self.rng, &[5, 15, 30, 60]).copied().unwrap_or(5);
@@ -61,7 +61,7 @@ impl Organization {
         }
     }
 
-    /// A pod of the first matching class. It is not tracked: only its end is planned.
+    /// Returns a pod of the first matching class. It is not tracked: only its end is planned.
     fn untracked_pod(&mut self, at: i64, class: impl Fn(&PodClass) -> bool) -> Option<PodStarted> {
         let class = CLASSES.iter().find(|found| class(found))?;
         let workload = Workload::draw(&mut self.rng, class);
@@ -81,7 +81,7 @@ impl Organization {
         self.plan(end, Action::Emit(Box::new(Payload::PodStopped(stopped))));
     }
 
-    /// A pod names a node that was not announced. If `announced_later`, its NodeStarted follows after
+    /// Runs a pod that names an unannounced node. If `announced_later`, the node's NodeStarted follows after
     /// minutes.
     fn on_unknown_node(&mut self, at: i64, announced_later: bool) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
@@ -109,7 +109,7 @@ impl Organization {
         self.run_untracked(at, pod);
     }
 
-    /// Pods request a quality of service without a price in their pool: one without a node, two on nodes.
+    /// Runs pods whose quality of service has no price in their pool: one without a node, two on nodes.
     fn without_qos_price(&mut self, at: i64) {
         for group in [None, Some(PROD_POOL), Some(GCP_POOL)] {
             let Some(mut pod) = self.untracked_pod(at, |class| class.placement == Placement::PoolOnly) else {
@@ -127,7 +127,7 @@ impl Organization {
         }
     }
 
-    /// A serverless pod runs in a region without a rate card.
+    /// Runs a serverless pod in a region without a rate card.
     fn without_rate(&mut self, at: i64) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.placement == Placement::Serverless) else {
             return;
@@ -152,7 +152,7 @@ impl Organization {
         self.plan(at, Action::Emit(Box::new(Payload::NodeStopped(node))));
     }
 
-    /// One PodStarted twice at one instant, with different requests: two events with one natural key.
+    /// Sends one PodStarted twice at one instant, with different requests: two events with one natural key.
     fn two_versions(&mut self, at: i64) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "dev-aws".into();
@@ -166,7 +166,7 @@ impl Organization {
         self.run_untracked(at, pod);
     }
 
-    /// The first running node of `prod-aws` stops and starts again within minutes.
+    /// Stops the first running node of `prod-aws`, which starts again within minutes.
     fn reboot_one(&mut self, at: i64) {
         if let Some(key) = self.fleet.of_group(PROD_GENERAL).first().copied() {
             self.plan(at, Action::Reboot(key));

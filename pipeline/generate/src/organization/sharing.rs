@@ -20,7 +20,7 @@ const PER_GIB_HOUR: UnitPrice = usd("0.01548");
 /// Price of the first node of every pool of L40S GPUs.
 const FIRST_POOL_NODE_HOUR: UnitPrice = usd("10.49264");
 
-/// Every scripted event of quotas and pools.
+/// Returns every scripted event of quotas and pools.
 pub fn script(run: &Run) -> Vec<Scripted> {
     let mut events = Vec::new();
     quotas(run, &mut events);
@@ -28,7 +28,7 @@ pub fn script(run: &Run) -> Vec<Scripted> {
     events
 }
 
-/// Amounts in whole units.
+/// Returns amounts in whole units.
 fn amounts(units: &[(&str, u64)]) -> Quantities {
     let mut amounts = Quantities::new();
     for &(resource, units) in units {
@@ -48,8 +48,9 @@ fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Qu
     }))
 }
 
-/// In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over namespaces; the
-/// other quotas have no minimum, no namespaces, or only namespaces that another quota has as well.
+/// Adds quotas. In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over
+/// namespaces. The other quotas have no minimum, no namespaces, or only namespaces that another quota has
+/// too.
 fn quotas(run: &Run, events: &mut Vec<Scripted>) {
     let (elastic, composite) = (QuotaKind::ElasticQuota, QuotaKind::CompositeElasticQuota);
     let (dev, gcp) = (1, 2);
@@ -101,7 +102,7 @@ fn qos_price(qos: &str, share: i128, limits_over_requests: Ratio) -> QosPrice {
     }
 }
 
-/// A pool with its prices; `share` is in percent of the usual prices.
+/// Returns a pool with its prices; `share` is in percent of the usual prices.
 fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     let cluster = CLUSTERS.get(cluster);
     let half = Ratio::from_nanos(500_000_000);
@@ -126,8 +127,8 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     }
 }
 
-/// One pool with budgets that the cost of its first node exceeds within a day, and one whose prices fall and
-/// that is deleted.
+/// Adds two pools. The cost of the first node of one pool exceeds its budgets within a day. The prices of the
+/// other pool fall, and it is deleted.
 fn pools(run: &Run, events: &mut Vec<Scripted>) {
     let a_day = FIRST_POOL_NODE_HOUR.atoms() * 24;
     let budget = |share| Money::from_atoms(a_day * share / 100);

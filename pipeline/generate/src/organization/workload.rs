@@ -1,4 +1,4 @@
-//! Workloads: what their pods request, and the pods themselves.
+//! Workloads: the requests of their pods, and the pods themselves.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{Labels, PodStarted, Quantities};
@@ -15,15 +15,15 @@ use crate::clusters::{CLUSTERS, GROUPS, POOL_L4, POOL_L40S, SERVERLESS};
 use crate::quantities::{put_cpu_as_written, put_memory_as_written, put_mib, put_millis};
 use crate::random::{chance, pick, span, suffix, uid};
 
-/// What all pods of one workload share.
+/// The properties that all pods of one workload share.
 #[derive(Clone, Debug)]
 pub struct Workload {
     pub class: &'static PodClass,
     pub name: Text,
     pub namespace: Text,
-    /// Index of its node group.
+    /// Index of the workload's node group.
     pub group: Option<usize>,
-    /// Index of its cluster.
+    /// Index of the workload's cluster.
     pub cluster: usize,
     pub need: Amounts,
     pub pool_id: Option<PoolId>,
@@ -43,7 +43,7 @@ const TIERS: &[&str] = &["frontend", "backend", "batch", "cache"];
 const QOS_OF_POOL_PODS: &[&str] = &["", "default", "default", "low", "medium", "high", "critical"];
 
 impl Workload {
-    /// A new workload of this class.
+    /// Draws a new workload of this class.
     pub fn draw(rng: &mut ChaCha8Rng, class: &'static PodClass) -> Self {
         let group = match class.placement {
             Placement::Nodes(groups) | Placement::PoolNodes(groups) => pick(rng, groups).copied(),
@@ -111,7 +111,8 @@ impl Workload {
         }
     }
 
-    /// Sizes a serverless pod by the units that its provider sells. A few request more than their unit has.
+    /// Sizes a serverless pod by the units that its provider sells. A few pods request more than their unit
+    /// has.
     fn request_unit(&mut self, rng: &mut ChaCha8Rng) {
         if chance(rng, 250_000) {
             return;
@@ -164,7 +165,7 @@ impl Workload {
         }
     }
 
-    /// A pod of this workload that starts at `at`. Its node is not set yet.
+    /// Returns a pod of this workload that starts at `at`. Its node is not set yet.
     pub fn pod(&self, rng: &mut ChaCha8Rng, at: i64, created_at: i64) -> PodStarted {
         let cluster = CLUSTERS.get(self.cluster);
         let serverless = self.class.placement == Placement::Serverless;
@@ -195,7 +196,7 @@ impl Workload {
     }
 }
 
-/// Three to eight labels, as teams set them. A few workloads have none.
+/// Draws three to eight labels, as teams set them. A few workloads have none.
 fn labels(rng: &mut ChaCha8Rng, class: &PodClass, name: &str) -> Labels {
     let mut labels = Labels::new();
     if chance(rng, 50_000) {

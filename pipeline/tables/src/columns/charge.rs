@@ -1,5 +1,4 @@
-//! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of
-//! row.
+//! A row of `cost_allocation` in FOCUS terms: the value of every textual column for every kind of row.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -17,10 +16,10 @@ use crate::sku::Sku;
 /// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
 pub const ALLOCATED_METHOD: &str = "prorata-node-split";
 
-/// Room for the details of an allocation: a ratio has 14 characters.
+/// Reserved size of the details of an allocation: a ratio has 14 characters.
 const DETAILS_BYTES: usize = 64;
 
-/// A row in its organization's hour, with the texts that several columns or a whole message need.
+/// A row in its organization's hour, with texts that several columns or the description need.
 pub struct Charge<'a> {
     /// The organization's hour.
     pub tables: &'a HourTables,
@@ -28,36 +27,36 @@ pub struct Charge<'a> {
     pub row: &'a CostRow,
     /// SKU and price.
     pub sku: Rc<Sku>,
-    /// The message for people.
+    /// Text of `ChargeDescription`.
     pub description: String,
-    /// Tags of the node, on its rows.
+    /// Tags of the node, on rows of a node.
     node_tags: Option<Rc<str>>,
     /// Tags of the pod, if the row has one.
     pod_tags: Option<Rc<str>>,
 }
 
-/// Tags of pods that are remembered at most.
+/// Largest number of pod tags that are cached.
 const POD_TAGS_MAX: usize = 1024;
 
 /// Texts of a node, which the rows of all its pods share.
 struct NodeTexts<'a> {
-    /// All that they are made from.
+    /// The values from which the texts are made.
     source: (*const HourTables, *const NodeStarted, &'a str),
     sku: Rc<Sku>,
     tags: Option<Rc<str>>,
     words: Rc<str>,
 }
 
-/// Makes charges of rows in table order, in which the rows of a node stand together.
+/// Makes charges of rows in table order, in which the rows of a node are consecutive.
 #[derive(Default)]
 pub struct Charges<'a> {
     last_node: Option<NodeTexts<'a>>,
-    /// Tags by the labels that they are made from, which the pods of a workload share.
+    /// Tags by the address of the labels from which they are made; the pods of a workload share both.
     pod_tags: HashMap<*const (), Option<Rc<str>>>,
 }
 
 impl<'a> Charges<'a> {
-    /// The row as FOCUS sees it.
+    /// Returns the row in FOCUS terms.
     pub fn charge(&mut self, tables: &'a HourTables, row: &'a CostRow) -> Charge<'a> {
         let pod_tags = row.pod.as_deref().and_then(|pod| self.pod_tags(&pod.labels));
         let of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
@@ -83,7 +82,7 @@ impl<'a> Charges<'a> {
     }
 
     fn pod_tags(&mut self, labels: &'a Labels) -> Option<Rc<str>> {
-        // The rows hold the labels, so no other ones get their address meanwhile.
+        // The rows keep the labels alive, so no other labels can get their address meanwhile.
         let address = labels.as_ptr();
         if let Some(tags) = self.pod_tags.get(&address) {
             return tags.clone();
@@ -98,22 +97,22 @@ impl<'a> Charges<'a> {
 }
 
 impl Charge<'_> {
-    /// Who bills it: provider, publisher, host and issuer are one.
+    /// Returns the provider, which is also the publisher, host and issuer.
     pub fn provider(&self) -> &str {
         if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
     }
 
-    /// `Usage`, or `Purchase` of a commitment.
+    /// Returns `Purchase` for a commitment purchase, `Usage` otherwise.
     pub fn category(&self) -> &'static str {
         if self.is_purchase() { "Purchase" } else { "Usage" }
     }
 
-    /// `Usage-Based`, or `Recurring` for a purchase.
+    /// Returns `Recurring` for a purchase, `Usage-Based` otherwise.
     pub fn frequency(&self) -> &'static str {
         if self.is_purchase() { "Recurring" } else { "Usage-Based" }
     }
 
-    /// `Committed` where a commitment pays, `Dynamic` on spot, else `Standard`.
+    /// Returns `Committed` if a commitment pays, `Dynamic` on spot, `Standard` otherwise.
     pub fn pricing_category(&self) -> &'static str {
         let spot = self.node().is_some_and(|node| node.capacity_type == CapacityType::Spot);
         match self.row.commitment_id {
@@ -123,7 +122,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Hours consumed: none on the unused part of a commitment and on its purchase.
+    /// Returns the hours consumed; `None` for the unused part of a commitment and for its purchase.
     pub fn consumed(&self) -> Option<Decimal12> {
         match self.row.kind {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
@@ -135,13 +134,13 @@ impl Charge<'_> {
         }
     }
 
-    /// `Used` or `Unused` of the reservation.
+    /// Returns whether the reservation is `Used` or `Unused`.
     pub fn reservation_status(&self) -> Option<&'static str> {
         self.row.reservation_id.as_ref()?;
         Some(if self.row.kind == RowKind::ReservationUnused { "Unused" } else { "Used" })
     }
 
-    /// `Used` or `Unused` of the commitment; none on its purchase.
+    /// Returns whether the commitment is `Used` or `Unused`; `None` for its purchase.
     pub fn commitment_status(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         match self.row.kind {
@@ -151,7 +150,7 @@ impl Charge<'_> {
         }
     }
 
-    /// What the provider calls the commitment.
+    /// Returns the provider's name for the kind of commitment.
     pub fn commitment_type(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         Some(match self.row.commitment.as_ref().map(|set| set.kind) {
@@ -161,7 +160,7 @@ impl Charge<'_> {
         })
     }
 
-    /// The service: what a reservation or commitment is bought for stands with what it serves.
+    /// Returns the service. A reservation or commitment belongs to the service for which it is bought.
     pub fn service_name(&self) -> &'static str {
         match self.row.kind {
             RowKind::PodNode
@@ -173,7 +172,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Kind of the resource named by `ResourceId`.
+    /// Returns the kind of the resource named by `ResourceId`.
     pub fn resource_type(&self) -> &'static str {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => "Node",
@@ -183,7 +182,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Display name of the resource; none where it would only repeat the id.
+    /// Returns the display name of the resource; `None` if it would only repeat the id.
     pub fn resource_name(&self) -> Option<&str> {
         let name = match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => self.node().map(|node| &*node.node_name),
@@ -196,7 +195,7 @@ impl Charge<'_> {
         name.filter(|name| **name != *self.row.resource_id)
     }
 
-    /// Region of the resource; for a pod on an unknown node the pod's.
+    /// Returns the region of the resource; for a pod on an unknown node, the pod's region.
     pub fn region(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
@@ -212,7 +211,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Zone of the resource; for a pod on an unknown node the pod's; a commitment has none.
+    /// Returns the zone of the resource; for a pod on an unknown node, the pod's zone. A commitment has none.
     pub fn zone(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
@@ -226,7 +225,7 @@ impl Charge<'_> {
         }
     }
 
-    /// GPU model of the node on its rows, else of the pod, reservation or commitment.
+    /// Returns the GPU model of the node on rows of a node, otherwise of the pod, reservation or commitment.
     pub fn gpu_model(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
@@ -242,7 +241,7 @@ impl Charge<'_> {
         }
     }
 
-    /// GPU pool of the pod; on idle capacity that of the node.
+    /// Returns the GPU pool of the pod; on idle capacity, the pool of the node.
     pub fn pool_id(&self) -> Option<&str> {
         if self.row.kind == RowKind::NodeIdle {
             self.node().and_then(|node| node.pool_id.as_deref())
@@ -251,28 +250,29 @@ impl Charge<'_> {
         }
     }
 
-    /// Node of a row that splits one, as the pod names it.
+    /// Returns the node of a row that splits a node, as the pod names it.
     pub fn node_id(&self) -> Option<&str> {
         self.splits_node().then_some(&*self.row.resource_id)
     }
 
-    /// The pod that a share of a node is allocated to; none on idle capacity and where the pod is the
-    /// resource.
+    /// Returns the pod that is allocated a share of a node. `None` on idle capacity, and if the pod is itself
+    /// the resource.
     pub fn allocated_pod(&self) -> Option<&PodStarted> {
         if self.row.kind == RowKind::PodNode { self.pod() } else { None }
     }
 
-    /// Uid of [`Self::allocated_pod`].
+    /// Returns the uid of [`Self::allocated_pod`].
     pub fn allocated_resource_id(&self) -> Option<&str> {
         if self.row.kind == RowKind::PodNode { self.row.pod_uid.as_deref() } else { None }
     }
 
-    /// The method, on every row that splits a node.
+    /// Returns the allocation method, on every row that splits a node.
     pub fn allocated_method(&self) -> Option<&'static str> {
         self.splits_node().then_some(ALLOCATED_METHOD)
     }
 
-    /// The row's ratio of its origin as JSON; none where there is no origin to divide, on an unknown node.
+    /// Returns the row's ratio of its origin as JSON; `None` on an unknown node, where there is no origin to
+    /// divide.
     pub fn allocated_details(&self) -> Option<String> {
         let ratio = self.row.allocated_ratio?;
         let mut details = String::with_capacity(DETAILS_BYTES);
@@ -281,13 +281,13 @@ impl Charge<'_> {
         Some(details)
     }
 
-    /// The pod's labels where it is allocated a share of a node.
+    /// Returns the pod's labels if it is allocated a share of a node.
     pub fn allocated_tags(&self) -> Option<&str> {
         self.allocated_pod().and(self.pod_tags.as_deref())
     }
 
-    /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its
-    /// description.
+    /// Returns the tags of the resource: a pod's labels, or the well-known labels of a node that follow from
+    /// its description.
     pub fn tags(&self) -> Cell<'_> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => Cell::text(self.node_tags.as_deref()),
@@ -298,12 +298,12 @@ impl Charge<'_> {
         }
     }
 
-    /// The node as last described.
+    /// Returns the node as last described.
     pub fn node(&self) -> Option<&NodeStarted> {
         self.row.node.as_deref()
     }
 
-    /// The pod as last described.
+    /// Returns the pod as last described.
     pub fn pod(&self) -> Option<&PodStarted> {
         self.row.pod.as_deref()
     }

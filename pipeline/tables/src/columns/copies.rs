@@ -1,5 +1,5 @@
-//! Columns that are one array: `cost_allocation` has many, because FOCUS asks for the same value under
-//! several names. They are encoded and hashed once.
+//! Columns that share one array: `cost_allocation` has many, because FOCUS asks for the same value under
+//! several names. Shared arrays are encoded and hashed once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::Field;
 
-/// For each column the first before it that is the same array, of the same type.
+/// Returns for each column the first earlier column that shares its array and its type.
 pub fn originals(rows: &RecordBatch) -> Vec<Option<usize>> {
     let (fields, columns) = (rows.schema_ref().fields(), rows.columns());
     let mut first: BTreeMap<*const (), usize> = BTreeMap::new();

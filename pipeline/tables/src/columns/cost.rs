@@ -1,4 +1,5 @@
-//! Columns of `cost_allocation`: those of FOCUS 1.3 with the deprecated 1.2 names, alphabetical, then ours.
+//! Columns of `cost_allocation`: the columns of FOCUS 1.3 with the deprecated 1.2 names, alphabetical, then
+//! ours.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
@@ -11,7 +12,7 @@ use super::{Cell, Column, optional, required};
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 const HOURS: &str = "Hours";
 
-/// Columns that have the value of one before them in every row, each with that: FOCUS asks for it twice.
+/// Columns, each with an earlier column that has the same value in every row: FOCUS asks for it twice.
 const COPIES: [(&str, &str); 14] = [
     ("BillingAccountName", "BillingAccountId"),
     ("InvoiceIssuerName", "HostProviderName"),
@@ -42,7 +43,7 @@ type Grain<'a> = (
     Option<&'static str>,
 );
 
-/// The grain: it orders the rows of one organization's hour, and no two rows share it.
+/// Returns the grain. It orders the rows of one organization's hour, and no two rows share it.
 pub fn grain(row: &CostRow) -> Grain<'_> {
     (
         row.kind,
@@ -58,7 +59,7 @@ pub fn grain(row: &CostRow) -> Grain<'_> {
     )
 }
 
-/// All columns, in order.
+/// Returns all columns, in order.
 pub fn columns<'a>() -> Vec<Column<Charge<'a>>> {
     let mut columns = allocation_to_charge();
     columns.extend(commitment_to_invoice());
@@ -201,7 +202,7 @@ fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
     ]
 }
 
-/// First instant of the hour's calendar month, and the first after it.
+/// Returns the first instant of the hour's calendar month, and the first instant after the month.
 fn month(charge: &Charge<'_>) -> (Timestamp, Timestamp) {
     let date = charge.tables.hour.date();
     (date.month_start().start(), date.next_month_start().start())

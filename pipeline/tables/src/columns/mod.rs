@@ -1,6 +1,6 @@
-//! Columns: a name, a type, whether null may occur, and how a row gives the value.
+//! Columns: a name, a type, whether null may occur, and a function from row to value.
 //!
-//! Text that is empty is null: a table never holds an empty string.
+//! Empty text becomes null: a table never holds an empty string.
 
 pub mod charge;
 mod copies;
@@ -67,30 +67,30 @@ pub enum Cell<'a> {
 
 /// One column of rows of type `R`.
 pub struct Column<R> {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the column.
     pub kind: Kind,
     /// Whether null may occur.
     pub nullable: bool,
-    /// The value of a row, of type `kind` or null.
+    /// Returns the value of a row, of type `kind` or null.
     pub value: for<'r> fn(&'r R) -> Cell<'r>,
-    /// A column before it that has the same value in every row: the two are one array.
+    /// An earlier column that has the same value in every row: the two share one array.
     pub copy_of: Option<&'static str>,
 }
 
-/// A column that may be null.
+/// Returns a column that may be null.
 pub const fn optional<R>(name: &'static str, kind: Kind, value: for<'r> fn(&'r R) -> Cell<'r>) -> Column<R> {
     Column { name, kind, nullable: true, value, copy_of: None }
 }
 
-/// A column that is never null.
+/// Returns a column that is never null.
 pub const fn required<R>(name: &'static str, kind: Kind, value: for<'r> fn(&'r R) -> Cell<'r>) -> Column<R> {
     Column { name, kind, nullable: false, value, copy_of: None }
 }
 
 impl<'a> Cell<'a> {
-    /// Text, or null when it is empty or none.
+    /// Returns text; null if it is empty or `None`.
     pub fn text(text: impl Into<Option<&'a str>>) -> Self {
         match text.into() {
             Some(text) if !text.is_empty() => Self::Text(text),
@@ -98,7 +98,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Text made for the column; null when empty or none.
+    /// Returns text made for the column; null if it is empty or `None`.
     pub fn made(text: impl Into<Option<String>>) -> Self {
         match text.into() {
             Some(text) if !text.is_empty() => Self::Made(text),
@@ -106,7 +106,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The text of a textual cell.
+    /// Returns the text of a textual cell.
     fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -146,7 +146,7 @@ impl From<Hour> for Cell<'_> {
     }
 }
 
-/// The Arrow schema of columns.
+/// Returns the Arrow schema of columns.
 pub fn schema<R>(columns: &[Column<R>]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
@@ -163,17 +163,17 @@ fn field<R>(column: &Column<R>) -> Field {
     if column.kind == Kind::Json { field.with_extension_type(Json::default()) } else { field }
 }
 
-/// Rows that all columns take before the next ones are made: a row and what it refers to stay in the
-/// processor's caches meanwhile.
+/// Number of rows that are added to all columns at a time. Meanwhile a row and what it refers to stay in the
+/// processor's caches.
 const ROWS_AT_A_TIME: usize = 256;
 
-/// Rows that say how much room the texts of all need.
+/// Number of sampled rows, from which the size of all texts is estimated.
 const ROWS_LOOKED_AT: usize = 32;
 
-/// Rows as a batch of `schema`, which is that of `columns`. Each is made of its source.
+/// Returns rows as a batch of `schema`, the schema of `columns`. Each row is made from its source.
 ///
 /// # Errors
-/// When a number has too many digits.
+/// If a number has too many digits.
 pub fn batch<S, R>(
     table: Table,
     schema: &SchemaRef,
@@ -213,7 +213,7 @@ pub fn batch<S, R>(
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(failed)
 }
 
-/// The values of a column while its rows come.
+/// The values of a column under construction.
 enum Values {
     Text(StringBuilder),
     Decimal(Decimal128Builder),
@@ -226,7 +226,7 @@ enum Values {
 struct TooManyDigits;
 
 impl Values {
-    /// None yet, with room for those of `count` rows like these.
+    /// Creates an empty column with space for `count` rows like these.
     fn new<R>(column: &Column<R>, count: usize, rows: &[R]) -> Result<Self, ArrowError> {
         Ok(match column.kind {
             Kind::Text | Kind::Json => {
@@ -273,15 +273,15 @@ impl Values {
     }
 }
 
-/// About how many bytes the texts of a column have in `count` rows like these. A builder that grows step by
-/// step would move long columns again and again.
+/// Estimates the bytes of a column's texts in `count` rows like these. A builder that grows step by step
+/// would move long columns again and again.
 fn text_bytes<R>(column: &Column<R>, count: usize, rows: &[R]) -> usize {
     let bytes: usize = rows.iter().map(|row| (column.value)(row).as_text().map_or(0, str::len)).sum();
-    // An eighth more, for rows that were not looked at.
+    // An eighth more, for the rows that were not sampled.
     bytes * count / std::cmp::max(rows.len(), 1) * 9 / 8
 }
 
-/// The value of a row in a column of one of our types.
+/// Returns the value of a row in a column of one of our types.
 pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
     if column.is_null(row) {
         return Cell::Null;
@@ -301,7 +301,7 @@ pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
     }
 }
 
-/// A decimal's units, which fill at most 38 digits.
+/// Returns a decimal's atoms, which have at most 38 digits.
 fn digits(cell: &Cell<'_>) -> Result<Option<i128>, TooManyDigits> {
     const LIMIT: u128 = 10_u128.pow(PRECISION as u32);
     match cell {

@@ -25,7 +25,7 @@ pub struct Line<'a, R> {
 pub struct HourLine<'a> {
     /// The organization's hour.
     pub tables: &'a HourTables,
-    /// What depends on arrival.
+    /// The columns that depend on when events arrived.
     pub clock: &'a HourClock,
 }
 
@@ -41,12 +41,12 @@ impl Borrow<HourTables> for HourLine<'_> {
     }
 }
 
-/// What orders the rows of `quota_usage`.
+/// Returns the grain, which orders the rows of `quota_usage`.
 pub fn quota_grain(row: &QuotaUsageRow) -> (&str, &str, &str) {
     (&row.cluster_id, &row.quota_id, &row.resource)
 }
 
-/// Organization and hour, then `rest`.
+/// Returns the columns of organization and hour, then `rest`.
 fn with_hour<L: Borrow<HourTables>>(rest: Vec<Column<L>>) -> Vec<Column<L>> {
     let mut columns = vec![
         required("organization_id", Text, |line: &L| {
@@ -62,7 +62,7 @@ fn with_hour<L: Borrow<HourTables>>(rest: Vec<Column<L>>) -> Vec<Column<L>> {
     columns
 }
 
-/// Columns of `reservation_usage`.
+/// Returns the columns of `reservation_usage`.
 pub fn reservation_columns<'a>() -> Vec<Column<Line<'a, ReservationUsageRow>>> {
     with_hour(vec![
         required("reservation_id", Text, |line: &Line<'_, ReservationUsageRow>| {
@@ -81,7 +81,7 @@ pub fn reservation_columns<'a>() -> Vec<Column<Line<'a, ReservationUsageRow>>> {
     ])
 }
 
-/// Columns of `commitment_utilization`.
+/// Returns the columns of `commitment_utilization`.
 pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>>> {
     with_hour(vec![
         required("commitment_id", Text, |line: &Line<'_, CommitmentUtilizationRow>| {
@@ -107,7 +107,7 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
     ])
 }
 
-/// Columns of `quota_usage`.
+/// Returns the columns of `quota_usage`.
 pub fn quota_columns<'a>() -> Vec<Column<Line<'a, QuotaUsageRow>>> {
     with_hour(vec![
         required("cluster_id", Text, |line: &Line<'_, QuotaUsageRow>| Cell::text(&*line.row.cluster_id)),
@@ -139,7 +139,7 @@ pub fn quota_columns<'a>() -> Vec<Column<Line<'a, QuotaUsageRow>>> {
     ])
 }
 
-/// Columns of `pool_usage`.
+/// Returns the columns of `pool_usage`.
 pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
     with_hour(vec![
         required("pool_id", Text, |line: &Line<'_, PoolUsageRow>| Cell::text(&*line.row.pool_id)),
@@ -166,7 +166,7 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
     ])
 }
 
-/// Columns of `hours`; the last five are the clock columns.
+/// Returns the columns of `hours`; the last five are the clock columns.
 pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     let mut columns = total_columns();
     columns.extend([
@@ -181,7 +181,7 @@ pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     columns
 }
 
-/// The part of `hours` that depends on the events alone.
+/// Returns the columns of `hours` that depend on the events alone.
 pub fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     with_hour(vec![
         required("node_cost", Decimal, |line: &HourLine<'_>| line.tables.totals.node_cost.into()),
@@ -200,7 +200,7 @@ pub fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     ])
 }
 
-/// Decimals by id as a JSON object of numbers.
+/// Returns decimals by id as a JSON object of numbers.
 fn numbers<'a, K: AsRef<str> + 'a, V: Display + 'a>(map: impl IntoIterator<Item = (&'a K, &'a V)>) -> String {
     map.into_iter().fold(Object::default(), |object, (key, value)| object.raw(key.as_ref(), value)).finish()
 }

@@ -8,7 +8,7 @@ use prorata_tables::schema;
 use crate::read::{HOUR, assert_values, file, read, texts};
 use prorata_samples::hour::full_hour;
 
-/// The row of `cost_allocation` at an index of the full hour, as text.
+/// Returns the row of `cost_allocation` at an index of the full hour, as text.
 fn cost_row(index: usize) -> BTreeMap<String, String> {
     texts(&read(&file(Table::CostAllocation, &[full_hour("acme", HOUR)]).bytes), index)
 }
@@ -208,7 +208,7 @@ fn idle_capacity_is_allocated_to_nobody() {
             ),
         ],
     );
-    // A name that only repeats the id is no display name; spot prices move.
+    // A name that only repeats the id is not a display name; spot prices change.
     assert_values(
         &cost_row(10),
         &[("ResourceName", "-"), ("x_NodeName", "n2"), ("PricingCategory", "Dynamic")],

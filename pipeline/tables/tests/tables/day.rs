@@ -1,4 +1,4 @@
-//! Files of days: rows of hours joined, and told apart again to the byte.
+//! Files of days: rows of hours are joined, and split again to the same bytes.
 
 use bytes::Bytes;
 use prorata_samples::hour::full_hour;
@@ -19,7 +19,7 @@ fn hour(step: i64) -> Hour {
 #[test]
 fn what_was_joined_is_told_apart_byte_for_byte() {
     for table in Table::ALL {
-        // Two files of one hour divide its organizations; their order here does not matter.
+        // The two files of one hour hold different organizations; their order here does not matter.
         let files = [
             (hour(2), file(table, &[full_hour("acme", hour(2)), full_hour("bird", hour(2))])),
             (hour(0), file(table, &[full_hour("dove", hour(0))])),
@@ -39,7 +39,7 @@ fn what_was_joined_is_told_apart_byte_for_byte() {
         let (digest, rows) = (files[2].1.digest.clone(), files[2].1.rows);
         assert_eq!(listed[0], DayPart { hour: hour(0), digest, rows });
 
-        // A file of a day and one of an hour between its hours.
+        // A file of a day, and a file of an hour between its hours.
         let between = file(table, &[full_hour("acme", hour(1))]);
         let again = join(table, &[RowSource::Day(joined_bytes), source(hour(1), &between)]).unwrap();
         let mut all = sources;
@@ -49,7 +49,8 @@ fn what_was_joined_is_told_apart_byte_for_byte() {
     }
 }
 
-/// Bytes of the footer are bent in turn. Some make an offset negative, on which the library panics.
+/// Changes bytes of the footer one at a time. Some changes make an offset negative, on which the library
+/// panics.
 #[test]
 fn a_damaged_footer_is_an_error_or_reads_well_and_never_a_panic() {
     let table = Table::Hours;

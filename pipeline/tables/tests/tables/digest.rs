@@ -1,4 +1,4 @@
-//! The digest of a file is of its rows: no setting of the writer changes it, and every value does.
+//! The digest of a file depends on its rows: no setting of the writer changes it, and every value does.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn hours() -> Vec<HourTables> {
     ["acme", "bird", "calm"].map(|organization_id| full_hour(organization_id, HOUR)).into()
 }
 
-/// The digest that reading a file gives.
+/// Returns the digest that is computed when a file is read.
 fn digest_of(table: Table, bytes: &[u8]) -> String {
     let splice_nothing = TableSplice {
         old: &[bytes],
@@ -43,7 +43,7 @@ fn write(rows: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Rows as this program has them in memory.
+/// Returns rows as this program has them in memory.
 fn rows_of(table: Table) -> RecordBatch {
     let rows = read(&file(table, &hours()).bytes);
     RecordBatch::try_new(schema(table), rows.columns().to_vec()).unwrap()
@@ -73,7 +73,7 @@ fn equal_rows_have_one_digest_however_they_are_written() {
     }
 }
 
-/// A value of a column that differs from the one there, of the same type.
+/// Returns a column of the same type with another value in a row.
 fn other_value(column: &ArrayRef, row: usize) -> ArrayRef {
     fn put<T: Copy>(
         values: impl Iterator<Item = Option<T>>,
@@ -102,7 +102,7 @@ fn other_value(column: &ArrayRef, row: usize) -> ArrayRef {
     }
 }
 
-/// A column in which a row is null.
+/// Returns a column in which a row is null.
 fn null_at(column: &ArrayRef, row: usize) -> ArrayRef {
     let mask: Vec<bool> = (0..column.len()).map(|at| at == row).collect();
     arrow_select::nullif::nullif(column, &BooleanArray::from(mask)).unwrap()
@@ -150,7 +150,8 @@ fn rows_in_another_order_or_fewer_rows_have_another_digest() {
     assert_ne!(digest(&all[..2]), digest(&swapped));
 }
 
-/// The form is stored in names: this value changes with it alone, and then its version does, too.
+/// The digest is stored in names. This value changes only if the form changes, and then the form's version
+/// changes too.
 #[test]
 fn the_digest_of_known_rows_is_known() {
     let known = |table: Table| file(table, &[full_hour("acme", HOUR)]).digest;

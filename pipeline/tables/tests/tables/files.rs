@@ -1,4 +1,4 @@
-//! The other tables, and what holds for every file: bytes, statistics, types, refusals.
+//! The other tables, and properties of every file: bytes, statistics, types, errors.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, LogicalType};
@@ -118,7 +118,7 @@ fn the_content_of_hours_leaves_the_clock_out() {
     assert_ne!(before.digest, with(clock(), &changed).digest);
 }
 
-/// Every commit of a table's log has them, and every reader loads all of them.
+/// Every commit of a table's log has statistics, and every reader loads all of them.
 #[test]
 fn statistics_of_the_longest_names_are_short() {
     let name = "ä".repeat(512);
@@ -166,7 +166,7 @@ fn a_file_is_compressed_typed_and_has_page_statistics() {
     let metadata = reader.metadata();
     assert_eq!(metadata.file_metadata().created_by(), Some("prorata version 1"));
     for column in metadata.row_group(0).columns() {
-        // What says one thing in the whole file is a few bytes already.
+        // A column with one value in the whole file is only a few bytes.
         let name = column.column_path().string();
         let constant = matches!(name.as_str(), "BillingAccountId" | "ChargePeriodStart" | "ChargeClass");
         let varied = matches!(name.as_str(), "ResourceId" | "BilledCost" | "EffectiveCost" | "x_RowKind");

@@ -1,4 +1,4 @@
-//! GPUs are counted in one place: what a SKU tells is what cost is split by, whatever resources the rules
+//! GPUs are counted in one place: a SKU has the same count as the cost split, whatever resources the rules
 //! name.
 
 use prorata_engine::{HourEvents, State, close_hour};
@@ -19,7 +19,7 @@ fn configured_gpu_resources_are_counted_alike_in_hours_and_in_sku_details() {
         ("example.com/npu".into(), quantity(2_000)),
         ("nvidia.com/gpu".into(), quantity(4_000)),
         ("nvidia.com/mig-1g.10gb".into(), quantity(3_000)),
-        // No MIG profile.
+        // Not a MIG profile.
         ("nvidia.com/mig-1g.gb".into(), quantity(1_000)),
     ]
     .into();

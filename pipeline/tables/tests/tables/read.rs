@@ -38,7 +38,7 @@ pub fn read(bytes: &[u8]) -> RecordBatch {
     batches[0].clone()
 }
 
-/// Values of a row by column, as text; null columns are left out.
+/// Returns the values of a row by column, as text; null columns are left out.
 pub fn texts(batch: &RecordBatch, row: usize) -> BTreeMap<String, String> {
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());

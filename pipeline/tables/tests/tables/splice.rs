@@ -1,4 +1,4 @@
-//! New rows of some organizations in a file: the bytes are those of encoding everything again.
+//! New rows of some organizations in a file: the bytes are the same as if everything was encoded again.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use prorata_tables::{EncodeError, encode, encode_files, splice};
 
 use crate::read::{HOUR, clock, file};
 
-/// The clock of rows that changed last.
+/// Returns the clock of rows that changed last.
 fn later() -> HourClock {
     HourClock { revision: 4, last_updated: WallTime(HOUR.end().0 + 7), ..clock() }
 }
@@ -29,7 +29,7 @@ fn put(
     splice(table, &TableSplice { old, organizations, hours, clocks, revision, last_updated, file_rows })
 }
 
-/// Other rows of the same organization.
+/// Returns different rows of the same organization.
 fn changed(mut hour: HourTables) -> HourTables {
     for row in &mut hour.cost_allocation {
         row.effective_cost = dec("0.450000000001");
@@ -81,7 +81,7 @@ fn any_organizations_are_replaced_by_any_rows() {
 
 #[test]
 fn a_file_of_many_batches_is_the_same_too() {
-    // 19 rows each: more than are turned into columns at a time.
+    // 19 rows each: in total more than are turned into columns at a time.
     let mut all: Vec<HourTables> = (0..4_000).map(|n| full_hour(&format!("org-{n:04}"), HOUR)).collect();
     let before = file(Table::CostAllocation, &all);
     all[1_234] = changed(all[1_234].clone());

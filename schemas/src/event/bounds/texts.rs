@@ -1,5 +1,5 @@
-//! Bounds of texts and lists. What an hour keeps of one event, and what each commit of a table log repeats of
-//! its names, stays within a few kB.
+//! Bounds of texts and lists. They limit the part of one event that an hour keeps to a few kB, and also the
+//! names that each commit of a table log repeats.
 
 use std::ops::Deref;
 
@@ -7,13 +7,13 @@ use super::Judge;
 use crate::event::{Event, Labels, Payload, Quantities};
 use crate::reject::Reject;
 
-/// Most bytes of a text: an id, a name, a value of a label, a quantity.
+/// Longest text in bytes: an id, a name, a label value, a quantity.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Most labels, and most quantities in one field.
+/// Largest number of labels, and of quantities in one field.
 pub const NAMES_MAX: usize = 512;
 
-/// Most namespaces of a quota, assignments of a commitment, prices of a pool.
+/// Largest number of namespaces of a quota, assignments of a commitment, and prices of a pool.
 pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
@@ -21,7 +21,7 @@ fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
 }
 
 impl Judge<'_> {
-    /// Judges all texts and lists of an event.
+    /// Checks all texts and lists of an event.
     pub(super) fn all_texts(&self, event: &Event) -> Result<(), Reject> {
         self.text("organization_id", &event.organization_id)?;
         match &event.payload {
@@ -133,7 +133,7 @@ impl Judge<'_> {
                 pool.qos_pricing.iter().try_for_each(|price| self.text("qos_pricing.qos", &price.qos))
             }
             Payload::PoolDeleted(pool) => self.text("pool_id", &pool.pool_id),
-            // The others are judged by `all_texts`.
+            // `all_texts` checks the other payloads.
             Payload::NodeStarted(_)
             | Payload::NodeStopped(_)
             | Payload::PodStarted(_)
