@@ -1,4 +1,4 @@
-//! Exact numbers of a trace, as they print and as they are stored.
+//! Exact numbers of a trace, as they are printed and as they are stored.
 
 use std::fmt;
 use std::ops::{Add, Mul};
@@ -13,8 +13,8 @@ use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::commitment::COVERAGE_SCALE;
 use crate::timeline::spec::Amounts;
 
-/// An exact number. It prints with twelve decimals at most; `≈` stands before it where that rounds it, half
-/// to even. Serialized, it is that text, or `{rounded, exact}` with the fraction.
+/// An exact number. It prints with at most twelve decimals, half to even, and with `≈` before it if that
+/// rounds it. It serializes as this text, or as `{rounded, exact}` with the fraction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactNumber(RBig);
 
@@ -49,22 +49,22 @@ impl ExactNumber {
         Self(&self.0 * factor)
     }
 
-    /// This with twelve decimals, half to even.
+    /// Returns this number with twelve decimals, half to even.
     pub fn rounded(&self) -> Decimal12 {
         round_estimate(&self.0)
     }
 
-    /// Whether twelve decimals say it all.
+    /// Returns whether twelve decimals represent the number exactly.
     pub fn is_decimal(&self) -> bool {
         (&self.0 * RBig::from(ATOMS_IN_ONE)).denominator() == &UBig::ONE
     }
 
-    /// Whether it is nothing.
+    /// Returns whether the number is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == RBig::ZERO
     }
 
-    /// Whether it is exactly this decimal.
+    /// Returns whether the number is exactly this decimal.
     pub fn is(&self, decimal: Decimal12) -> bool {
         &self.0 * RBig::from(ATOMS_IN_ONE) == RBig::from(IBig::from(decimal.atoms()))
     }
