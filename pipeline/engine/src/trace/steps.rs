@@ -269,7 +269,7 @@ pub struct PodSpan {
     pub rate: Option<RateStep>,
     /// The price of the pod's pool.
     pub pool: Option<PoolStep>,
-    /// The pod's price over time. Empty if the pod pays a share of its node alone.
+    /// The pod's own price over time. Empty if the pod names a node and no pool prices it.
     pub priced: Vec<PricedTime>,
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct Family {
     covers: Vec<Cover>,
     /// The commitments that cover anything of a node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
-    /// Nodes that have started, ended or been described again since coverage was decided. `None` if they
-    /// ended.
+    /// Nodes that have started, ended or been described again since the last decision. `None` for an ended
+    /// node.
     changes: BTreeMap<NodeKey, Option<FamilyNode>>,
 }
 

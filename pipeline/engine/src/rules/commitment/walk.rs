@@ -38,7 +38,7 @@ impl<P: Ord + Clone> Walk<P> {
         Self { total, left, shares, short: BTreeSet::new(), covered: BTreeSet::new() }
     }
 
-    /// Returns whether the walk never covers anything, so that nothing needs to walk it.
+    /// Returns whether the walk never covers anything, so it can be skipped.
     pub(crate) fn is_empty(&self) -> bool {
         self.total.is_zero()
     }
