@@ -51,8 +51,8 @@ pub use timeline::order::OrderedEvents;
 pub use timeline::state::{NodeKey, QuotaKey, State};
 pub use work::{ROWS_MAX, WORK_MAX};
 
-/// Version of these rules (RULES.md, section 7). Hours that another version folded compare only when folded
-/// again.
+/// Version of these rules (RULES.md, section 7). Hours folded under another version are comparable only after
+/// they are folded again.
 pub const RULES_ENGINE_VERSION: u32 = 1;
 
 /// Returns whether an organization has this hour. `state` is the organization's state at the hour's start,

@@ -26,7 +26,7 @@ pub(super) struct NeverRan {
 }
 
 impl NeverRan {
-    /// Collects those among the payloads of one instant.
+    /// Collects such nodes and pods from the payloads of one instant.
     pub(super) fn among(payloads: &[Payload], running: &Running<'_>) -> Self {
         let mut never_ran = Self::default();
         if payloads.len() < 2 {
