@@ -12,7 +12,7 @@
 //! and `rows/mod.rs`.
 //!
 //! No clock, no I/O, no randomness, no floats, no order that depends on hashing. Pods and nodes of a large
-//! organization are processed on all cores and taken in their order, so the result does not depend on the
+//! organization are processed on all cores and taken in their order. So the result does not depend on the
 //! number of cores. Arrival order never matters. A run that stops after any hour and continues from the state
 //! gives the same rows.
 

@@ -1,8 +1,8 @@
 //! Rows before they are rounded, and the one place that rounds them (RULES.md, section 8).
 //!
 //! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge
-//! is rounded once. Its rows split the rounded charge by largest remainder in table order, and the parts
-//! inside a row split the row's cost in the same way. So every sum over rows is right to the last digit.
+//! is rounded once. Its rows split the rounded charge by largest remainder in table order. The parts inside a
+//! row split the row's cost in the same way. So every sum over rows is right to the last digit.
 //!
 //! A row is finished as soon as its whole charge is known: with its node, or by itself. Charges that many
 //! nodes share stay open until the hour is drafted: the charges of commitments, and of pool pods.
@@ -282,7 +282,7 @@ fn put_in_place(rows: &mut [Box<CostRow>], mut places: Vec<usize>) {
     }
 }
 
-/// The order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
+/// Returns the key of the order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
 fn grain(row: &CostRow) -> impl Ord + '_ {
     (
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),

@@ -112,7 +112,7 @@ impl QuotaLevels {
 }
 
 impl ClusterLedger {
-    /// Sets the levels of a quota from now on. `None` if it does not count any more.
+    /// Sets the levels of a quota from now on. `None` if the quota no longer counts.
     pub(crate) fn set(&mut self, now: Timestamp, quota_id: &QuotaId, levels: Option<QuotaLevels>) {
         for (resource, Levels { min, used, .. }) in levels.iter().flat_map(QuotaLevels::by_resource) {
             self.lending.entry(resource.clone()).or_default().add(min, used);

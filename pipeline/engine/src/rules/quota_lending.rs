@@ -228,7 +228,7 @@ mod tests {
         Span::new(Timestamp(from), Timestamp(to)).unwrap()
     }
 
-    /// A pool of 7, of which 3 are lent, from 0. A pool of 4, all lent, from 10.
+    /// Creates a pool of 7, of which 3 are lent, from 0, and a pool of 4, all lent, from 10.
     fn lending() -> Lending {
         let mut lending = Lending::default();
         lending.add(10, 3);

@@ -1,9 +1,10 @@
 //! `pool_usage`: the capacity of a GPU pool, the requests and charges of its pods, and the cost of its nodes
 //! against its budgets (RULES.md, section 5).
 //!
-//! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it. The
-//! percentages of its first description in the hour count before it too, and those of the last one after it.
-//! Spend is node cost since the start of the UTC day, month and quarter, over every hour of them.
+//! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
+//! Before its first description in the hour, the percentages of the first one count. After a deletion, the
+//! percentages of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
+//! over every hour of them.
 
 use std::collections::BTreeMap;
 

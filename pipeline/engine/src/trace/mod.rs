@@ -101,7 +101,7 @@ impl<T> Recorder<T> {
         Self(focus.map(|focus| (Arc::clone(focus), Vec::new())))
     }
 
-    /// The focus. `None` if nothing is recorded.
+    /// Returns the focus. `None` if nothing is recorded.
     pub(crate) fn focus(&self) -> Option<&Focus> {
         self.0.as_ref().map(|(focus, _)| &**focus)
     }

@@ -29,7 +29,7 @@ fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
     tables.cost_allocation.iter().any(|row| holds(row))
 }
 
-/// Returns whether a row follows another of the same pod and resource, and both satisfy `differ`.
+/// Returns whether two consecutive rows of the same pod and resource satisfy `differ`.
 fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     tables.cost_allocation.windows(2).any(|pair| {
         let [left, right] = pair else { return false };
