@@ -87,7 +87,7 @@ struct OpenRow {
 pub(crate) struct RoundedRows {
     /// The rows in table order.
     pub(crate) rows: Vec<Box<CostRow>>,
-    /// The part of the cost of all nodes that commitments leave.
+    /// The part of all nodes' cost that commitments do not pay.
     pub(crate) node_cost: Decimal12,
     /// The cost of all commitments, as they are bought.
     pub(crate) commitment_cost: Decimal12,
@@ -155,8 +155,8 @@ impl RowBook {
         self.close(draft, cost)
     }
 
-    /// Adds the part of a node's cost at one unit price that commitments leave, with all its rows in table
-    /// order.
+    /// Adds the part of a node's cost at one unit price that commitments do not pay, with all its rows in
+    /// table order.
     ///
     /// # Errors
     /// If an amount does not fit its column, or the rows do not add up to the charge.

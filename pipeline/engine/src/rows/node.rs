@@ -143,8 +143,7 @@ impl StretchRows<'_> {
     /// Adds the rows of the pods and the idle rows to the book. Returns the steps, if they are wanted.
     ///
     /// # Errors
-    /// If an amount does not fit its column, or the rows do not sum to the part of the stretch that
-    /// commitments leave.
+    /// If an amount does not fit its column, or the rows do not sum to the cost that commitments do not pay.
     pub(crate) fn draft(&self, book: &mut RowBook) -> Result<Option<NodeStep>, EngineError> {
         let components = &self.stretch.components;
         let allocated: Vec<PerResource<UBig>> =

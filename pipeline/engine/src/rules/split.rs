@@ -197,7 +197,7 @@ impl NodeSlice {
 }
 
 /// Slices that differ in nothing that a component reads, joined. A node may be described often without a new
-/// price or capacity. Joined, its slices cost one step of rational arithmetic instead of many.
+/// price or capacity; joined, its slices cost one step of rational arithmetic instead of many.
 struct Run<'a> {
     micros: u128,
     slice: &'a NodeSlice,

@@ -50,7 +50,7 @@ pub struct Draft {
     pub row: CostRow,
     /// The charge that the row is a part of.
     pub charge: Charge,
-    /// Whether the row stays even if it stands for nothing, because it is a pod's only row.
+    /// Whether the row stays even without quantity and cost, because it is a pod's only row.
     pub keep: bool,
     /// `PricingQuantity`.
     pub quantity: Exact,
@@ -133,7 +133,7 @@ pub fn grain(row: &CostRow) -> RowOrder {
     )
 }
 
-/// Drops rows that stand for nothing, sorts the others by grain and rounds them.
+/// Drops rows without quantity and cost, sorts the others by grain and rounds them.
 pub fn finish(mut drafts: Vec<Draft>) -> Vec<CostRow> {
     drafts.retain(|draft| draft.keep || !draft.quantity.is_zero() || !draft.cost.is_zero());
     drafts.sort_by_key(|draft| grain(&draft.row));

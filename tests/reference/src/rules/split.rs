@@ -36,7 +36,7 @@ pub struct Stretch {
 /// A component of a node's cost.
 #[derive(Clone)]
 pub struct Component {
-    /// Hours of the node that the component stands for, by resource.
+    /// Hours of the node that the component pays for, by resource.
     pub quantity: Three,
     /// Cost by resource.
     pub cost: Three,
@@ -62,7 +62,7 @@ impl Component {
         }
     }
 
-    /// Returns whether the component stands for no time and no cost.
+    /// Returns whether the component has no time and no cost.
     pub fn is_nothing(&self) -> bool {
         let amounts = self.quantity.iter().chain(&self.cost).chain([&self.weightless.0, &self.weightless.1]);
         amounts.into_iter().all(Zero::is_zero)

@@ -40,8 +40,8 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     })
 }
 
-/// Returns whether a node of several prices satisfies `holds`, by its number of pods at more than one price and
-/// at only one.
+/// Returns whether a node of several prices satisfies `holds`, by its number of pods at more than one price
+/// and at only one.
 fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
     let mut nodes: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
     let mut pods: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
