@@ -1,5 +1,5 @@
-//! Closing an hour: many pods on shared nodes, with and without commitments and quotas. Rows per second, and
-//! the ratio to the plain case in the same run.
+//! Benchmark of closing an hour: many pods on shared nodes, with and without commitments and quotas. It
+//! reports rows per second, and the ratio to the plain case in the same run.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 
@@ -132,25 +132,25 @@ fn rows(bencher: Bencher<'_, '_>, events: Vec<Event>) {
         .bench_values(|state| close_hour(state, HourEvents::new(Hour(1)), &rules).unwrap());
 }
 
-/// Steady pods, nothing happening: the floor of an hour.
+/// Steady pods without any change: the minimum cost of an hour.
 #[divan::bench(sample_count = 20)]
 fn steady_rows(bencher: Bencher<'_, '_>) {
     rows(bencher, pods_and_nodes());
 }
 
-/// The same with a commitment that covers about half of the nodes.
+/// Steady pods with a commitment that covers about half of the nodes.
 #[divan::bench(sample_count = 20)]
 fn committed_rows(bencher: Bencher<'_, '_>) {
     rows(bencher, pods_and_nodes().into_iter().chain([commitment()]).collect());
 }
 
-/// The same with a quota on every namespace.
+/// Steady pods with a quota on every namespace.
 #[divan::bench(sample_count = 20)]
 fn quota_rows(bencher: Bencher<'_, '_>) {
     rows(bencher, pods_and_nodes().into_iter().chain((0..20).map(quota)).collect());
 }
 
-/// The hour in which everything starts: events per second.
+/// The hour in which everything starts, in events per second.
 #[divan::bench(sample_count = 20)]
 fn starting_events(bencher: Bencher<'_, '_>) {
     let rules = Rules::default();

@@ -1,9 +1,9 @@
-//! Prices in another currency than the hour's (RULES.md, section 11): a price that runs on while the rules
-//! change an organization's currency has no number in the new one.
+//! Prices in another currency than the hour's (RULES.md, section 11). If the rules change an organization's
+//! currency, a price that runs on has no number in the new currency.
 //!
-//! **Decides** which descriptions those are, and that they price nothing. While an hour is folded, their
-//! currency begins with a mark that no currency has, so that every reader of a price sees it; the state at
-//! the hour's end has none.
+//! **Decides** which descriptions have such a price; they price nothing. While an hour is folded, their
+//! currency begins with a mark that no currency has, so every reader of a price sees it. The state at the
+//! hour's end has no marks.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use prorata_schemas::rows::{CostRow, Unpriced};
 
 use crate::timeline::state::State;
 
-/// Stands before the currency of a price that is not in the hour's.
+/// The mark before the currency of a price that is not in the hour's currency.
 const MARK: char = '!';
 
-/// Whether this is the currency of a price that is not in the hour's.
+/// Returns whether a price with this currency is not in the hour's currency.
 pub(crate) fn is_other(currency: &str) -> bool {
     currency.starts_with(MARK)
 }
 
-/// Why a price in this currency is none.
+/// Returns the reason if this currency means that there is no price.
 pub(crate) fn reason(currency: &str) -> Option<Unpriced> {
     is_other(currency).then_some(Unpriced::OtherCurrency)
 }
 
-/// A price as the hour counts it: zero in another currency.
+/// Returns a price as the hour counts it: zero in another currency.
 pub(crate) fn counted(price: UnitPrice, currency: &str) -> UnitPrice {
     if is_other(currency) { UnitPrice::ZERO } else { price }
 }
 
-/// Marks every price that is not in `ours`. True if there is any.
+/// Marks every price that is not in `ours`. Returns `true` if there is any.
 pub(crate) fn mark(state: &mut State, events: &mut [Event], ours: &str) -> bool {
     let mut any = false;
     let mut mark = |currency: &mut Text| {
@@ -48,12 +48,12 @@ pub(crate) fn mark(state: &mut State, events: &mut [Event], ours: &str) -> bool 
     any
 }
 
-/// Takes all marks away.
+/// Removes all marks from a state.
 pub(crate) fn unmark(state: &mut State) {
     for_each(state, is_other, &mut strip);
 }
 
-/// Takes all marks away.
+/// Removes all marks from rows.
 pub(crate) fn unmark_rows(rows: &mut [Box<CostRow>]) {
     for row in rows {
         if let Some(node) = row.node.as_mut().filter(|node| is_other(&node.currency)) {
@@ -72,7 +72,7 @@ fn strip(currency: &mut Text) {
     *currency = currency.strip_prefix(MARK).unwrap_or(currency).into();
 }
 
-/// Changes those currencies in a state that are to be changed.
+/// Changes the currencies in a state for which `is_it` is true.
 fn for_each(state: &mut State, is_it: impl Fn(&str) -> bool, change: &mut impl FnMut(&mut Text)) {
     let nodes = state.nodes.iter_mut().map(|(_, node)| &mut node.description);
     nodes.filter(|node| is_it(&node.currency)).for_each(|node| change(&mut Arc::make_mut(node).currency));

@@ -1,7 +1,7 @@
-//! Why an hour could not be closed. No event is invalid because of it: each is an amount past the end of its
-//! column, more work than an hour may take, or a broken assumption of the engine.
+//! Reasons why an hour could not be closed. They make no event invalid: each is an amount that does not fit
+//! its column, more work than an hour may take, or a broken assumption of the engine.
 
-/// Why an hour could not be closed.
+/// A reason why an hour could not be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// An amount, in atoms of 10^-12, does not fit a column of 38 digits, 12 of them decimals.
@@ -15,12 +15,12 @@ pub enum EngineError {
         /// Name of the resource.
         resource: String,
     },
-    /// The hour takes more work than one may.
+    /// The hour takes more work than an hour may.
     #[error("the hour has more than {max} {of}, the most that one organization may have")]
     Work {
-        /// Names the work.
+        /// The name of the work.
         of: &'static str,
-        /// How much of it an hour may take.
+        /// The most of this work that an hour may take.
         max: u64,
     },
     /// Costs did not add up to their supply.

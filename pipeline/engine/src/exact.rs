@@ -1,11 +1,11 @@
-//! Exact numbers, and the two roundings of RULES.md, section 8: once to twelve decimals, half to even, and by
-//! largest remainder where several rows split one charge.
+//! Exact numbers, and the two roundings of RULES.md, section 8: to twelve decimals once, half to even; and by
+//! largest remainder, where several rows split one charge.
 //!
 //! An *atom* is 10^-12, the last decimal place of every price and column. Costs are rationals in atoms until
 //! their row is written. Amounts at one instant (thousandths, bytes) are `u128`: a quantity is below 2^73 and
-//! a MIG product below 2^94, so as many as fit in memory cannot overflow their sum. An amount times a
-//! duration does not have that room, so it is a [`UBig`], which has any size. What does not fit a column of
-//! 38 digits is an [`EngineError::Range`].
+//! a MIG product below 2^94, so the sum of all that fit in memory cannot overflow. An amount times a duration
+//! could overflow, so it is a [`UBig`], which has any size. A number that does not fit a column of 38 digits
+//! is an [`EngineError::Range`].
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,7 @@ const ATOMS_LIMIT: i128 = 10_i128.pow(38);
 /// An exact number that is zero or more, as an unreduced fraction.
 ///
 /// Reducing costs a greatest common divisor for every operation. Rows are scaled by a few common denominators
-/// and then divided once, so the engine reduces only where a number lives on ([`RBig`]).
+/// and then divided once, so the engine reduces only numbers that it keeps ([`RBig`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Fraction {
     pub(crate) numerator: UBig,
@@ -39,38 +39,38 @@ pub(crate) struct Fraction {
 }
 
 impl Fraction {
-    /// `numerator / denominator`; the denominator must be above zero.
+    /// Creates `numerator / denominator`. The denominator must be above zero.
     pub(crate) const fn new(numerator: UBig, denominator: UBig) -> Self {
         Self { numerator, denominator }
     }
 
-    /// Zero.
+    /// Creates zero.
     pub(crate) const fn zero() -> Self {
         Self { numerator: UBig::ZERO, denominator: UBig::ONE }
     }
 
-    /// One.
+    /// Creates one.
     pub(crate) const fn one() -> Self {
         Self { numerator: UBig::ONE, denominator: UBig::ONE }
     }
 
-    /// Whether it is zero.
+    /// Returns whether the fraction is zero.
     pub(crate) const fn is_zero(&self) -> bool {
         self.numerator.is_zero()
     }
 
-    /// From a reduced ratio, which must not be negative.
+    /// Converts a reduced ratio, which must not be negative.
     pub(crate) fn of(ratio: &RBig) -> Self {
         let (_, numerator) = ratio.numerator().clone().into_parts();
         Self { numerator, denominator: ratio.denominator().clone() }
     }
 
-    /// The product with a whole number.
+    /// Returns the product with a whole number.
     pub(crate) fn times(&self, factor: &UBig) -> Self {
         Self { numerator: &self.numerator * factor, denominator: self.denominator.clone() }
     }
 
-    /// The product with another fraction.
+    /// Returns the product with another fraction.
     pub(crate) fn product(&self, factor: &Self) -> Self {
         Self {
             numerator: &self.numerator * &factor.numerator,
@@ -78,7 +78,7 @@ impl Fraction {
         }
     }
 
-    /// As a reduced ratio.
+    /// Returns the fraction as a reduced ratio.
     pub(crate) fn reduced(&self) -> RBig {
         ratio(self.numerator.clone(), self.denominator.clone())
     }
@@ -86,7 +86,7 @@ impl Fraction {
     /// Rounds a number of atoms to a decimal.
     ///
     /// # Errors
-    /// Past 38 digits.
+    /// If the number has more than 38 digits.
     pub(crate) fn round_atoms(&self) -> Result<Decimal12, EngineError> {
         decimal(round_half_even(&self.numerator, &self.denominator))
     }
@@ -94,44 +94,46 @@ impl Fraction {
     /// Rounds a plain number to a decimal.
     ///
     /// # Errors
-    /// Past 38 digits.
+    /// If the number has more than 38 digits.
     pub(crate) fn round(&self) -> Result<Decimal12, EngineError> {
         decimal(round_half_even(&(&self.numerator * ATOMS_IN_ONE), &self.denominator))
     }
 }
 
-/// A decimal in atoms. Valid events and rules hold nothing negative here; a negative decimal counts as zero.
+/// Returns a decimal in atoms. Valid events and rules hold nothing negative here; a negative decimal counts
+/// as zero.
 pub(crate) fn atoms<D: Into<Decimal12>>(value: D) -> UBig {
     UBig::from(u128::try_from(value.into().atoms()).unwrap_or(0))
 }
 
-/// `numerator / denominator`; zero when the denominator is zero.
+/// Returns `numerator / denominator`, or zero if the denominator is zero.
 pub(crate) fn ratio(numerator: UBig, denominator: UBig) -> RBig {
     if denominator.is_zero() { RBig::ZERO } else { RBig::from_parts(IBig::from(numerator), denominator) }
 }
 
-/// The greatest common divisor; of zero and a number, the number.
+/// Returns the greatest common divisor. If one number is zero, this is the other.
 pub(crate) fn gcd(a: &UBig, b: &UBig) -> UBig {
-    // The library's own has no answer for two zeros.
+    // The library's function has no answer for two zeros.
     if a.is_zero() && b.is_zero() { UBig::ZERO } else { a.gcd(b) }
 }
 
-/// The sum of ratios.
+/// Returns the sum of ratios.
 pub(crate) fn total<'a>(ratios: impl IntoIterator<Item = &'a RBig>) -> RBig {
     ratios.into_iter().fold(RBig::ZERO, |sum, ratio| sum + ratio)
 }
 
-/// Bits behind the point up to which [`round_sum`] adds fractions before it needs their exact sum.
+/// The number of bits after the binary point with which [`round_sum`] adds fractions before it needs their
+/// exact sum.
 const SUM_BITS: usize = 64;
 
 /// Rounds the sum of fractions of atoms to a decimal, half to even.
 ///
-/// The exact sum of many fractions has a denominator nearly as long as all of theirs together, so adding them
-/// one by one takes time with the square of their number. Bounds of the sum nearly always round alike; only
-/// where they do not, the sum itself is taken.
+/// The exact sum of many fractions has a denominator nearly as long as all of theirs together. So adding them
+/// one by one takes time with the square of their number. Bounds of the sum nearly always round alike. Only
+/// if they do not, the exact sum is computed.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the sum has more than 38 digits.
 pub(crate) fn round_sum(fractions: &[Fraction]) -> Result<Decimal12, EngineError> {
     let (mut least, mut cut) = (UBig::ZERO, 0_u64);
     for Fraction { numerator, denominator } in fractions {
@@ -143,11 +145,11 @@ pub(crate) fn round_sum(fractions: &[Fraction]) -> Result<Decimal12, EngineError
     round_between([least, most], &(UBig::ONE << SUM_BITS), || sum_of(fractions))
 }
 
-/// Rounds a number of atoms to a decimal, half to even: one between two bounds, which are over
-/// `denominator`. Only where the bounds round differently, `exact` is asked for the number.
+/// Rounds a number of atoms to a decimal, half to even. The number lies between two bounds, which are divided
+/// by `denominator`. Calls `exact` for the number only if the bounds round differently.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the number has more than 38 digits.
 pub(crate) fn round_between(
     [least, most]: [UBig; 2],
     denominator: &UBig,
@@ -157,12 +159,12 @@ pub(crate) fn round_between(
     if rounded == round_half_even(&most, denominator) { decimal(rounded) } else { exact().round_atoms() }
 }
 
-/// The sum of fractions.
+/// Returns the sum of fractions.
 pub(crate) fn sum_of(fractions: &[Fraction]) -> Fraction {
     Fraction::of(&exact_sum(fractions))
 }
 
-/// The sum of fractions, by halves: numbers that are added are of like length.
+/// Returns the sum of fractions, by halves, so that the numbers to add have similar lengths.
 fn exact_sum(fractions: &[Fraction]) -> RBig {
     match fractions {
         [] => RBig::ZERO,
@@ -174,43 +176,43 @@ fn exact_sum(fractions: &[Fraction]) -> RBig {
     }
 }
 
-/// Microseconds as hours.
+/// Converts microseconds to hours.
 pub(crate) fn hours(micros: u128) -> RBig {
     ratio(UBig::from(micros), UBig::from(HOUR_MICROS))
 }
 
-/// Microseconds as seconds: exact in twelve decimals.
+/// Converts microseconds to seconds, which are exact in twelve decimals.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the number has more than 38 digits.
 pub(crate) fn seconds(micros: u128) -> Result<Decimal12, EngineError> {
     decimal(UBig::from(micros) * UBig::from(1_000_000_u32))
 }
 
-/// Rounds any ratio to twelve decimals, half to even. A negative one rounds as its magnitude does.
+/// Rounds any ratio to twelve decimals, half to even. A negative ratio rounds as its magnitude does.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the number has more than 38 digits.
 pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     let (sign, magnitude) = value.numerator().clone().into_parts();
     let rounded = decimal(round_half_even(&(magnitude * ATOMS_IN_ONE), value.denominator()))?;
     Ok(if sign == Sign::Negative { Decimal12::from_atoms(-rounded.atoms()) } else { rounded })
 }
 
-/// Rounds an estimate as [`round`] does. One that passes 38 digits is the last number of its column: what is
-/// derived from few valid amounts may be of any size, and no money depends on it.
+/// Rounds an estimate like [`round`]. An estimate of more than 38 digits becomes the last number of its
+/// column. A number that is derived from few valid amounts may have any size, and no money depends on it.
 pub(crate) fn round_estimate(value: &RBig) -> Decimal12 {
     let last = ATOMS_LIMIT - 1;
     let bound = if value.numerator() < &IBig::ZERO { -last } else { last };
     round(value).unwrap_or(Decimal12::from_atoms(bound))
 }
 
-/// `numerator / denominator` rounded to a decimal; the denominator must be above zero.
+/// Rounds `numerator / denominator` to a decimal. The denominator must be above zero.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the number has more than 38 digits.
 pub(crate) fn round_quotient(numerator: &UBig, denominator: u128) -> Result<Decimal12, EngineError> {
-    // Amounts of most hours fit 128 bits, and so need no allocation.
+    // Amounts of most hours fit 128 bits, so they need no allocation.
     let atoms =
         u128::try_from(numerator).ok().and_then(|numerator| numerator.checked_mul(ONE.unsigned_abs()));
     let Some(atoms) = atoms else {
@@ -225,7 +227,7 @@ pub(crate) fn round_quotient(numerator: &UBig, denominator: u128) -> Result<Deci
     decimal(UBig::from(floor + up))
 }
 
-/// The quotient rounded to the nearest integer, half to even.
+/// Returns the quotient rounded to the nearest integer, half to even.
 fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
     let (floor, rest) = numerator.div_rem(denominator);
     match (rest << 1).cmp(denominator) {
@@ -238,7 +240,7 @@ fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
     }
 }
 
-/// Atoms as a decimal of at most 38 digits.
+/// Converts atoms to a decimal of at most 38 digits.
 fn decimal(atoms: UBig) -> Result<Decimal12, EngineError> {
     match i128::try_from(&atoms) {
         Ok(value) if value < ATOMS_LIMIT => Ok(Decimal12::from_atoms(value)),
@@ -246,10 +248,10 @@ fn decimal(atoms: UBig) -> Result<Decimal12, EngineError> {
     }
 }
 
-/// The sum of decimals.
+/// Returns the sum of decimals.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If the sum has more than 38 digits.
 pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal12, EngineError> {
     let mut total = Decimal12::ZERO;
     for value in values {
@@ -259,16 +261,17 @@ pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal
     Ok(total)
 }
 
-/// Splits `total` over `parts`, which are in atoms, by largest remainder: every part gets its floor, and the
-/// atoms that are left go, one each, to the parts with the largest fractions, ties to the earlier part. The
-/// shares sum to `total`.
+/// Splits `total` over `parts`, which are in atoms, by largest remainder. Every part gets its floor. The
+/// remaining atoms go, one each, to the parts with the largest fractions; in a tie, the earlier part comes
+/// first. The shares sum to `total`.
 ///
-/// The floors must sum to `total` less 0 to `parts.len()` atoms. That holds where the parts sum to what
-/// `total` was rounded from: the floors fall short of that sum by less than one atom for each part, and
+/// The floors must sum to `total` less 0 to `parts.len()` atoms. This holds if the parts sum to the number
+/// from which `total` was rounded: the floors are below that sum by less than one atom for each part, and
 /// rounding moves it by at most a half.
 ///
 /// # Errors
-/// When a part passes 38 digits, or when more atoms are left than there are parts, or fewer than none.
+/// If a part has more than 38 digits, or if the number of remaining atoms is negative or above the number of
+/// parts.
 pub(crate) fn largest_remainder(
     total: Decimal12,
     parts: &[&Fraction],
@@ -293,7 +296,7 @@ pub(crate) fn largest_remainder(
         let mut order: Vec<usize> = (0..parts.len()).collect();
         order.sort_by(|&a, &b| compare_rests((&rests[b], parts[b]), (&rests[a], parts[a])).then(a.cmp(&b)));
         for index in order.into_iter().take(left) {
-            // At most `total`, so it still has 38 digits.
+            // The share is at most `total`, so it still has 38 digits.
             shares[index] = Decimal12::from_atoms(shares[index].atoms() + 1);
         }
     }
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_sum_rounds_as_the_exact_sum_does_even_next_to_a_half() {
-        // Thirds and sevenths that come to a half, to less and to more of it by less than the bounds tell.
+        // Sums that are a half, and sums that are below or above it by less than the bounds can show.
         let tiny = |numerator: u8| Fraction::new(UBig::from(numerator), UBig::ONE << 200);
         let half = [fraction(1, 3), fraction(1, 7), fraction(1, 42)];
         let less =

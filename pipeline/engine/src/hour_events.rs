@@ -1,4 +1,4 @@
-//! What the engine takes in: the events of one organization in one hour, one by one.
+//! The input of the engine: the events of one organization in one hour, one by one.
 
 use prorata_schemas::body::{EventRef, PodUsageRef};
 use prorata_schemas::event::{Event, Payload, Recording};
@@ -6,24 +6,24 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::timeline::usage::Usage;
 
-/// Events of one organization in one hour, in any order, duplicates included. Usage is reduced to its figures
-/// as it comes: about 20 bytes an event.
+/// The events of one organization in one hour, in any order, duplicates included. Usage is reduced to its
+/// figures as it arrives: about 20 bytes an event.
 #[derive(Clone, Debug)]
 pub struct HourEvents {
     pub(crate) hour: Hour,
-    /// All but usage.
+    /// All events except usage.
     pub(crate) others: Vec<Event>,
     pub(crate) usage: Usage,
     pub(crate) latest: Option<Timestamp>,
 }
 
 impl HourEvents {
-    /// None yet.
+    /// Creates an empty set of events.
     pub fn new(hour: Hour) -> Self {
         Self { hour, others: Vec::new(), usage: Usage::new(hour.start()), latest: None }
     }
 
-    /// These events.
+    /// Collects these events.
     pub fn of(hour: Hour, events: impl IntoIterator<Item = impl Into<Event>>) -> Self {
         let mut taken = Self::new(hour);
         events.into_iter().for_each(|event| taken.push(event.into()));
@@ -61,17 +61,17 @@ impl HourEvents {
         self.usage.append(other.usage);
     }
 
-    /// The hour.
+    /// Returns the hour.
     pub fn hour(&self) -> Hour {
         self.hour
     }
 
-    /// Whether no event was taken.
+    /// Returns whether no event was taken.
     pub fn is_empty(&self) -> bool {
         self.latest.is_none()
     }
 
-    /// The latest event time.
+    /// Returns the latest event time.
     pub fn latest(&self) -> Option<Timestamp> {
         self.latest
     }

@@ -1,5 +1,5 @@
-//! The accounting rules, pure: the events of an hour and the state at its start give its rows and the state
-//! at its end. RULES.md says what they mean; the comments cite its sections.
+//! The pure accounting rules: the events of an hour and the state at its start give its rows and the state at
+//! its end. RULES.md explains them; the comments cite its sections.
 //!
 //! ```text
 //! events ─ order ─► timeline ──► slices ──► rows ─────► drafts ──► rounded rows ─► tables
@@ -12,8 +12,9 @@
 //! and `rows/mod.rs`.
 //!
 //! No clock, no I/O, no randomness, no floats, no order that depends on hashing. Pods and nodes of a large
-//! organization are done on all cores and taken in their order: the result is the same on any number. Arrival
-//! order never matters, and cutting a run at any hour and going on from the state gives the same rows.
+//! organization are processed on all cores and taken in their order. So the result does not depend on the
+//! number of cores. Arrival order never matters. A run that stops after any hour and continues from the state
+//! gives the same rows.
 
 #![deny(
     clippy::float_arithmetic,
@@ -50,21 +51,23 @@ pub use timeline::order::OrderedEvents;
 pub use timeline::state::{NodeKey, QuotaKey, State};
 pub use work::{ROWS_MAX, WORK_MAX};
 
-/// Version of these rules (RULES.md, section 7): hours folded under another must be folded again to compare.
+/// Version of these rules (RULES.md, section 7). Hours folded under another version are comparable only after
+/// they are folded again.
 pub const RULES_ENGINE_VERSION: u32 = 1;
 
-/// Whether an organization has this hour: `state` is the one at its start, and `events` are those of the
-/// organization in it. If not, it is left out of the tables, and its state is dropped (RULES.md, section 7).
+/// Returns whether an organization has this hour. `state` is the organization's state at the hour's start,
+/// and `events` are its events in the hour. If not, the tables leave the hour out, and the state is dropped
+/// (RULES.md, section 7).
 pub fn has_hour(state: &State, events: &HourEvents) -> bool {
     !events.is_empty() || !state.is_empty()
 }
 
-/// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour,
-/// in any order, duplicates included. Hours follow one another without gaps, from that of the organization's
-/// first event (RULES.md, section 7).
+/// Closes one hour of one organization. `events` are all of its valid events with an event time in that hour,
+/// in any order, duplicates included. Hours follow one another without gaps, from the hour of the
+/// organization's first event (RULES.md, section 7).
 ///
 /// # Errors
-/// When an amount does not fit its column, the hour takes too much work, or costs do not add up: see
+/// If an amount does not fit its column, the hour takes too much work, or costs do not add up: see
 /// [`EngineError`].
 pub fn close_hour(
     state: State,
@@ -75,10 +78,10 @@ pub fn close_hour(
     Ok((state, tables))
 }
 
-/// The same, with the steps to the rows in focus.
+/// Closes one hour like [`close_hour`], and returns the steps to the rows in focus too.
 ///
 /// # Errors
-/// Those of [`close_hour`].
+/// Returns the errors of [`close_hour`].
 pub fn close_hour_traced(
     state: State,
     events: impl Into<OrderedEvents>,

@@ -1,7 +1,7 @@
 //! One value for each of the three resources that a node's cost divides over: CPU, memory and GPU.
 //!
-//! Named fields instead of positions: no rule can take bytes for GPUs, and a step that is the same for all
-//! three is written once.
+//! Fields have names instead of positions, so no rule can confuse bytes with GPUs. A step that is the same
+//! for all three resources is written once.
 
 use std::ops::AddAssign;
 
@@ -13,16 +13,16 @@ pub(crate) const PARTS_PER_UNIT: PerResource<u64> = PerResource { cpu: 1000, mem
 /// A value for each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PerResource<T> {
-    /// Of CPU: thousandths of a vCPU, where it is an amount of the engine.
+    /// The value of CPU. An amount of the engine is in thousandths of a vCPU.
     pub cpu: T,
-    /// Of memory: bytes.
+    /// The value of memory. An amount is in bytes.
     pub memory: T,
-    /// Of GPUs: thousandths.
+    /// The value of GPUs. An amount is in thousandths.
     pub gpu: T,
 }
 
 impl<T> PerResource<T> {
-    /// The same value for every resource.
+    /// Creates the same value for every resource.
     pub(crate) fn all(value: T) -> Self
     where
         T: Clone,
@@ -30,27 +30,27 @@ impl<T> PerResource<T> {
         Self { cpu: value.clone(), memory: value.clone(), gpu: value }
     }
 
-    /// Each value by reference.
+    /// Returns each value by reference.
     pub const fn as_ref(&self) -> PerResource<&T> {
         PerResource { cpu: &self.cpu, memory: &self.memory, gpu: &self.gpu }
     }
 
-    /// Each value by mutable reference.
+    /// Returns each value by mutable reference.
     pub(crate) const fn as_mut(&mut self) -> PerResource<&mut T> {
         PerResource { cpu: &mut self.cpu, memory: &mut self.memory, gpu: &mut self.gpu }
     }
 
-    /// What `f` makes of each value.
+    /// Applies `f` to each value.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerResource<U> {
         PerResource { cpu: f(self.cpu), memory: f(self.memory), gpu: f(self.gpu) }
     }
 
-    /// What `f` makes of each value, unless it fails for one.
+    /// Applies `f` to each value, unless it fails for one.
     pub(crate) fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<PerResource<U>, E> {
         Ok(PerResource { cpu: f(self.cpu)?, memory: f(self.memory)?, gpu: f(self.gpu)? })
     }
 
-    /// Pairs of the values of one resource.
+    /// Pairs the values of each resource.
     pub fn zip<U>(self, other: PerResource<U>) -> PerResource<(T, U)> {
         PerResource {
             cpu: (self.cpu, other.cpu),
@@ -59,12 +59,12 @@ impl<T> PerResource<T> {
         }
     }
 
-    /// The values in the order cpu, memory, gpu.
+    /// Returns the values in the order cpu, memory, gpu.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         [&self.cpu, &self.memory, &self.gpu].into_iter()
     }
 
-    /// The sum over the resources.
+    /// Returns the sum over the resources.
     pub(crate) fn sum(&self) -> T
     where
         T: Default + for<'a> AddAssign<&'a T>,

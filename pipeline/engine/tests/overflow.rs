@@ -1,4 +1,4 @@
-//! Valid events whose amounts pass every column: an hour of them is an error or exact, never a panic or a
+//! Valid events whose amounts pass every column. An hour of them is an error or exact, never a panic or a
 //! wrap.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
@@ -14,7 +14,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-/// The largest price of an event.
+/// The highest price of an event.
 const DEAREST: &str = "9999999999999999.999999999999";
 
 fn quantities(entries: &[(&str, &str)]) -> Quantities {
@@ -126,7 +126,7 @@ fn a_pool_charge_past_its_column_is_an_error() {
 
 #[test]
 fn reservations_whose_sum_passes_its_column_are_an_error() {
-    // Each fits: 2^31 units at 10^16. Five of them pass 38 digits, nine of them 128 bits.
+    // Each one fits: 2^31 units at 10^16. Five of them pass 38 digits, and nine of them pass 128 bits.
     assert!(close(vec![reservation("r0")]).is_ok());
     for count in [5, 9] {
         assert_out_of_range((0..count).map(|index| reservation(&format!("r{index}"))).collect());
@@ -144,7 +144,7 @@ fn gpu_time_past_128_bits_is_shared_exactly() {
     let costs: Vec<i128> =
         rows.filter(|row| row.pod_uid.is_some()).map(|row| row.effective_cost.atoms()).collect();
     assert_eq!(costs.len(), 200);
-    // The pods share the GPUs alike; largest remainder leaves at most one unit of the last place between
+    // The pods share the GPUs equally; largest remainder leaves at most one unit of the last place between
     // them.
     assert!(costs.iter().max().unwrap() - costs.iter().min().unwrap() <= 1);
     assert_eq!(tables.totals.allocated_cost.to_string(), "7");

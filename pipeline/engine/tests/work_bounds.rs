@@ -1,5 +1,5 @@
-//! An hour of one organization takes no more work than its bound, whatever its events: it is an error before
-//! the work is done.
+//! An hour of one organization takes no more work than its bound, whatever its events. It fails before the
+//! work is done.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -14,10 +14,10 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 
-/// So many of both of a pair pass the bound.
+/// A number of both objects of a pair that passes the bound.
 const TOO_MANY: i64 = 1_500;
 
-/// So many do not.
+/// A number that does not.
 const FEW: i64 = 40;
 
 fn quantities(cpu: i64) -> Quantities {
@@ -112,7 +112,7 @@ fn closed(events: Vec<Event>) -> Result<State, EngineError> {
     close_hour(State::new("o".into()), hour, &Rules::default()).map(|(state, _)| state)
 }
 
-/// Asserts that so many of both pass the bound, and few do not.
+/// Asserts that many of both pass the bound, and few do not.
 fn assert_bounded(events: impl Fn(i64) -> Vec<Event>, of: &str) {
     closed(events(FEW)).unwrap();
     let refused = closed(events(TOO_MANY)).unwrap_err();

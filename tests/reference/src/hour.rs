@@ -1,4 +1,4 @@
-//! What one hour's tables are computed from.
+//! The input of one hour's tables.
 
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
@@ -15,7 +15,7 @@ pub struct HourView<'a> {
     pub organization_id: &'a OrganizationId,
     /// The hour.
     pub hour: Hour,
-    /// Its slices, in order, without gaps.
+    /// The slices of the hour, in order and without gaps.
     pub slices: &'a [Slice],
     /// All samples of the history.
     pub samples: &'a [Sample],
@@ -23,7 +23,7 @@ pub struct HourView<'a> {
     pub rules: &'a Rules,
 }
 
-/// A price as the hour counts it, zero in another currency, and whether it is in another.
+/// Returns a price as the hour counts it, zero in another currency, and whether it is in another currency.
 pub fn counted(view: &HourView, price: UnitPrice, currency: &Text) -> (UnitPrice, bool) {
     let other = currency != view.rules.currency_of(view.organization_id);
     (if other { UnitPrice::ZERO } else { price }, other)

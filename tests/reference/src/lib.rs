@@ -1,10 +1,11 @@
-//! A slow, obvious model of the accounting rules, to hold the engine against.
+//! A slow, obvious model of the accounting rules, with which the engine is compared.
 //!
-//! It takes a whole history at once, cuts it at every instant at which anything may change, works out
-//! everything again for each stretch between two of them, and adds up. Nothing is kept from one stretch to
-//! the next but the objects themselves; all numbers are exact rationals until a row is written. It shares the
-//! types of events and rows with the engine, and nothing else. Read in this order: `timeline` (events to
-//! stretches), `rules` (each by itself), `rows` (one hour of `cost_allocation`), `tables` (all others).
+//! The model takes a whole history at once and cuts it at every instant at which anything may change. It
+//! computes everything again for each stretch between two of them, and adds up. Only the objects themselves
+//! are kept from one stretch to the next. All numbers are exact rationals until a row is written. The model
+//! shares the types of events and rows with the engine, and nothing else. Read in this order: `timeline`
+//! (events to stretches), `rules` (each independently), `rows` (one hour of `cost_allocation`), `tables` (all
+//! others).
 
 mod hour;
 pub mod names;
@@ -29,7 +30,8 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 use hour::HourView;
 
-/// The tables of every hour that one organization has, from the hour of its first event through `through`.
+/// Returns the tables of every hour that one organization has, from the hour of its first event through
+/// `through`.
 pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<HourTables> {
     let organization_id: OrganizationId =
         records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
@@ -50,27 +52,27 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     tables
 }
 
-/// What each pod and node did in each hour.
+/// The time and the amounts of each pod and node in each hour.
 #[derive(Default)]
 pub struct Ran {
-    /// By pod uid.
+    /// Pods by hour and pod uid.
     pub pods: BTreeMap<(Hour, PodUid), PodRan>,
-    /// Microseconds, by cluster and node.
+    /// Microseconds by hour, cluster and node.
     pub nodes: BTreeMap<(Hour, world::NodeKey), i64>,
 }
 
-/// What one pod did in one hour.
+/// The time and the amounts of one pod in one hour.
 #[derive(Default)]
 pub struct PodRan {
-    /// Microseconds it ran.
+    /// Microseconds for which the pod ran.
     pub micros: i64,
-    /// vCPU-, GiB- and GPU-hours it requested.
+    /// vCPU-, GiB- and GPU-hours that the pod requested.
     pub requested: resources::Three,
-    /// vCPU-, GiB- and GPU-hours it used.
+    /// vCPU-, GiB- and GPU-hours that the pod used.
     pub used: resources::Three,
 }
 
-/// What each pod and node did in each hour.
+/// Returns the time and the amounts of each pod and node in each hour.
 pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
     let samples = usage::samples(&timeline::resolve(records));
     let mut ran = Ran::default();
@@ -92,7 +94,8 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
     ran
 }
 
-/// The labels of each quota's pods in their order, in each stretch of time: its first instant, the quota, the
+/// Returns the labels of each quota's pods in their order, in each stretch of time: its first instant, the
+/// quota, the labels.
 /// labels.
 pub fn labels(
     records: &[EventRecord],
@@ -109,8 +112,8 @@ pub fn labels(
     labels
 }
 
-/// Whether the organization has the hour: something of it is there when the hour before ends, or an event of
-/// it is in the hour. A pool's spend is there until its quarter has passed.
+/// Returns whether the organization has the hour: something of it exists when the hour before ends, or one of
+/// its events is in the hour. A pool's spend exists until its quarter has passed.
 fn has_hour(
     view: &HourView,
     before: Option<&timeline::Slice>,

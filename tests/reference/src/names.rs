@@ -1,9 +1,10 @@
-//! One spelling of each name (RULES.md, section 12): what rules compare, worked out by tables of spellings.
+//! One spelling of each name (RULES.md, section 12), as the rules compare it, computed by tables of
+//! spellings.
 
 use prorata_schemas::Text;
 use prorata_schemas::rows::CostRow;
 
-/// Spellings and what they mean, in lower case and without separators.
+/// Spellings and their meanings, in lower case and without separators.
 const PROVIDERS: [(&str, &str); 21] = [
     ("aws", "aws"),
     ("amazon", "aws"),
@@ -31,12 +32,12 @@ const PROVIDERS: [(&str, &str); 21] = [
 /// Words of GPU names that do not count.
 const SILENT: &str = " nvidia tesla amd instinct gpu pcie sxm sxm2 sxm3 sxm4 sxm5 oam hbm2 hbm2e hbm3 hbm3e ";
 
-/// Models of GPUs, each with the memory that does not count after a colon: the model has no other.
+/// Models of GPUs, each with the memory that does not count after a colon: the model has no other memory.
 const MODELS: &str = " a10:24gb a100 a10g:24gb a16 a2 a30:24gb a40:48gb a800 b100 b200 b300 gb200 gb300 \
                       gh200 h100:80gb h20 h200:141gb h800 k80 l2:24gb l20:48gb l4:24gb l40:48gb l40s:48gb \
                       m60 mi100 mi210 mi250x mi300x mi325x mi355x p100 p4 p40 t4:16gb t4g v100 ";
 
-/// A provider.
+/// Returns the canonical name of a provider.
 pub fn provider(name: &str) -> String {
     let plain = plain(name);
     let key: String = plain.chars().filter(|c| !c.is_whitespace() && *c != '-' && *c != '_').collect();
@@ -44,17 +45,18 @@ pub fn provider(name: &str) -> String {
     found.map_or(plain, |(_, canonical)| (*canonical).to_owned())
 }
 
-/// A region or zone.
+/// Returns the canonical name of a region or zone.
 pub fn place(name: &str) -> String {
     plain(name).split_whitespace().collect()
 }
 
-/// An instance family.
+/// Returns the canonical name of an instance family.
 pub fn family(name: &str) -> String {
     plain(name)
 }
 
-/// A GPU model: its words are one model, at most one variant and at most one memory, or it stays as it is.
+/// Returns the canonical name of a GPU model if its words are one model and at most one variant and one
+/// memory. Otherwise, returns the plain name.
 pub fn gpu_model(name: &str) -> String {
     let plain = plain(name);
     let words = plain.replace(['-', '_'], " ");
@@ -71,12 +73,12 @@ pub fn gpu_model(name: &str) -> String {
     models.iter().copied().chain(variants).chain(memories).collect::<Vec<_>>().join("-")
 }
 
-/// A GPU model, if there is one.
+/// Returns the canonical name of a GPU model, if there is one.
 pub fn optional_gpu_model(name: Option<&Text>) -> Option<String> {
     name.map(|name| gpu_model(name))
 }
 
-/// Rows show the provider's canonical name.
+/// Sets the provider of a row to its canonical name.
 pub fn show_provider(row: &mut CostRow) {
     row.provider = provider(&row.provider).as_str().into();
 }

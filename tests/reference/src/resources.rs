@@ -1,4 +1,4 @@
-//! Amounts of resources: vCPU, GiB, GPUs, GB of GPU memory, and those of quotas.
+//! Amounts of resources: vCPU, GiB, GPUs, GB of GPU memory, and the amounts that quotas count.
 
 use prorata_schemas::event::Quantities;
 use prorata_schemas::quantity::{CPU, EPHEMERAL_STORAGE, GPU_MEMORY, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
@@ -6,10 +6,10 @@ use prorata_schemas::rules::Rules;
 
 use crate::rounding::{Exact, nearest, ratio, whole, zero};
 
-/// vCPU, GiB of memory, GPUs; or what each of the three costs.
+/// vCPU, GiB of memory and GPUs, or the cost of each of the three.
 pub type Three = [Exact; 3];
 
-/// Three zeros.
+/// Returns three zeros.
 pub fn none() -> Three {
     [zero(), zero(), zero()]
 }
@@ -21,7 +21,7 @@ pub fn add(to: &mut Three, more: &Three, factor: &Exact) {
     }
 }
 
-/// The amount of a resource as delivered, in bytes or thousandths.
+/// Returns the amount of a resource as delivered, in bytes or thousandths.
 pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
     quantities.get(resource).map_or(0, |quantity| quantity.amount)
 }
@@ -29,7 +29,7 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
 /// Bytes in one GiB.
 pub const GIB: i64 = 1 << 30;
 
-/// vCPU, GiB and GPUs of a pod, a node or a unit of a reservation.
+/// Returns vCPU, GiB and GPUs of a pod, a node or a unit of a reservation.
 pub fn three(quantities: &Quantities, rules: &Rules) -> Three {
     [
         ratio(amount(quantities, CPU), 1000),
@@ -38,8 +38,8 @@ pub fn three(quantities: &Quantities, rules: &Rules) -> Three {
     ]
 }
 
-/// GPUs in thousandths: the sum of the configured names, plus n/7 of a GPU for each MIG slice, added over all
-/// profiles and then rounded once.
+/// Returns GPUs in thousandths: the sum of the configured names, plus n/7 of a GPU for each MIG slice. The
+/// slices of all profiles are added and then rounded once.
 pub fn milli_gpus(quantities: &Quantities, rules: &Rules) -> i128 {
     let mut milli: i128 = 0;
     let mut sevenths = zero();
@@ -54,7 +54,7 @@ pub fn milli_gpus(quantities: &Quantities, rules: &Rules) -> i128 {
     milli + mig
 }
 
-/// Slices and GB of `nvidia.com/mig-<n>g.<m>gb`, with an optional `.suffix`.
+/// Returns slices and GB of `nvidia.com/mig-<n>g.<m>gb`, with an optional `.suffix`.
 pub fn mig_profile(resource: &str) -> Option<(u64, u64)> {
     let profile = resource.strip_prefix("nvidia.com/mig-")?;
     let (slices, rest) = profile.split_once("g.")?;
@@ -67,7 +67,7 @@ pub fn mig_profile(resource: &str) -> Option<(u64, u64)> {
     Some((slices.parse().ok()?, gigabytes.parse().ok()?))
 }
 
-/// `nos.nebuly.com/gpu-memory` of a pod in GB: always computed.
+/// Returns `nos.nebuly.com/gpu-memory` of a pod in GB. It is always computed.
 pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
     let mut gigabytes = whole(rules.gpu_memory_gb) * ratio(amount(requests, NVIDIA_GPU), 1000);
     for (resource, quantity) in requests {
@@ -78,7 +78,7 @@ pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
     gigabytes
 }
 
-/// What a pod requests of a resource of a quota, in units of the resource.
+/// Returns a pod's request of a resource of a quota, in units of the resource.
 pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact {
     if resource == GPU_MEMORY {
         gpu_memory(requests, rules)
@@ -87,12 +87,12 @@ pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact 
     }
 }
 
-/// Bytes, or thousandths made whole.
+/// Converts an amount to bytes, or thousandths to whole units.
 pub fn units(amount: u128, resource: &str) -> Exact {
     if matches!(resource, EPHEMERAL_STORAGE | MEMORY | VRAM) { whole(amount) } else { ratio(amount, 1000) }
 }
 
-/// GPUs that multiply a pool pod's prices, requests and limits: 1 when missing or zero.
+/// Returns the number of GPUs that multiplies a pool pod's prices, requests and limits: 1 if missing or zero.
 pub fn pool_count(requests: &Quantities) -> Exact {
     match amount(requests, NVIDIA_GPU) {
         0 => whole(1),
@@ -100,7 +100,7 @@ pub fn pool_count(requests: &Quantities) -> Exact {
     }
 }
 
-/// TFLOPs and bytes of VRAM.
+/// Returns TFLOPs and bytes of VRAM.
 pub fn pool_amounts(quantities: &Quantities) -> (Exact, Exact) {
     (ratio(amount(quantities, TFLOPS), 1000), whole(amount(quantities, VRAM)))
 }

@@ -8,47 +8,47 @@ use prorata_schemas::decimal::{Decimal12, ONE};
 /// An exact rational number: every amount, price and duration before it is written.
 pub type Exact = BigRational;
 
-/// A whole number.
+/// Returns a whole number.
 pub fn whole(number: impl Into<BigInt>) -> Exact {
     Exact::from_integer(number.into())
 }
 
-/// `numerator / denominator`; the denominator is never zero.
+/// Returns `numerator / denominator`. The denominator is never zero.
 pub fn ratio(numerator: impl Into<BigInt>, denominator: impl Into<BigInt>) -> Exact {
     Exact::new(numerator.into(), denominator.into())
 }
 
-/// Zero.
+/// Returns zero.
 pub fn zero() -> Exact {
     Exact::zero()
 }
 
-/// The exact value of a decimal.
+/// Returns the exact value of a decimal.
 pub fn exact(value: impl Into<Decimal12>) -> Exact {
     ratio(value.into().atoms(), ONE)
 }
 
-/// `part / of`, or zero where `of` is zero.
+/// Returns `part / of`, or zero if `of` is zero.
 pub fn fraction(part: &Exact, of: &Exact) -> Exact {
     if of.is_zero() { zero() } else { part / of }
 }
 
-/// Whole microseconds as hours.
+/// Converts whole microseconds to hours.
 pub fn hours(micros: i64) -> Exact {
     ratio(micros, prorata_schemas::time::HOUR_MICROS)
 }
 
-/// The larger of the two.
+/// Returns the larger of the two.
 pub fn larger(left: Exact, right: Exact) -> Exact {
     if left >= right { left } else { right }
 }
 
-/// The smaller of the two.
+/// Returns the smaller of the two.
 pub fn smaller(left: Exact, right: Exact) -> Exact {
     if left <= right { left } else { right }
 }
 
-/// The nearest whole number; a half goes to the even neighbour.
+/// Returns the nearest whole number. A half goes to the even neighbour.
 pub fn nearest(value: &Exact) -> BigInt {
     let below = value.floor().to_integer();
     let rest = value - Exact::from_integer(below.clone());
@@ -57,19 +57,20 @@ pub fn nearest(value: &Exact) -> BigInt {
     if rest > half || (rest == half && odd) { below + 1 } else { below }
 }
 
-/// Rounded to 12 decimals, half to even.
+/// Rounds to 12 decimals, half to even.
 pub fn half_even(value: &Exact) -> Decimal12 {
     decimal(&nearest(&(value * whole(ONE))))
 }
 
-/// An estimate, rounded like everything else; past 38 digits it is the last number of a column.
+/// Rounds an estimate like everything else. An estimate of more than 38 digits becomes the last number of a
+/// column.
 pub fn estimate(value: &Exact) -> Decimal12 {
     let last = ratio(BigInt::from(10_i32).pow(38) - 1, ONE);
     half_even(&smaller(larger(value.clone(), -last.clone()), last))
 }
 
-/// Splits a rounded charge over its exact parts: each part is rounded down, and the units of the last place
-/// that are left over go to the largest remainders, ties to the first.
+/// Splits a rounded charge over its exact parts. Each part is rounded down, and the remaining units of the
+/// last place go to the largest remainders; in a tie, the first comes first.
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
     let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();
@@ -83,7 +84,7 @@ pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     units.iter().map(decimal).collect()
 }
 
-/// A decimal of that many units of the last place.
+/// Returns a decimal of that many units of the last place.
 fn decimal(units: &BigInt) -> Decimal12 {
     let units = units.to_i128();
     assert!(units.is_some(), "an amount passes 128 bits");

@@ -1,5 +1,5 @@
-//! From events to stretches of time in which nothing changes: duplicates folded, instants in order, steps in
-//! order.
+//! The step from events to stretches of time in which nothing changes: duplicates folded, instants in order,
+//! steps in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,19 +20,20 @@ pub struct Slice {
     pub from: i64,
     /// First instant after it.
     pub to: i64,
-    /// What is true all the while.
+    /// The objects during the stretch.
     pub world: World,
     /// Quotas that count, with their pods and labels.
     pub quotas: Vec<Standing>,
-    /// What commitments cover of nodes.
+    /// The amounts of nodes that commitments cover.
     pub covers: Vec<Cover>,
 }
 
-/// Kind and fields that name what an event is about.
+/// The kind of an event, and the fields that identify what it is about.
 type NaturalKey = (EventKind, Vec<Option<String>>);
 
-/// Every event that counts: of two with one natural key and event time the one recorded last, then the
-/// retraction, then the one whose canonical body sorts last. Where a retraction is left, nothing happened.
+/// Returns every event that counts. Of two with one natural key and event time, the one recorded last counts,
+/// then the retraction, then the one whose canonical body sorts last. If a retraction is left, nothing
+/// happened.
 pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
     for record in records {
@@ -46,13 +47,14 @@ pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     events.filter(|event| !event.recording.is_retraction()).collect()
 }
 
-/// The order among events of which one counts, the last. Null is before every instant.
+/// Returns the order among events of which one counts, the last. Null is before every instant.
 fn rank(record: &EventRecord) -> (Option<Timestamp>, bool, &[u8]) {
     let recording = record.event.recording;
     (recording.recorded_at(), recording.is_retraction(), &record.body)
 }
 
-/// The natural key of `EVENTS.md`; of usage without the event time, which is part of every key here.
+/// Returns the natural key of `EVENTS.md`. For usage it lacks the event time, which is part of every key
+/// here.
 fn natural_key(payload: &Payload) -> NaturalKey {
     let fields = match payload {
         Payload::NodeStarted(node) => vec![Some(&*node.cluster_id), Some(&*node.node_id)],
@@ -73,7 +75,7 @@ fn natural_key(payload: &Payload) -> NaturalKey {
     (payload.kind(), fields.into_iter().map(|field| field.map(str::to_owned)).collect())
 }
 
-/// The slices of every hour from that of the first record through `through`.
+/// Returns the slices of every hour from the hour of the first record through `through`.
 pub fn slices(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Slice> {
     let hours = records.iter().map(|record| record.event.event_time.hour());
     let Some(first) = hours.min() else { return Vec::new() };
@@ -98,7 +100,7 @@ pub fn slices(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Slic
     slices
 }
 
-/// Every instant at which anything may change.
+/// Returns every instant at which anything may change.
 fn instants(events: &[&Event]) -> BTreeSet<i64> {
     let mut instants = BTreeSet::new();
     for event in events {
@@ -114,7 +116,7 @@ fn instants(events: &[&Event]) -> BTreeSet<i64> {
     instants
 }
 
-/// Applies what happens at one instant, each step in full before the next.
+/// Applies the steps of one instant, each in full before the next.
 fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
     let now: Vec<&Event> = events.iter().copied().filter(|event| event.event_time.0 == at).collect();
     let before = world.clone();
@@ -137,7 +139,7 @@ fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
     }
 }
 
-/// Sets of rates, pools, quotas and commitments.
+/// Applies sets of rates, pools, quotas and commitments.
 fn set(world: &mut World, at: i64, payload: &Payload) {
     match payload {
         Payload::RateSet(rate) => {
@@ -161,7 +163,7 @@ fn set(world: &mut World, at: i64, payload: &Payload) {
     }
 }
 
-/// Reservations set at this instant, and those whose scheduled start it is, by id.
+/// Applies reservations that are set or have their scheduled start at this instant, by id.
 fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
     let mut sets = BTreeMap::new();
     for (id, reservation) in &world.reservations {
@@ -181,7 +183,7 @@ fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules)
     }
 }
 
-/// Reservations released at this instant, and those whose scheduled end it is, by id.
+/// Applies reservations that are released or have their scheduled end at this instant, by id.
 fn reservations_end(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
     let mut released = BTreeSet::new();
     for event in now {
@@ -202,7 +204,7 @@ fn reservations_end(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
     }
 }
 
-/// Stops and deletions. What is not there cannot end.
+/// Applies stops and deletions. An object that does not exist cannot end.
 fn end(world: &mut World, payload: &Payload) {
     match payload {
         Payload::NodeStopped(node) => {
@@ -229,8 +231,8 @@ fn end(world: &mut World, payload: &Payload) {
     }
 }
 
-/// Starts. What started and stopped at one instant and was not running before never ran; a start of what runs
-/// replaces its description only.
+/// Applies starts. An object that started and stopped at one instant and was not running before never ran. A
+/// start of a running object replaces only its description.
 fn start(world: &mut World, at: i64, payload: &Payload, before: &World, now: &[&Event]) {
     match payload {
         Payload::NodeStarted(node) => {

@@ -1,4 +1,4 @@
-//! Measured use: what samples say of a stretch of time.
+//! Measured use: the figures of samples for a stretch of time.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::rounding::{hours, ratio};
 pub struct Sample {
     /// The pod.
     pub pod_uid: PodUid,
-    /// Its first instant.
+    /// The first instant.
     pub from: i64,
     /// The first instant after it.
     pub to: i64,
@@ -20,7 +20,7 @@ pub struct Sample {
     pub average: Three,
 }
 
-/// All samples.
+/// Returns all samples.
 pub fn samples(events: &[&Event]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for event in events {
@@ -40,8 +40,8 @@ pub fn samples(events: &[&Event]) -> Vec<Sample> {
     samples
 }
 
-/// Resource-hours that a pod used in [from, to); none if no sample overlaps. At each instant, of the samples
-/// that cover it, the one that started last counts.
+/// Returns the resource-hours that a pod used in [from, to), or `None` if no sample overlaps. At each
+/// instant, of the samples that cover it, the one that started last counts.
 pub fn used(samples: &[Sample], pod_uid: &str, from: i64, to: i64) -> Option<Three> {
     let samples: Vec<&Sample> = samples.iter().filter(|sample| *sample.pod_uid == *pod_uid).collect();
     let edges = samples.iter().flat_map(|sample| [sample.from, sample.to]).chain([from, to]);

@@ -20,7 +20,7 @@ pub type QuotaKey = (ClusterId, QuotaId);
 /// Region, GPU model and quality of service, the first two by their canonical names.
 pub type RateKey = (String, Option<String>, Text);
 
-/// The key of rates, and of the pods that they price.
+/// Returns the key of rates, and of the pods that they price.
 pub fn rate_key(region: &Text, gpu_model: Option<&Text>, qos: &Text) -> RateKey {
     (names::place(region), names::optional_gpu_model(gpu_model), qos.clone())
 }
@@ -51,36 +51,36 @@ pub struct World {
 /// A quota that exists.
 #[derive(Clone)]
 pub struct Quota {
-    /// Its first Set since it last did not exist, in microseconds.
+    /// The first Set since the quota last did not exist, in microseconds.
     pub first_set: i64,
-    /// Its description.
+    /// The description.
     pub set: Arc<QuotaSet>,
 }
 
 /// A reservation that exists.
 #[derive(Clone)]
 pub struct Reservation {
-    /// Its description.
+    /// The description.
     pub set: Arc<ReservationSet>,
-    /// Whether it is effective.
+    /// Whether the reservation is effective.
     pub effective: bool,
 }
 
 /// A running node.
 #[derive(Clone)]
 pub struct Node {
-    /// When it started.
+    /// The start in microseconds.
     pub start: i64,
-    /// Its description.
+    /// The description.
     pub set: Arc<NodeStarted>,
 }
 
 /// A running pod.
 #[derive(Clone)]
 pub struct Pod {
-    /// When it started.
+    /// The start in microseconds.
     pub start: i64,
-    /// Its description.
+    /// The description.
     pub set: Arc<PodStarted>,
 }
 
@@ -89,31 +89,31 @@ pub struct Pod {
 pub struct Match {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// Since when.
+    /// The start of the match in microseconds.
     pub since: i64,
 }
 
-/// How a pod is billed at an instant.
+/// The way in which a pod is billed at an instant.
 pub enum Billing {
     /// A share of a running node.
     Node(NodeKey),
-    /// It names a node that is not running.
+    /// A pod that names a node that is not running.
     UnknownNode(NodeKey),
     /// A pool pod that names no node.
     Pool,
-    /// Neither pool nor node.
+    /// A pod that names neither pool nor node.
     Serverless,
 }
 
 impl World {
-    /// Whether nothing is true now that could matter later.
+    /// Returns whether nothing exists now that could matter later.
     pub fn is_empty(&self) -> bool {
         let set = self.rates.is_empty() && self.pools.is_empty() && self.quotas.is_empty();
         let bought = self.commitments.is_empty() && self.reservations.is_empty();
         set && bought && self.nodes.is_empty() && self.pods.is_empty()
     }
 
-    /// How this pod is billed now.
+    /// Returns how this pod is billed now.
     pub fn billing(&self, pod: &PodStarted) -> Billing {
         match (&pod.node_id, &pod.pool_id) {
             (Some(node_id), _) => {

@@ -18,7 +18,7 @@ use crate::timeline::slices::{CommitmentHour, CommitmentSlice};
 struct AtPrice<'a> {
     micros: u128,
     unused_hours: RBig,
-    /// As last described at this price.
+    /// The last slice at this price.
     last: &'a CommitmentSlice,
 }
 
@@ -26,7 +26,7 @@ struct AtPrice<'a> {
 /// book. A price at which nothing was unused has no unused row.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), EngineError> {
     if hour.slices.is_empty() {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Rows before they are rounded, and the one place where they are (RULES.md, section 8).
+//! Rows before they are rounded, and the one place that rounds them (RULES.md, section 8).
 //!
 //! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge
-//! is rounded once; its rows split the rounded charge by largest remainder in table order, and inside a row
-//! the parts split the row's cost likewise. So every sum over rows is right to the last digit.
+//! is rounded once. Its rows split the rounded charge by largest remainder in table order. The parts inside a
+//! row split the row's cost in the same way. So every sum over rows is right to the last digit.
 //!
-//! A row is finished as soon as its charge is known whole: with its node, or by itself. What many nodes share
-//! stays open until the hour is drafted: the charges of commitments, and those of pool pods.
+//! A row is finished as soon as its whole charge is known: with its node, or by itself. Charges that many
+//! nodes share stay open until the hour is drafted: the charges of commitments, and of pool pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::exact::{Fraction, largest_remainder, sum, total};
 use crate::per_resource::PerResource;
 use crate::trace::{Focus, Recorder, RowStep};
 
-/// Provider of rows without a price.
+/// The provider of rows without a price.
 pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
 
 /// A charge of a commitment, which rows of many nodes split.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ChargeKey {
-    /// A commitment in the hour: its Used and Unused rows.
+    /// The Used and Unused rows of a commitment in the hour.
     Commitment(CommitmentId),
-    /// The same, as it is bought.
+    /// The purchase of a commitment in the hour.
     Purchase(CommitmentId),
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Draft {
 #[derive(Clone, Debug)]
 pub(crate) struct DraftCost {
     pub(crate) whole: Fraction,
-    /// Split and unused cost, where any of the cost is unused.
+    /// Split and unused cost, if any of the cost is unused.
     pub(crate) split: Option<SplitUnused>,
-    /// Cost by resource, of kinds that have it.
+    /// Cost by resource, if the kind of the row has it.
     pub(crate) resources: Option<PerResource<Fraction>>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct SplitUnused {
 /// The rows of an hour while they are drafted.
 #[derive(Debug, Default)]
 pub(crate) struct RowBook {
-    /// Finished but for what the next two name.
+    /// Rows that are finished, except for what the next two fields list.
     rows: Vec<Box<CostRow>>,
     /// Rows whose charge is still open.
     open: Vec<OpenRow>,
-    /// Pool charges of pods on nodes, by row.
+    /// Pool charges of pods on nodes, each with the index of its row.
     pool_charges: Vec<(usize, RBig)>,
     /// Exact totals of the charges of commitments, in atoms.
     totals: BTreeMap<ChargeKey, RBig>,
@@ -85,16 +85,16 @@ struct OpenRow {
 /// The rounded rows of an hour.
 #[derive(Debug)]
 pub(crate) struct RoundedRows {
-    /// In table order.
+    /// The rows in table order.
     pub(crate) rows: Vec<Box<CostRow>>,
-    /// What commitments leave of all nodes.
+    /// The part of all nodes' cost that commitments do not pay.
     pub(crate) node_cost: Decimal12,
-    /// All commitments, as they are bought.
+    /// The cost of all commitments, as they are bought.
     pub(crate) commitment_cost: Decimal12,
 }
 
 impl Draft {
-    /// A row that has nothing but its cost to round.
+    /// Creates a row that has only its cost to round.
     pub(crate) fn new(row: CostRow, cost: Fraction) -> Self {
         let cost = DraftCost { whole: cost, split: None, resources: None };
         Self { row: Box::new(row), quantity: Fraction::zero(), cost, pool_charge: None }
@@ -102,18 +102,18 @@ impl Draft {
 }
 
 impl RowBook {
-    /// An empty book with room for `rows`.
+    /// Creates an empty book with room for `rows`.
     pub(crate) fn with_capacity(rows: usize) -> Self {
         Self { rows: Vec::with_capacity(rows), ..Self::default() }
     }
 
-    /// The same, that records the rows in focus.
+    /// Makes the book record the rows in focus.
     #[must_use]
     pub(crate) fn traced(self, focus: Option<&Arc<Focus>>) -> Self {
         Self { trace: Recorder::new(focus), ..self }
     }
 
-    /// What was recorded.
+    /// Takes the recorded steps.
     pub(crate) fn take_trace(&mut self) -> Vec<RowStep> {
         std::mem::take(&mut self.trace).finish()
     }
@@ -124,10 +124,10 @@ impl RowBook {
         }
     }
 
-    /// All rows of some books, in their order. At most one of them says what a charge adds up to.
+    /// Joins some books in their order. At most one of them sets the total of a charge.
     ///
     /// # Errors
-    /// When an amount passes its column.
+    /// If an amount does not fit its column.
     pub(crate) fn of(books: Vec<Self>, focus: Option<&Arc<Focus>>) -> Result<Self, EngineError> {
         let mut all = Self::with_capacity(books.iter().map(|book| book.rows.len()).sum()).traced(focus);
         books.into_iter().try_for_each(|book| all.append(book))?;
@@ -149,16 +149,17 @@ impl RowBook {
     /// Adds a row that is a charge by itself.
     ///
     /// # Errors
-    /// When an amount passes its column.
+    /// If an amount does not fit its column.
     pub(crate) fn add(&mut self, draft: Draft) -> Result<(), EngineError> {
         let cost = draft.cost.whole.round_atoms()?;
         self.close(draft, cost)
     }
 
-    /// Adds what commitments leave of a node at one unit price: all its rows, in table order.
+    /// Adds the part of a node's cost at one unit price that commitments do not pay, with all its rows in
+    /// table order.
     ///
     /// # Errors
-    /// When an amount passes its column, or the rows do not add up to the charge.
+    /// If an amount does not fit its column, or the rows do not add up to the charge.
     pub(crate) fn add_node(&mut self, charge: &RBig, drafts: Vec<Draft>) -> Result<(), EngineError> {
         let charge = round_total(charge)?;
         self.node_cost = sum([self.node_cost, charge])?;
@@ -176,15 +177,15 @@ impl RowBook {
         self.rows.push(row);
     }
 
-    /// Says what the rows of a commitment's charge add up to.
+    /// Sets the sum of the rows of a commitment's charge.
     pub(crate) fn set_total(&mut self, charge: ChargeKey, total: RBig) {
         self.totals.insert(charge, total);
     }
 
-    /// Sorts the rows into table order and rounds what is open.
+    /// Sorts the rows into table order and rounds the open charges.
     ///
     /// # Errors
-    /// When an amount passes its column, or a charge's rows do not add up to it.
+    /// If an amount does not fit its column, or the rows of a charge do not add up to it.
     pub(crate) fn finish(mut self) -> Result<RoundedRows, EngineError> {
         self.sort();
         let purchases = self.totals.iter().filter(|(charge, _)| matches!(charge, ChargeKey::Purchase(_)));
@@ -206,16 +207,16 @@ impl RowBook {
         }
     }
 
-    /// Of the row that is added next.
+    /// Notes the pool charge of the row that is added next.
     fn note_pool_charge(&mut self, charge: Option<RBig>) {
         self.pool_charges.extend(charge.map(|charge| (self.rows.len(), charge)));
     }
 
-    /// Sorts the rows, and what refers to them.
+    /// Sorts the rows, and adapts the indexes that refer to them.
     fn sort(&mut self) {
         let rows = &self.rows;
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        // Within a kind, rows come nearly in order, and a sorted list is passed over once.
+        // Rows of one kind are nearly in order, and sorting a sorted list takes one pass.
         order.sort_by_key(|row| rows[*row].kind);
         order.sort_by(|a, b| grain(&rows[*a]).cmp(&grain(&rows[*b])));
         let mut places = vec![0; order.len()];
@@ -245,7 +246,7 @@ impl RowBook {
         Ok(())
     }
 
-    /// A pod's charge on nodes is rounded once and split over its rows.
+    /// Rounds each pod's charge on nodes once, and splits it over the pod's rows.
     fn round_pool_charges(&mut self) -> Result<(), EngineError> {
         let mut pods: BTreeMap<PodUid, Vec<&(usize, RBig)>> = BTreeMap::new();
         for charge in &self.pool_charges {
@@ -265,12 +266,12 @@ impl RowBook {
     }
 }
 
-/// A charge rounded, half to even.
+/// Rounds a charge, half to even.
 pub(crate) fn round_total(total: &RBig) -> Result<Decimal12, EngineError> {
     Fraction::of(total).round_atoms()
 }
 
-/// Moves each row to its place: each swap brings one to where it stays.
+/// Moves each row to its place. Each swap brings one row to its final place.
 fn put_in_place(rows: &mut [Box<CostRow>], mut places: Vec<usize>) {
     for row in 0..rows.len() {
         while places[row] != row {
@@ -281,7 +282,7 @@ fn put_in_place(rows: &mut [Box<CostRow>], mut places: Vec<usize>) {
     }
 }
 
-/// The order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
+/// Returns the key of the order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
 fn grain(row: &CostRow) -> impl Ord + '_ {
     (
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),

@@ -1,4 +1,4 @@
-//! Groups what pods did: slices by where they count, and one pod's hour in one place with its quota labels.
+//! Groups of the slices of pods: by place, and one pod's hour in one place by its quota labels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::timeline::state::{NodeKey, Sample};
 #[derive(Debug)]
 pub(crate) struct PlacedPod<'a> {
     pub(crate) uid: &'a PodUid,
-    /// In order of time.
+    /// The pod's slices there, in order of time.
     pub(crate) slices: Vec<&'a PodSlice>,
-    /// Its measured use, wherever it was.
+    /// The pod's measured use, wherever the pod was.
     pub(crate) samples: Option<&'a Samples>,
 }
 
-/// Slices of pods by where they count.
+/// Slices of pods by the place where they count.
 #[derive(Debug)]
 pub(crate) struct Placement<'a> {
-    /// On the node that the pod names.
+    /// Slices on the node that the pod names.
     pub(crate) on_nodes: ByNode<'a, Vec<PlacedPod<'a>>>,
-    /// While the node that the pod names is not running.
+    /// Slices in which the node that the pod names does not run.
     pub(crate) on_unknown_nodes: BTreeMap<&'a NodeKey, Vec<PlacedPod<'a>>>,
-    /// Of pods that name no node.
+    /// Slices of pods that name no node.
     pub(crate) nodeless: Vec<PlacedPod<'a>>,
 }
 
@@ -73,27 +73,27 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// Quota, state, and reason for having no price. Sorts as rows do.
+/// A quota, its state, and the reason for having no price. Sorts as rows do.
 pub(crate) type LabelKey = (Option<QuotaId>, Option<QuotaState>, Option<&'static str>);
 
 /// Time under one label.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelTime {
     pub(crate) micros: u128,
-    /// Pool charge accrued, in atoms; none without a pool price.
+    /// Accrued pool charge, in atoms. `None` without a pool price.
     pub(crate) charge: Option<RBig>,
     pub(crate) unpriced: Option<Unpriced>,
 }
 
-/// One pod's hour in one place, or its time in one stretch of a node. Amounts are thousandths or bytes, times
-/// microseconds.
+/// One pod's hour in one place, or its time in one stretch of a node. Amounts are in thousandths or bytes,
+/// times microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct PodHours {
-    /// As last described there.
+    /// The last description in the place.
     pub(crate) description: Arc<PodStarted>,
     pub(crate) micros: u128,
     pub(crate) requested: PerResource<UBig>,
-    /// None when no sample overlaps.
+    /// `None` if no sample overlaps.
     pub(crate) used: Option<PerResource<UBig>>,
     pub(crate) labels: LiteMap<LabelKey, LabelTime>,
 }
@@ -116,7 +116,7 @@ impl PodHours {
         for slice in &pod.slices {
             for (stretch, span) in node.cut(slice.span) {
                 let hours = stretches.entry(stretch).or_insert_with(|| Self::new(last));
-                // Not all samples: spans and samples of a pod may both be many.
+                // Pass only the samples of this span: a pod may have many spans and many samples.
                 let here = Samples::carried(overlapping(&parts, span).to_vec());
                 hours.add(slice, span, Some(&here), rules);
             }
@@ -130,7 +130,7 @@ impl PodHours {
             micros: 0,
             requested: PerResource::default(),
             used: None,
-            // Most pods have one.
+            // Most pods have one label.
             labels: LiteMap::with_capacity(1),
         }
     }
@@ -159,8 +159,8 @@ impl PodHours {
         }
     }
 
-    /// What the pod was allocated, by the configured rule: the larger of request and use, or its requests
-    /// alone.
+    /// Returns the amounts that the pod was allocated by the configured rule: the larger of request and use,
+    /// or only the request.
     pub(crate) fn allocated(&self, rules: &Rules) -> PerResource<UBig> {
         match (rules.allocation, &self.used) {
             (Allocation::Max, Some(used)) => {
@@ -172,7 +172,7 @@ impl PodHours {
     }
 }
 
-/// Parts of samples that overlap a span. The parts are in order of time, and no two overlap.
+/// Returns the parts of samples that overlap a span. The parts are in order of time, and no two overlap.
 fn overlapping(parts: &[Sample], span: Span) -> &[Sample] {
     let after = parts.get(parts.partition_point(|part| part.to <= span.from)..).unwrap_or_default();
     after.get(..after.partition_point(|part| part.from < span.to)).unwrap_or_default()
@@ -184,7 +184,7 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
     let add = |part: Sample| {
         let overlap = Span::new(part.from, part.to).and_then(|part| part.overlap(span));
         let Some(overlap) = overlap else { return };
-        // No two parts overlap: together they are at most 64 bits times the 32 of an hour in microseconds.
+        // No two parts overlap, so their sum is at most 64 bits times the 32 bits of an hour in microseconds.
         let micros = overlap.micros();
         let sums = sums.get_or_insert_default();
         *sums = sums.zip(part.use_amounts).map(|(sum, amount)| sum + u128::from(amount) * micros);
@@ -197,11 +197,11 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
     }
 }
 
-/// Hours of the three resources from amounts times microseconds, each scaled by its own factor (none: 1) and
-/// rounded.
+/// Converts amounts times microseconds to hours of the three resources. Scales each by its factor, if there
+/// are factors, and rounds it.
 ///
 /// # Errors
-/// Past 38 digits.
+/// If a figure has more than 38 digits.
 pub(crate) fn resource_hours(
     amounts: &PerResource<UBig>,
     factors: Option<&PerResource<Fraction>>,

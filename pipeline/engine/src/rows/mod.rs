@@ -1,4 +1,4 @@
-//! From slices to the hour's rows of `cost_allocation` (RULES.md, section 10).
+//! The step from slices to the hour's rows of `cost_allocation` (RULES.md, section 10).
 
 pub(crate) mod commitment;
 pub(crate) mod draft;
@@ -37,10 +37,10 @@ pub(crate) struct RowsTrace {
     pub(crate) rows: Vec<RowStep>,
 }
 
-/// Nodes of one part of the work. Smaller organizations are drafted in one.
+/// The number of nodes in one part of the work. Smaller organizations are drafted in one part.
 const NODES_OF_A_PART: usize = 64;
 
-/// Pods of one part of the work, for those on no node.
+/// The number of pods on no node in one part of the work.
 const PODS_OF_A_PART: usize = 1024;
 
 /// A node with its pods.
@@ -50,16 +50,16 @@ struct PlacedNode<'a> {
     pods: Vec<PlacedPod<'a>>,
 }
 
-/// Pods in one place, in their order.
+/// Gathers the hours of pods in one place, in their order.
 fn gather(pods: &[PlacedPod<'_>], rules: &Rules) -> Vec<(PodUid, PodHours)> {
     pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?))).collect()
 }
 
-/// The pods of each stretch of a node, in their order. Each stretch of a pod besides the first is further
-/// work.
+/// Gathers the pods of each stretch of a node, in their order. Each stretch of a pod besides the first is
+/// further work.
 ///
 /// # Errors
-/// When that makes too many rows.
+/// If that makes too many rows.
 fn gather_by_stretch(
     pods: &[PlacedPod<'_>],
     node: &NodeHour,
@@ -80,7 +80,7 @@ fn gather_by_stretch(
     Ok(by_stretch)
 }
 
-/// What `work` makes of each part of a list, on all cores and in the order of the list.
+/// Applies `work` to each part of a list on all cores. Returns the results in the order of the list.
 fn in_order<T: Sync, U: Send>(
     list: &[T],
     part: usize,
@@ -90,10 +90,11 @@ fn in_order<T: Sync, U: Send>(
     done.into_iter().collect()
 }
 
-/// All rows of an hour, rounded.
+/// Returns all rows of an hour, rounded.
 ///
 /// # Errors
-/// When an amount passes its column, pods have too many rows, or a charge's rows do not add up to it.
+/// If an amount does not fit its column, pods have too many rows, or the rows of a charge do not add up to
+/// it.
 pub(crate) fn rows<'a>(
     timeline: &'a Timeline,
     rules: &Rules,
@@ -110,9 +111,9 @@ pub(crate) fn rows<'a>(
         PlacedNode { key, slices: node, pods }
     });
     let placed: Vec<PlacedNode<'_>> = placed.collect();
-    // Nodes share nothing, so parts of them are drafted on all cores, and taken in their order.
+    // Nodes share nothing, so parts of them are drafted on all cores and taken in their order.
     let part = |part: &[PlacedNode<'a>]| {
-        // Most pods have one row, and most nodes an idle one.
+        // Most pods have one row, and most nodes have one idle row.
         let rows = part.iter().map(|node| node.pods.len() + 1).sum();
         let mut book = RowBook::with_capacity(rows).traced(focus);
         let (mut nodes, mut steps) = (Vec::new(), Vec::new());
@@ -132,7 +133,7 @@ pub(crate) fn rows<'a>(
     };
     let (mut books, mut node_steps) = (Vec::new(), Vec::new());
     let drafted = in_order(&placed, NODES_OF_A_PART, part);
-    // Which part meets the bound first is chance, so no other error comes before it.
+    // Chance decides which part reaches the bound first, so no other error comes before it.
     further.within()?;
     for (part, drafted, steps) in drafted? {
         books.push(part);

@@ -1,9 +1,9 @@
 //! Rows of one stretch of a node (RULES.md, sections 1 and 10): the product of its price components with its
 //! pods and their labels, and its idle rows.
 //!
-//! A pod's cost and quantities divide over components by each resource's part of them, and over labels by
-//! running time. All numbers stay fractions over few common denominators until a row is written; see
-//! [`Fraction`].
+//! A pod's cost and quantities divide over components by the component's part of each resource, and over
+//! labels by running time. Until a row is written, all numbers stay fractions over few common denominators:
+//! see [`Fraction`].
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Parts {
         Self::over(common_denominator(parts.iter()), parts)
     }
 
-    /// Over a multiple of all their denominators.
+    /// Converts parts to this denominator, which is a multiple of all their denominators.
     fn over(denominator: UBig, parts: &PerResource<RBig>) -> Self {
         let numerators = parts.as_ref().map(|part| {
             let Fraction { numerator, denominator: own } = Fraction::of(part);
@@ -46,7 +46,7 @@ impl Parts {
         Self { numerators, denominator }
     }
 
-    /// The part of them that a pod bears.
+    /// Returns the part of these values that a pod bears.
     fn of_pod(&self, pod: &PerResource<UBig>, shares: &Shares) -> Self {
         let pairs = self.numerators.as_ref().zip(pod.as_ref());
         let numerators = pairs.map(|(numerator, part)| numerator * part);
@@ -69,7 +69,7 @@ impl Parts {
     }
 }
 
-/// The least multiple of all their denominators.
+/// Returns the least common multiple of all denominators.
 fn common_denominator<'a>(ratios: impl Iterator<Item = &'a RBig>) -> UBig {
     ratios.fold(UBig::ONE, |denominator, ratio| {
         let divisor = gcd(&denominator, ratio.denominator());
@@ -77,16 +77,16 @@ fn common_denominator<'a>(ratios: impl Iterator<Item = &'a RBig>) -> UBig {
     })
 }
 
-/// One component's quantity, cost and commitment hours by resource.
+/// The quantity, cost and commitment hours of one component by resource.
 struct ComponentParts {
-    /// Over a denominator that all components of the stretch share.
+    /// The quantity, over a denominator that all components of the stretch share.
     quantity: Parts,
     cost: Parts,
     commitment_hours: Parts,
 }
 
 impl ComponentParts {
-    /// Those of each component of a node.
+    /// Returns the parts of each component of a node.
     fn of_all(components: &[Component]) -> Vec<Self> {
         let hours = common_denominator(components.iter().flat_map(|component| component.quantity.iter()));
         let parts = components.iter().map(|component| Self {
@@ -119,21 +119,21 @@ impl PodShare {
     }
 }
 
-/// Everything that the rows of one stretch are made from.
+/// The input of the rows of one stretch.
 pub(crate) struct StretchRows<'a> {
     pub(crate) key: &'a NodeKey,
-    /// The node as last described.
+    /// The node's last description.
     pub(crate) description: &'a Arc<NodeStarted>,
     pub(crate) stretch: &'a Stretch,
-    /// Those that ran in it.
+    /// The pods that ran in the stretch.
     pub(crate) pods: &'a [(PodUid, PodHours)],
     pub(crate) rules: &'a Rules,
-    /// The node's time, and whether the steps are wanted.
+    /// The node's slices. `None` if the steps are not wanted.
     pub(crate) trace: Option<&'a [NodeSlice]>,
 }
 
 impl StretchRows<'_> {
-    /// How many rows its pods may have in it, besides the first of each.
+    /// Returns how many rows the pods may have in the stretch, besides the first row of each pod.
     pub(crate) fn further_rows(&self) -> usize {
         let components = self.stretch.components.len();
         let of_pod = |(_, pod): &(PodUid, PodHours)| (components * pod.labels.len()).saturating_sub(1);
@@ -143,7 +143,7 @@ impl StretchRows<'_> {
     /// Adds the rows of the pods and the idle rows to the book. Returns the steps, if they are wanted.
     ///
     /// # Errors
-    /// When an amount passes its column, or rows do not add up to what commitments leave of the stretch.
+    /// If an amount does not fit its column, or the rows do not sum to the cost that commitments do not pay.
     pub(crate) fn draft(&self, book: &mut RowBook) -> Result<Option<NodeStep>, EngineError> {
         let components = &self.stretch.components;
         let allocated: Vec<PerResource<UBig>> =
@@ -151,7 +151,7 @@ impl StretchRows<'_> {
         let shares = Shares::new(&allocated, &self.stretch.available);
         let trace = self.trace.map(|slices| self.step(slices, &allocated, &shares));
         let parts = ComponentParts::of_all(components);
-        // Most pods have one row of each component, and most components an idle one.
+        // Most pods have one row for each component, and most components have one idle row.
         let rows = self.pods.len() + 1;
         let mut by_component: Vec<Vec<Draft>> = parts.iter().map(|_| Vec::with_capacity(rows)).collect();
         for (((uid, pod), allocated), part) in self.pods.iter().zip(&allocated).zip(&shares.parts) {
@@ -183,7 +183,7 @@ impl StretchRows<'_> {
     ) -> Result<(), EngineError> {
         let kept: Vec<usize> = (0..pod.shares.len()).filter(|index| !pod.shares[*index].is_empty()).collect();
         let Some(&first) = kept.first() else {
-            // A pod with no share of anything still has one row, with all its time in the stretch.
+            // A pod without a share of anything still has one row, with all its time in the stretch.
             if let Some((label, time)) = pod.hours.labels.iter().next() {
                 let charges = pod.hours.labels.values().filter_map(|time| time.charge.clone());
                 let charge = charges.reduce(|a, b| a + b);
@@ -284,11 +284,12 @@ struct Factors {
     resources: PerResource<Fraction>,
 }
 
-/// How a pod's quantities divide over components: each resource by the component's part of it, time and what
-/// the node has none of by the pod's quantity. None with one component.
+/// Returns the factors by which a pod's quantities divide over components. Each resource divides by the
+/// component's part of it. Time, and a resource that the node lacks, divide by the pod's quantity. Returns
+/// `None` if there is one component.
 ///
-/// Quantities of a stretch's components, and so of a pod, are over one denominator: their numerators alone
-/// make the factors.
+/// The quantities of a stretch's components, and so of a pod, have one denominator: their numerators are
+/// enough for the factors.
 fn component_factors(
     parts: &[ComponentParts],
     pod_shares: &[PodShare],
@@ -299,7 +300,7 @@ fn component_factors(
         return None;
     }
     let all: UBig = pod_shares.iter().map(|share| &share.quantity.numerator).sum();
-    // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+    // Count only components for which the pod has a row: a quantity must not go to a row that does not exist.
     let mut sums = PerResource::<UBig>::default();
     for index in kept {
         sums += parts[*index].quantity.numerators.as_ref();
@@ -338,7 +339,7 @@ struct Pod<'a> {
     uid: &'a PodUid,
     hours: &'a PodHours,
     allocated: &'a PerResource<UBig>,
-    /// By component.
+    /// The pod's share of each component.
     shares: &'a [PodShare],
 }
 
@@ -347,20 +348,20 @@ struct PodRow<'a> {
     pod: &'a Pod<'a>,
     label: &'a LabelKey,
     time: &'a LabelTime,
-    /// Index of the component.
+    /// The index of the component.
     component: usize,
     factors: Option<&'a Factors>,
 }
 
 impl PodRow<'_> {
-    /// The label's part of the pod's time; none when it is all of it.
+    /// Returns the label's part of the pod's time. `None` if it is all of the time.
     fn label_part(&self) -> Option<Fraction> {
         let (part, whole) = (self.time.micros, self.pod.hours.micros);
         (part != whole).then(|| Fraction::new(UBig::from(part), UBig::from(whole)))
     }
 }
 
-/// Fills in what a row says of its pod: its label, time and quantities.
+/// Fills in the fields of a row that describe its pod: label, time and quantities.
 fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Result<(), EngineError> {
     let factors = match (row.factors, label) {
         (None, None) => None,
@@ -382,7 +383,7 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
         Some(factors) => factors.time.times(&atoms(running)).round_atoms()?,
         None => running,
     });
-    // The charge has been accrued by label already; only components divide it.
+    // The charge is already accrued by label. Only components divide it.
     draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {
         Some(factors) => charge * factors.time.reduced(),
         None => charge.clone(),
@@ -390,7 +391,8 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
     Ok(())
 }
 
-/// Gives each row its part of the component, by cost, or by quantity where it costs nothing. They sum to 1.
+/// Sets each row's part of the component: by cost, or by quantity if the component costs nothing. The parts
+/// sum to 1.
 fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineError> {
     let cost = component.total_cost();
     let by_cost = !cost.is_zero();
@@ -407,11 +409,11 @@ fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineErr
     Ok(())
 }
 
-/// Each part over the whole, in atoms. The parts add up to the whole.
+/// Returns each part divided by the whole, in atoms. The parts add up to the whole.
 fn parts_of_one(mut parts: Vec<Fraction>, whole: &RBig) -> Vec<Fraction> {
     let Some(first) = parts.first().map(|part| part.denominator.clone()) else { return parts };
     if parts.iter().all(|part| part.denominator == first) {
-        // The whole is the sum of their numerators over that denominator.
+        // The whole is the sum of the numerators over that denominator.
         let sum: UBig = parts.iter().map(|part| &part.numerator).sum();
         for part in &mut parts {
             part.numerator *= ATOMS_IN_ONE;

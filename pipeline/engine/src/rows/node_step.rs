@@ -1,4 +1,4 @@
-//! The steps of one stretch of a node for [`crate::trace`], read from what its rows are made from.
+//! The steps of one stretch of a node for [`crate::trace`], read from the input of its rows.
 
 use dashu_int::UBig;
 
@@ -14,7 +14,7 @@ use crate::trace::{
 };
 
 impl StretchRows<'_> {
-    /// Its steps.
+    /// Returns the step of the stretch.
     pub(super) fn step(
         &self,
         slices: &[NodeSlice],
@@ -105,7 +105,7 @@ fn component(component: &Component, available: &PerResource<UBig>) -> ComponentS
     }
 }
 
-/// Cost by resource over the hours of capacity.
+/// Returns the cost by resource divided by the hours of capacity.
 fn unit_cost(component: &Component, available: &PerResource<UBig>) -> PerResource<ExactNumber> {
     let hours = available.as_ref().zip(PARTS_PER_UNIT);
     let hours =

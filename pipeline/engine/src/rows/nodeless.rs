@@ -3,7 +3,7 @@
 //!
 //! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for
 //! every instant, matched or not. Rows split where the reservation, the rate or the label changes. These pods
-//! pay by request, so what they are allocated is what they request.
+//! pay by request, so their allocated amounts are their requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::Amounts;
 
-/// What two spans of a pod must share to be one row.
+/// The properties that two spans of a pod must share to be one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RowKey {
     kind: RowKind,
@@ -40,7 +40,7 @@ struct RowKey {
     unpriced: Option<&'static str>,
 }
 
-/// Spans that are one row, added up. Descriptions are the last ones.
+/// Spans that make one row, added up. Descriptions are the last ones.
 #[derive(Debug)]
 struct RowSum {
     description: Arc<PodStarted>,
@@ -50,10 +50,10 @@ struct RowSum {
     micros: u128,
     requested: PerResource<UBig>,
     used: Option<PerResource<UBig>>,
-    /// In atoms.
+    /// The cost in atoms.
     cost: RBig,
-    /// The same by resource, of a serverless pod; a pool charge is for TFLOPs and VRAM, so it has no such
-    /// parts.
+    /// The cost by resource, if the pod is serverless. A pool charge is for TFLOPs and VRAM, so it has no
+    /// such parts.
     by_resource: Option<PerResource<RBig>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct PricedSpan {
 /// Drafts the rows of one pod's slices on no node.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn draft(pod: &PlacedPod<'_>, rules: &Rules) -> Result<Vec<Draft>, EngineError> {
     let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
     for slice in &pod.slices {
@@ -82,7 +82,7 @@ pub(crate) fn draft(pod: &PlacedPod<'_>, rules: &Rules) -> Result<Vec<Draft>, En
     sums.into_iter().map(|(key, sum)| row(pod.uid, key, sum)).collect()
 }
 
-/// A slice of a pod on no node, cut where its price changes.
+/// Cuts a slice of a pod on no node where its price changes.
 pub(crate) fn priced_spans(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
     if slice.spec.is_serverless() { vec![serverless(slice)] } else { pool(slice, rules) }
 }
@@ -102,7 +102,7 @@ fn serverless(slice: &PodSlice) -> PricedSpan {
     }
 }
 
-/// What requests cost in an hour by a rate, in atoms.
+/// Returns the cost of requests in an hour by a rate, in atoms.
 pub(crate) fn hourly_cost(rate: &RateSet, requests: Amounts) -> PerResource<RBig> {
     let prices = PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
     prices

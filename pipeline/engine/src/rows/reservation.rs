@@ -16,7 +16,7 @@ use crate::timeline::slices::ReservationSlice;
 /// Drafts the rows of one reservation.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
     // Unit-microseconds by price, with the last description of that price.
     let mut by_price: BTreeMap<(UnitPrice, bool), (u128, &ReservationSlice)> = BTreeMap::new();

@@ -15,7 +15,7 @@ use crate::timeline::state::NodeKey;
 /// Drafts a pod's rows, one for each label.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn draft(
     key: &NodeKey,
     uid: &PodUid,

@@ -1,19 +1,19 @@
 //! Commitments (RULES.md, section 3): reserved instances and committed-use discounts.
 //!
-//! **Decides** what each commitment covers of which node at every instant, and which part of its money each
-//! covered part earns.
+//! **Decides** how much of which node each commitment covers at every instant, and which part of its money
+//! each covered part earns.
 //!
 //! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
 //! provider, region and family: clusters assigned with a priority first (1 is highest), then assigned
 //! without, then all others; within a rank by node start, node id, cluster id. It covers what is left of a
-//! node's vCPU, memory and GPU, each up to what is left of its total x allowed_utilization. Covered capacity
-//! is gone for the next commitment.
+//! node's vCPU, memory and GPU, each up to what is left of its total x allowed_utilization. The next
+//! commitment does not find capacity that is covered.
 //!
 //! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
-//! it is deleted, always as its current description says. A disabled one is tracked and covers nothing.
+//! it is deleted. Its current description always holds. A disabled one is tracked and covers nothing.
 //!
-//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is
-//! a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
+//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so a covered amount
+//! is a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
 mod cover;
 pub(crate) mod family;
@@ -42,7 +42,7 @@ use cover::{CommitmentOrder, Cover};
 use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
 use place::NodeRun;
 
-/// Covered amounts are counted in this part of a thousandth or byte: 10^24, twice the decimals of an event.
+/// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
 pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 
 /// A commitment since its last slice ended.
@@ -50,19 +50,19 @@ pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 struct LiveCommitment {
     description: Arc<CommitmentSet>,
     since: Timestamp,
-    /// As of the last decision about coverage, like the two amounts.
+    /// This and the two amounts are as of the last decision about coverage.
     effective: bool,
     covered: PerResource<UBig>,
     provisioned: Amounts,
 }
 
-/// All commitments and what they cover.
+/// All commitments and the amounts that they cover.
 #[derive(Debug)]
 pub(crate) struct Commitments {
     hour_start: Timestamp,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
-    /// All on-demand nodes and what is covered of them; none until there is a commitment.
+    /// All on-demand nodes with their cover. `None` until there is a commitment.
     families: Option<BTreeMap<FamilyKey, Family>>,
     /// The commitments of each family, in their order.
     by_family: BTreeMap<FamilyKey, BTreeSet<CommitmentOrder>>,
@@ -91,19 +91,19 @@ impl Commitments {
         commitments
     }
 
-    /// Instants at which commitments start or end.
+    /// Returns the instants at which commitments start or end.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Timestamp> {
         self.live.values().flat_map(|live| edges(&live.description))
     }
 
-    /// An instant at which commitments may start or end.
+    /// Marks the families stale whose commitments start or end at this instant.
     pub(crate) fn edge(&mut self, now: Timestamp) {
         let at_edge = self.live.values().map(|live| &live.description);
         let at_edge = at_edge.filter(|set| set.starts_at == now || set.ends_at == Some(now));
         self.stale.extend(at_edge.map(|set| (family_of_commitment(set), true)));
     }
 
-    /// A node starts, ends or is described again.
+    /// Marks the families stale of a node that starts, ends or is described again.
     pub(crate) fn node_changed(&mut self, key: &NodeKey, before: Option<&NodeSpec>, now: Option<FamilyNode>) {
         let Some(families) = &mut self.families else { return };
         if let Some(family_key) = before.and_then(|spec| family_of_node(&spec.description)) {
@@ -118,7 +118,7 @@ impl Commitments {
         }
     }
 
-    /// A `CommitmentSet`.
+    /// Applies a `CommitmentSet`.
     pub(crate) fn set(&mut self, description: Arc<CommitmentSet>, now: Timestamp) {
         let id = description.commitment_id.clone();
         self.close_slice(&id, now);
@@ -146,7 +146,7 @@ impl Commitments {
         hour.deleted = false;
     }
 
-    /// A `CommitmentDeleted`.
+    /// Applies a `CommitmentDeleted`.
     pub(crate) fn delete(&mut self, id: &CommitmentId, now: Timestamp) {
         self.close_slice(id, now);
         if let Some(before) = self.live.remove(id) {
@@ -157,7 +157,7 @@ impl Commitments {
         }
     }
 
-    /// A commitment is deleted, or described otherwise.
+    /// Removes a commitment that is deleted or described again from its family.
     fn leave_family(&mut self, description: &CommitmentSet) {
         let family = family_of_commitment(description);
         if let Some(commitments) = self.by_family.get_mut(&family) {
@@ -166,11 +166,11 @@ impl Commitments {
         self.stale.insert(family, true);
     }
 
-    /// Decides coverage of what has changed since the last decision, and returns the nodes that may be
-    /// covered otherwise. `nodes` are all that run.
+    /// Decides coverage of what has changed since the last decision. Returns the nodes whose coverage may
+    /// have changed. `nodes` are all running nodes.
     ///
     /// # Errors
-    /// When commitments and nodes make more pairs than an hour may have.
+    /// If commitments and nodes make more pairs than an hour may have.
     pub(crate) fn decide<'a>(
         &mut self,
         nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>,
@@ -194,13 +194,13 @@ impl Commitments {
         Ok(changed)
     }
 
-    /// What is covered of a node, in the order of the commitments.
+    /// Returns the coverage of a node, in the order of the commitments.
     pub(crate) fn coverage_of(&self, node: &NodeSpec, run: &NodeRun) -> Vec<Coverage> {
         let family = family_of_node(&node.description).and_then(|key| self.families.as_ref()?.get(&key));
         family.map(|family| family.coverage_of(run)).unwrap_or_default()
     }
 
-    /// The effective commitments of a family, in their order.
+    /// Returns the effective commitments of a family, in their order.
     fn effective(&self, family: &FamilyKey, now: Timestamp) -> Vec<Arc<CommitmentSet>> {
         let is_effective =
             |set: &CommitmentSet| set.starts_at <= now && set.ends_at.is_none_or(|end| now < end);
@@ -209,14 +209,14 @@ impl Commitments {
         sets.filter(|set| is_effective(set)).cloned().collect()
     }
 
-    /// All commitments in their order.
+    /// Returns all commitments in their order.
     fn in_order(&self) -> Vec<&Arc<CommitmentSet>> {
         let mut sets: Vec<_> = self.live.values().map(|live| &live.description).collect();
         sets.sort_by_key(|set| (set.starts_at, &set.commitment_id));
         sets
     }
 
-    /// Notes what the commitments of a family cover from now on.
+    /// Notes the coverage by the commitments of a family from now on.
     fn note(&mut self, key: &FamilyKey, family: &Family, have_changed: bool, now: Timestamp) {
         if self.trace.focus().is_some() {
             let ids = self.in_order().into_iter().map(|set| set.commitment_id.clone());
@@ -237,7 +237,7 @@ impl Commitments {
         }
     }
 
-    /// Ends the slice of a commitment that covers otherwise from now on; none: it is not effective.
+    /// Ends the slice of a commitment whose cover changes now. `cover` is `None` if it is not effective.
     fn set_cover(&mut self, id: &CommitmentId, cover: Option<&Cover>, now: Timestamp) {
         let is_as_before = self.live.get(id).is_some_and(|live| match cover {
             None => !live.effective,
@@ -256,7 +256,8 @@ impl Commitments {
         }
     }
 
-    /// Ends all slices at the hour's end: what the next hour needs, and what this one saw.
+    /// Ends all slices at the hour's end. Returns the state for the next hour, and the commitments of this
+    /// hour.
     pub(crate) fn finish(
         mut self,
         end: Timestamp,
@@ -287,7 +288,7 @@ impl Commitments {
     }
 }
 
-/// Running nodes by their families.
+/// Groups running nodes by their families.
 fn families_of<'a>(nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) -> BTreeMap<FamilyKey, Family> {
     let mut families: BTreeMap<FamilyKey, Family> = BTreeMap::new();
     for (key, node) in nodes {
@@ -298,17 +299,17 @@ fn families_of<'a>(nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) -> BT
     families
 }
 
-/// The instants at which a commitment starts and ends.
+/// Returns the instants at which a commitment starts and ends.
 pub(crate) fn edges(commitment: &CommitmentSet) -> impl Iterator<Item = Timestamp> + use<> {
     std::iter::once(commitment.starts_at).chain(commitment.ends_at)
 }
 
-/// Amounts in the scale of coverage.
+/// Converts amounts to the scale of coverage.
 pub(crate) fn scaled(amounts: Amounts) -> PerResource<UBig> {
     amounts.map(|amount| UBig::from(amount) * COVERAGE_SCALE)
 }
 
-/// Committed totals in the scale of coverage.
+/// Returns the committed totals in the scale of coverage.
 pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
     let gpus = UBig::from(u128::try_from(commitment.gpu).unwrap_or(0)) * ATOMS_IN_ONE;
     let totals = PerResource { cpu: atoms(commitment.vcpu), memory: atoms(commitment.memory_gib), gpu: gpus };
@@ -316,13 +317,14 @@ pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
     totals.zip(PARTS_PER_UNIT).map(|(total, parts)| total * parts * ATOMS_IN_ONE)
 }
 
-/// The parts of a commitment's hourly cost that covered amounts earn, by resource.
+/// Returns the parts of a commitment's hourly cost that covered amounts earn, by resource.
 pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<UBig>) -> PerResource<RBig> {
     utilization_parts(&committed(commitment), covered)
 }
 
-/// How far amounts use totals, by the resource that carries it: half by vCPU and half by memory; the other
-/// alone where one total is zero; GPUs alone where both are; nothing where all three are.
+/// Returns how far amounts use totals, by the resource that carries it. vCPU and memory count half each. If
+/// one of the two totals is zero, the other counts alone. If both are zero, GPUs count alone. If all three
+/// are zero, nothing counts.
 pub(crate) fn utilization_parts(
     totals: &PerResource<UBig>,
     amounts: &PerResource<UBig>,
@@ -339,7 +341,7 @@ pub(crate) fn utilization_parts(
     }
 }
 
-/// What may be covered: totals times allowed_utilization, not rounded.
+/// Returns the amounts that may be covered: totals times allowed_utilization, not rounded.
 pub(crate) fn allowed_totals(commitment: &CommitmentSet) -> PerResource<UBig> {
     let allowed = commitment.allowed_utilization.map_or(ATOMS_IN_ONE, atoms);
     committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)

@@ -8,7 +8,7 @@ use prorata_schemas::time::Timestamp;
 
 use crate::rules::waiting::UnitClass;
 
-/// Place of a reservation among those of its class.
+/// The place of a reservation within its class.
 pub(crate) type UnitPlace = (u128, u128, Timestamp, ReservationId);
 
 /// Reservations with free units, by class.
@@ -16,19 +16,19 @@ pub(crate) type UnitPlace = (u128, u128, Timestamp, ReservationId);
 pub(crate) struct FreeUnits(BTreeMap<UnitClass, BTreeSet<UnitPlace>>);
 
 impl FreeUnits {
-    /// A reservation has free units.
+    /// Notes that a reservation has free units.
     pub(crate) fn add(&mut self, class: UnitClass, place: UnitPlace) {
         self.0.entry(class).or_default().insert(place);
     }
 
-    /// It has none, or is about to change.
+    /// Notes that a reservation has no free units, or is about to change.
     pub(crate) fn remove(&mut self, class: &UnitClass, place: &UnitPlace) {
         if let Some(places) = self.0.get_mut(class) {
             places.remove(place);
         }
     }
 
-    /// Those of a class whose units have so much cpu, or more, in order.
+    /// Returns the reservations of a class whose units have at least this much cpu, in order.
     pub(crate) fn of(&self, class: &UnitClass, cpu: u128) -> impl Iterator<Item = &ReservationId> {
         let first = (cpu, 0, Timestamp(i64::MIN), ReservationId::from(""));
         self.0

@@ -1,4 +1,4 @@
-//! GPU pools (RULES.md, section 5, TensorFusion's GPUPool): what a pool pod is charged.
+//! GPU pools (RULES.md, section 5, TensorFusion's GPUPool): the charge of a pool pod.
 //!
 //! **Decides** the charge rate of a pod at every instant, with the prices of its quality of service in its
 //! pool:
@@ -10,9 +10,9 @@
 //! Requests and limits are per GPU; a limit below its request counts as equal to it; count is
 //! `nvidia.com/gpu`, 1 when missing or zero; V is in GiB.
 //!
-//! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or
-//! "default" may fall back on that. An unknown pool goes before a missing price as the reason for having
-//! none.
+//! **Precedence**: a price for the pod's own qos goes before the pool's default. Only a qos of "" or
+//! "default" may fall back to the default. As the reason for having no price, an unknown pool goes before a
+//! missing price.
 //!
 //! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical
 //! qos. A new description of the pool or the pod counts from its instant on.
@@ -45,12 +45,12 @@ pub(crate) struct PerPoolResource<T> {
     pub(crate) vram: T,
 }
 
-/// How a pool prices a pod.
+/// The pricing of a pod by its pool.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PoolPricing {
     /// The pod names no pool.
     None,
-    /// The pool has no price for it.
+    /// The pool has no price for the pod.
     Unpriced(Unpriced),
     /// The prices in force.
     Priced(Arc<PoolPrice>),
@@ -64,16 +64,16 @@ pub(crate) struct PoolPrice {
 }
 
 impl PoolPrice {
-    /// The price of the quality of service.
+    /// Returns the price of the quality of service.
     pub(crate) const fn qos_price(&self) -> &QosPrice {
         &self.price
     }
 }
 
-/// What a pod asks of each of its GPUs, and how many it has.
+/// The amounts that a pod asks of each of its GPUs, and the number of its GPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerGpu {
-    /// Thousandths of a GPU, 1000 when the pod names none.
+    /// Thousandths of a GPU, 1000 if the pod names none.
     pub(crate) count: u128,
     /// Requested thousandths of a TFLOP and bytes of VRAM.
     pub(crate) requests: PerPoolResource<u128>,
@@ -90,12 +90,12 @@ pub(crate) struct ChargeSpan {
 }
 
 impl<T> PerPoolResource<T> {
-    /// What `f` makes of each value.
+    /// Applies `f` to each value.
     pub(crate) fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerPoolResource<U> {
         PerPoolResource { tflops: f(self.tflops), vram: f(self.vram) }
     }
 
-    /// Pairs of the values of one resource.
+    /// Pairs the values of each resource.
     pub(crate) fn zip<U>(self, other: PerPoolResource<U>) -> PerPoolResource<(T, U)> {
         PerPoolResource { tflops: (self.tflops, other.tflops), vram: (self.vram, other.vram) }
     }
@@ -116,7 +116,7 @@ impl PerGpu {
 }
 
 impl PoolPricing {
-    /// The prices that a pod's pool has for it; `pool` is the one that it names, if that is set.
+    /// Returns the pricing of a pod. `pool` is the pool that it names, if that is set.
     pub(crate) fn of(pod: &PodStarted, pool: Option<&Arc<PoolSet>>) -> Self {
         if pod.pool_id.is_none() {
             return Self::None;
@@ -135,8 +135,8 @@ impl PoolPricing {
     }
 }
 
-/// A pod's charge rates over a span in which its description and price stay: two where its eviction
-/// protection ends inside the span.
+/// Returns a pod's charge rates over a span in which its description and price stay. There are two if its
+/// eviction protection ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
     let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
     let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);
@@ -146,7 +146,7 @@ pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &R
     before.into_iter().chain(after).collect()
 }
 
-/// The protected part of a span and the rest of it, without those that are empty.
+/// Returns the protected part of a span and the rest, each if it is not empty.
 fn protection(until: Option<Timestamp>, qos: &str, span: Span) -> [Option<Span>; 2] {
     let until = match until {
         Some(until) if qos != "critical" => until.clamp(span.from, span.to),
@@ -155,14 +155,15 @@ fn protection(until: Option<Timestamp>, qos: &str, span: Span) -> [Option<Span>;
     [Span::new(span.from, until), Span::new(until, span.to)]
 }
 
-/// Charge per hour before eviction protection, in atoms.
+/// Returns the charge per hour before eviction protection, in atoms.
 fn hourly_charge(price: &QosPrice, pod: PerGpu) -> RBig {
-    // A TFLOP is 1000 of its parts, a GiB 2^30 of its: both times the other's, so that the two can be added.
+    // A TFLOP has 1000 parts and a GiB 2^30. Each amount is multiplied by the other's parts, so that the two
+    // can be added.
     let value = |amounts: PerPoolResource<u128>| {
         UBig::from(amounts.tflops) * UBig::from(GIB) * atoms(price.per_fp16_tflop_hour)
             + UBig::from(amounts.vram) * UBig::from(1000u32) * atoms(price.per_vram_gib_hour)
     };
-    // Limits are never below requests, see `PerGpu`.
+    // Limits are never below requests: see `PerGpu`.
     let above = pod.limits.zip(pod.requests).map(|(limit, request)| limit - request);
     let weighed = value(pod.requests) * ATOMS_IN_ONE + value(above) * atoms(price.limits_over_requests);
     let scale = UBig::from(1000u32) * UBig::from(1000u32) * UBig::from(GIB) * ATOMS_IN_ONE;

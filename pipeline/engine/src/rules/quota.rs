@@ -1,15 +1,15 @@
 //! Elastic quotas (RULES.md, section 4, nos): which quota governs a pod.
 //!
-//! **Decides** which quotas count, which of them governs each namespace, and so under which quota every
-//! running pod gets its label at every instant. Which pods are over their quota is in `quota_labels.rs`, what
-//! quotas lend and borrow in `quota_ledger.rs`.
+//! **Decides** which quotas count and which of them governs each namespace, and so under which quota every
+//! running pod gets its label at every instant. `quota_labels.rs` decides which pods are over their quota,
+//! and `quota_ledger.rs` computes what quotas lend and borrow.
 //!
 //! **Precedence** over a namespace: a composite quota wins over elastic ones; among equals the one set first
-//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose namespaces
-//! are governed by others, and a quota without namespaces, do not count: they are as if absent.
+//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota does not count if others
+//! govern all its namespaces. A quota without namespaces does not count either. The rest works as if they did
+//! not exist.
 //!
-//! **Interval ends**: labels are those of what runs after all steps of an instant, and hold from that instant
-//! on.
+//! **Interval ends**: labels follow what runs after all steps of an instant, and hold from that instant on.
 //!
 //! **Rounding**: none.
 
@@ -32,18 +32,19 @@ use crate::trace::{LabelStep, Recorder};
 /// The quotas of one cluster.
 #[derive(Debug, Default)]
 struct ClusterQuotas {
-    /// By namespace the quotas that name it.
+    /// The quotas that name each namespace.
     claims: BTreeMap<Text, BTreeSet<NamespaceClaim>>,
     by_namespace: BTreeMap<Text, QuotaId>,
-    /// Those that count.
+    /// The quotas that count.
     governing: BTreeMap<QuotaId, GoverningQuota>,
     ledger: ClusterLedger,
 }
 
-/// Place of a quota among those that name a namespace: whether it is elastic, when it was first set, its id.
+/// The place of a quota among the quotas that name a namespace: whether it is elastic, when it was first set,
+/// its id.
 type NamespaceClaim = (bool, Timestamp, QuotaId);
 
-/// What an instant has changed of a cluster's quotas: which of them, and the namespaces that they named or
+/// The changes of a cluster's quotas in an instant: the changed quotas, and the namespaces that they named or
 /// name.
 #[derive(Debug, Default)]
 struct Changes {
@@ -60,7 +61,7 @@ pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
     pods: Pods,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
-    /// Changes of this instant: who governs what is decided again at its end.
+    /// Changes of this instant: at its end, who governs what is decided again.
     stale: BTreeMap<ClusterId, Changes>,
     /// Quotas whose use has changed in this instant.
     moved: BTreeMap<ClusterId, BTreeSet<QuotaId>>,
@@ -70,16 +71,16 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Starts from the quotas of a state. Pods are added after by [`Self::restore_pods`].
+    /// Starts from the quotas of a state. [`Self::restore_pods`] adds the pods afterwards.
     pub(crate) fn restore(states: Vec<(QuotaKey, SavedQuota)>) -> Self {
         let mut quotas = Self::default();
         states.into_iter().for_each(|(key, quota)| quotas.replace(key, Some(quota)));
         quotas
     }
 
-    /// The pods that were running at the hour's start, by uid.
+    /// Adds the pods that were running at the hour's start, by uid.
     pub(crate) fn restore_pods<'a>(&mut self, pods: impl Iterator<Item = (&'a PodUid, &'a Arc<PodSpec>)>) {
-        // A map of what is sorted already is made at once.
+        // A map is built in one pass from input that is already sorted.
         let mut sorted: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (uid, spec) in pods {
             sorted.entry(namespace_of(spec)).or_default().push((uid.clone(), spec.clone()));
@@ -90,19 +91,19 @@ impl Quotas {
         }
     }
 
-    /// A `QuotaSet`.
+    /// Applies a `QuotaSet`.
     pub(crate) fn set(&mut self, description: Arc<QuotaSet>, now: Timestamp) {
         let key = (description.cluster_id.clone(), description.quota_id.clone());
         let first_set = self.saved.get(&key).map_or(now, |stored| stored.first_set);
         self.replace(key, Some(SavedQuota { description, first_set }));
     }
 
-    /// A `QuotaDeleted`.
+    /// Applies a `QuotaDeleted`.
     pub(crate) fn delete(&mut self, key: &QuotaKey) {
         self.replace(key.clone(), None);
     }
 
-    /// Puts a quota in the place of the one before, with its claims to namespaces.
+    /// Replaces a quota and its claims to namespaces.
     fn replace(&mut self, key: QuotaKey, quota: Option<SavedQuota>) {
         let before = self.saved.remove(&key);
         if before.is_none() && quota.is_none() {
@@ -122,10 +123,10 @@ impl Quotas {
         self.saved.extend(quota.map(|quota| (key, quota)));
     }
 
-    /// A pod starts.
+    /// Adds a pod that starts.
     ///
     /// # Errors
-    /// When what the pods of its quota request passes 128 bits.
+    /// If the requests of the pods of its quota pass 128 bits.
     pub(crate) fn pod_started(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
         let (cluster, namespace) = namespace_of(spec);
         if let Some(quota) = self.governing(cluster, namespace) {
@@ -140,7 +141,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// A pod ends, or is about to be described again.
+    /// Removes a pod that ends or is about to be described again.
     pub(crate) fn pod_ended(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) {
         let (cluster, namespace) = namespace_of(spec);
         if let Some(quota) = self.governing(cluster, namespace) {
@@ -150,7 +151,7 @@ impl Quotas {
             self.labels.extend(labels);
             self.moved.entry(cluster).or_default().insert(quota);
         }
-        // A label decided earlier in this instant must not outlive the run that it was for.
+        // A label decided earlier in this instant must not outlive the pod's run.
         self.labels.remove(uid);
         if let Some(pods) = self.pods.get_mut(cluster).and_then(|namespaces| namespaces.get_mut(namespace)) {
             pods.remove(uid);
@@ -161,7 +162,7 @@ impl Quotas {
     /// Returns the labels that have been decided.
     ///
     /// # Errors
-    /// When what the pods of one quota request passes 128 bits.
+    /// If the requests of the pods of one quota pass 128 bits.
     pub(crate) fn end_instant(
         &mut self,
         now: Timestamp,
@@ -184,7 +185,7 @@ impl Quotas {
         Ok(std::mem::take(&mut self.labels))
     }
 
-    /// Ends the hour: what the next one needs, and the ledger of every cluster that had quotas.
+    /// Ends the hour. Returns the state for the next hour, and the ledger of every cluster that had quotas.
     pub(crate) fn finish(
         mut self,
         end: Timestamp,
@@ -202,8 +203,8 @@ impl Quotas {
         cluster.governing.get_mut(quota)
     }
 
-    /// Decides which quota governs each of the namespaces. Quotas that have changed, or govern others than
-    /// before, are made again, with the labels of their pods; returns their ids.
+    /// Decides which quota governs each of the namespaces. Rebuilds the quotas that have changed or govern
+    /// other namespaces than before, with the labels of their pods. Returns their ids.
     fn rebuild(
         &mut self,
         cluster_id: &ClusterId,
@@ -218,7 +219,7 @@ impl Quotas {
             let governor = first.map(|(_, _, id)| id.clone());
             let before = by_namespace.get(&namespace).cloned();
             if before != governor {
-                // The labels of those that have another governor are decided below.
+                // The labels of pods with another governor are decided below.
                 let pods = pods_of(&namespace).into_iter().flat_map(BTreeMap::keys);
                 self.labels.extend(pods.map(|uid| (uid.clone(), None)));
                 by_namespace.remove(&namespace);
@@ -242,7 +243,7 @@ impl Quotas {
             let pods = governed.into_iter().filter_map(pods_of).flat_map(BTreeMap::values);
             let mut pods: Vec<(PodRank, &Arc<PodSpec>)> =
                 pods.map(|spec| (PodRank::of(spec), spec)).collect();
-            // In their order each has its place at the end.
+            // If the pods are added in their order, each takes its place at the end.
             pods.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             for (rank, spec) in pods {
                 quota.insert(rank, spec, &mut BTreeSet::new())?;
@@ -255,7 +256,7 @@ impl Quotas {
     }
 }
 
-/// The namespaces that a quota names, with its place among others that do.
+/// Returns the namespaces that a quota names, with its place among the quotas that name them.
 fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<Item = (Text, NamespaceClaim)> {
     quota.into_iter().flat_map(move |SavedQuota { description, first_set }| {
         let elastic = description.kind != QuotaKind::CompositeElasticQuota;

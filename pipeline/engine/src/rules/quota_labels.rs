@@ -5,8 +5,8 @@
 //! **Precedence of pods**: creation (whole seconds), priority, gpu-memory, GPUs, cpu, memory, then namespace,
 //! name, uid. Requests add up in this order, and a pod is in-quota while every resource in `min` satisfies
 //! used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are the longest prefix
-//! whose sum stays within `min`, and one boundary says it all: a pod that starts or ends moves the boundary,
-//! usually by one.
+//! whose sum stays within `min`, and one boundary is enough to find them. A pod that starts or ends moves the
+//! boundary, usually by one.
 //!
 //! **Interval ends**: see `quota.rs`. **Rounding**: none; amounts are whole bytes and thousandths.
 
@@ -27,7 +27,7 @@ use crate::timeline::spec::PodSpec;
 use crate::timeline::state::QuotaKey;
 use crate::trace::{ExactNumber, LabelStep, RankedPod};
 
-/// Place of a pod in the order of its quota: its fields sort as they stand.
+/// The place of a pod in the order of its quota: its fields sort as they stand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodRank {
     created_at_second: i64,
@@ -68,9 +68,9 @@ pub(crate) struct GoverningQuota {
     pub(crate) pods: BTreeMap<PodRank, Vec<u128>>,
     /// The first over-quota pod.
     boundary: Option<PodRank>,
-    /// What the pods before the boundary request.
+    /// The requests of the pods before the boundary.
     in_quota: Vec<u128>,
-    /// What all its pods request.
+    /// The requests of all pods.
     used: Vec<u128>,
     over_pods: u64,
 }
@@ -188,7 +188,7 @@ impl GoverningQuota {
         &self.key
     }
 
-    /// Its pods in their order, with the running sum of what they request.
+    /// Returns the quota's pods in their order, with the running sum of their requests.
     pub(crate) fn order(&self, at: Timestamp) -> LabelStep {
         let named = |amounts: &[u128]| {
             let pairs = self.min.iter().zip(amounts);
@@ -224,19 +224,19 @@ impl GoverningQuota {
     }
 }
 
-/// An amount in what the resource is counted in.
+/// Converts an amount to the unit in which the resource is counted.
 fn in_own_unit(resource: &str, amount: u128) -> ExactNumber {
     ExactNumber::over(amount, u128::from(AmountUnit::of(resource).per_one()))
 }
 
-/// Adds to what the in-quota pods request: a part of what all request, so it stays below 128 bits.
+/// Adds to the requests of the in-quota pods. They are a part of all requests, so they stay below 128 bits.
 fn add(sums: &mut [u128], amounts: &[u128]) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum += amount;
     }
 }
 
-/// Takes a pod's amounts from sums that hold them.
+/// Subtracts a pod's amounts from sums that include them.
 fn subtract(sums: &mut [u128], amounts: &[u128]) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum -= amount;
@@ -251,7 +251,7 @@ mod tests {
 
     use crate::per_resource::PerResource;
 
-    /// A quota of `min` gpu-memory.
+    /// Creates a quota with this `min` of gpu-memory.
     fn quota(min: u128) -> GoverningQuota {
         let quantity = Quantity { text: "".into(), amount: min };
         let description = QuotaSet {
@@ -311,7 +311,8 @@ mod tests {
         insert(&mut quota, &pods[2]).unwrap();
         insert(&mut quota, &pods[1]).unwrap();
         assert_eq!(in_quota(&quota), ["b", "c"]);
-        // The oldest pod pushes the second over, and the third, though it would fit, comes after.
+        // The oldest pod pushes the second over its quota. The third would fit, but it comes after the
+        // second.
         let changed = insert(&mut quota, &pods[0]).unwrap();
         assert_eq!(in_quota(&quota), ["a"]);
         assert_eq!((changed.len(), quota.over_pods), (3, 2));
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn creation_counts_in_whole_seconds_and_equality_is_in_quota() {
         let mut quota = quota(30);
-        // Of one second: the smaller gpu-memory comes first, whatever the microsecond.
+        // Within one second, the smaller gpu-memory comes first, whatever the microsecond.
         insert(&mut quota, &pod("late-and-small", 1_999_999, 10)).unwrap();
         insert(&mut quota, &pod("early-and-large", 1_000_000, 20)).unwrap();
         assert_eq!(in_quota(&quota), ["late-and-small", "early-and-large"]);

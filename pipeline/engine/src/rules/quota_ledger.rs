@@ -1,17 +1,17 @@
-//! What quotas lend and borrow (RULES.md, section 4): integrals and peaks over the hour, for table
+//! Amounts that quotas lend and borrow (RULES.md, section 4): integrals and peaks over the hour, for table
 //! `quota_usage`.
 //!
 //! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0,
 //! min - used); guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is
-//! a quota's part, by its own max(0, min - used), of the smaller of the pool and what is borrowed. No quota
-//! goes before another. A quota is looked at when its own levels change; what depends on all quotas of the
-//! cluster is in `quota_lending.rs`.
+//! a quota's part, by its own max(0, min - used), of the smaller of the pool and the borrowed amount. No
+//! quota goes before another. A quota is processed when its own levels change. Amounts that depend on all
+//! quotas of the cluster are in `quota_lending.rs`.
 //!
-//! **Interval ends**: a level holds from its instant up to the next. Peaks are over states of positive
-//! length, so what comes and goes within one instant leaves no trace.
+//! **Interval ends**: a level holds from its instant until the next. Peaks are over states of positive
+//! length, so a level that comes and goes within one instant leaves no trace.
 //!
 //! **Rounding**: guaranteed is floored to the millicore, byte, or whole unit of any other resource. Integrals
-//! are exact integers; lent is a sum of fractions, which is rounded once.
+//! are exact integers. Lent is a sum of fractions, which is rounded once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ struct Levels {
     over_pods: u64,
 }
 
-/// A value over time: spans that meet have different ones.
+/// A value over time. The values of adjacent spans differ.
 type Stretches<V> = Vec<(Span, V)>;
 
 /// One quota and resource in the hour. Integrals are in bytes or thousandths times microseconds.
@@ -64,22 +64,22 @@ pub(crate) struct ResourceAccount {
     pub(crate) over_quota: UBig,
     pub(crate) borrowed: UBig,
     pub(crate) over_pods_peak: u64,
-    /// The next three are known when the hour has ended.
+    /// The pool, like the next two, is known only after the hour has ended.
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
-    /// When more was borrowed than guaranteed.
+    /// Spans in which more was borrowed than guaranteed.
     pub(crate) above_guaranteed: Vec<Span>,
     mins: Stretches<u128>,
-    /// Its max(0, min - used), where it is above zero.
+    /// The quota's max(0, min - used), where it is above zero.
     unused: Stretches<u128>,
-    /// Its min and what it borrows, where it does.
+    /// The quota's min and the amount that it borrows, where it borrows.
     borrowing: Stretches<(u128, u128)>,
 }
 
 /// One quota in the hour.
 #[derive(Debug)]
 pub(crate) struct QuotaAccount {
-    /// As last described while it counted.
+    /// The last description while the quota counted.
     pub(crate) description: Arc<QuotaSet>,
     pub(crate) resources: BTreeMap<Text, ResourceAccount>,
 }
@@ -112,7 +112,7 @@ impl QuotaLevels {
 }
 
 impl ClusterLedger {
-    /// Takes the levels of a quota from now on; none when it does not count any more.
+    /// Sets the levels of a quota from now on. `None` if the quota no longer counts.
     pub(crate) fn set(&mut self, now: Timestamp, quota_id: &QuotaId, levels: Option<QuotaLevels>) {
         for (resource, Levels { min, used, .. }) in levels.iter().flat_map(QuotaLevels::by_resource) {
             self.lending.entry(resource.clone()).or_default().add(min, used);
@@ -130,7 +130,7 @@ impl ClusterLedger {
         }
     }
 
-    /// Ends an instant: what quotas have lends from now on what they have come to.
+    /// Ends an instant: the sums over the quotas hold from now on.
     pub(crate) fn end_instant(&mut self, now: Timestamp) {
         self.lending.values_mut().for_each(|lending| lending.end_instant(now));
     }
@@ -146,10 +146,10 @@ impl ClusterLedger {
         }
     }
 
-    /// What a quota of the cluster lends of a resource, over `scale`.
+    /// Returns the amount that a quota of the cluster lends of a resource, divided by `scale`.
     ///
     /// # Errors
-    /// Past 38 digits.
+    /// If the amount has more than 38 digits.
     pub(crate) fn lent(
         &self,
         resource: &Text,
@@ -172,9 +172,9 @@ impl ClusterLedger {
     }
 }
 
-/// Adds what depends on all quotas of the cluster to the accounts of one resource.
+/// Adds the amounts that depend on all quotas of the cluster to the accounts of one resource.
 fn settle(mut accounts: Vec<&mut ResourceAccount>, lending: &Lending, unit: u128) {
-    // Quotas of one min are guaranteed the same, and many have the same.
+    // Quotas of one min are guaranteed the same amount, and many have the same min.
     let mut by_min: BTreeMap<u128, Vec<(usize, Span)>> = BTreeMap::new();
     for (index, account) in accounts.iter_mut().enumerate() {
         for (span, min) in &account.mins {
@@ -230,7 +230,7 @@ fn extend<V: PartialEq>(stretches: &mut Stretches<V>, span: Span, value: V) {
     }
 }
 
-/// What a guaranteed amount is floored to: a whole millicore, byte, or unit of another resource.
+/// Returns the unit to which a guaranteed amount is floored: a millicore, a byte, or one of another resource.
 fn quota_unit(resource: &str) -> u128 {
     if resource == CPU { 1 } else { AmountUnit::of(resource).per_one().into() }
 }

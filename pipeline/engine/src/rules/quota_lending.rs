@@ -1,10 +1,10 @@
-//! What the quotas of a cluster have to lend of one resource over the hour (RULES.md, section 4).
+//! Amounts of one resource that the quotas of a cluster have to lend over the hour (RULES.md, section 4).
 //!
-//! The pool and what is borrowed change with nearly every pod, and then change every quota's guaranteed and
-//! lent amounts. Working those out at every instant for every quota would take the product of both. So the
-//! sums over the quotas are kept as steps of time, and each quota is worked out at the hour's end: the pool
-//! and what is lent by differences of running sums, what is guaranteed once for all quotas of one `min`. A
-//! step takes 110 to 160 bytes until then; a pod of which it tells takes 3,000.
+//! The pool and the borrowed amount change with nearly every pod, and then change every quota's guaranteed
+//! and lent amounts. Computing these at every instant for every quota would take the product of both. So the
+//! sums over the quotas are kept as steps of time, and each quota is computed at the hour's end. The pool and
+//! the lent amount are differences of running sums. The guaranteed amount is computed once for all quotas of
+//! one `min`. A step takes 110 to 160 bytes until then; a pod that causes one takes 3,000.
 
 use std::collections::BTreeMap;
 
@@ -16,25 +16,25 @@ use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, Fraction, round_between, sum_of};
 use crate::timeline::span::Span;
 
-/// Bits behind the point of running sums of lent parts: a part is floored, so each step adds less than one
-/// unit of the last bit to their error.
+/// Bits after the binary point of running sums of lent parts. A part is floored, so each step adds less than
+/// one unit of the last bit to their error.
 const LENT_BITS: usize = 128;
 
 /// One resource of a cluster's quotas: amounts in bytes or thousandths.
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     totals: Totals,
-    /// Ascending. Each lasts up to the next, the last one to the hour's end.
+    /// Ascending. Each step lasts until the next, and the last one until the hour's end.
     steps: Vec<Step>,
 }
 
 /// Sums over the quotas that name the resource in `min`.
 #[derive(Debug, Default)]
 struct Totals {
-    /// Of max(0, min - used).
+    /// The sum of max(0, min - used).
     pool: u128,
     min: u128,
-    /// Of max(0, used - min): of any size.
+    /// The sum of max(0, used - min), of any size.
     borrowed: UBig,
 }
 
@@ -44,9 +44,9 @@ struct Step {
     from: Timestamp,
     pool: u128,
     min: u128,
-    /// The smaller of the pool and what is borrowed.
+    /// The smaller of the pool and the borrowed amount.
     lent: u128,
-    /// Of all steps before.
+    /// The running sums of all steps before.
     before: RunningSums,
 }
 
@@ -54,12 +54,12 @@ struct Step {
 #[derive(Clone, Debug, Default)]
 struct RunningSums {
     pool: UBig,
-    /// Of the part of the pool that is lent, with [`LENT_BITS`].
+    /// The integral of the part of the pool that is lent, with [`LENT_BITS`].
     lent_part: UBig,
 }
 
 impl Step {
-    /// The running sums at an instant of this step.
+    /// Returns the running sums at an instant of this step.
     fn sums_at(&self, at: Timestamp) -> RunningSums {
         let mut sums = self.before.clone();
         if let Some(span) = Span::new(self.from, at) {
@@ -72,7 +72,7 @@ impl Step {
         sums
     }
 
-    /// A quota's part of the pool by its min, floored to whole units.
+    /// Returns a quota's part of the pool by its min, floored to whole units.
     fn guaranteed(&self, min: u128, unit: u128) -> u128 {
         if self.min == 0 {
             return 0;
@@ -89,7 +89,7 @@ impl Step {
     }
 }
 
-/// What is guaranteed to a quota over time, by the steps of its cluster.
+/// The amount that is guaranteed to a quota over time, by the steps of its cluster.
 pub(crate) struct Guaranteed(Vec<GuaranteedStep>);
 
 struct GuaranteedStep {
@@ -100,7 +100,7 @@ struct GuaranteedStep {
 }
 
 impl Guaranteed {
-    /// The integral over a part of the span that it was made for.
+    /// Returns the integral over a part of the span for which the steps were made.
     pub(crate) fn over(&self, span: Span) -> UBig {
         self.sum_at(span.to) - self.sum_at(span.from)
     }
@@ -114,14 +114,14 @@ impl Guaranteed {
 }
 
 impl Lending {
-    /// Takes a quota's min and use into the sums.
+    /// Adds a quota's min and use to the sums.
     pub(crate) fn add(&mut self, min: u128, used: u128) {
         self.totals.min += min;
         self.totals.pool += min.saturating_sub(used);
         self.totals.borrowed += UBig::from(used.saturating_sub(min));
     }
 
-    /// Takes them out again.
+    /// Removes a quota's min and use from the sums.
     pub(crate) fn remove(&mut self, min: u128, used: u128) {
         self.totals.min -= min;
         self.totals.pool -= min.saturating_sub(used);
@@ -141,12 +141,12 @@ impl Lending {
         }
     }
 
-    /// The integral of the pool.
+    /// Returns the integral of the pool.
     pub(crate) fn pool(&self, span: Span) -> UBig {
         self.sums_at(span.to).pool - self.sums_at(span.from).pool
     }
 
-    /// What is guaranteed to all quotas of this min within a span.
+    /// Returns the amount that is guaranteed to all quotas of this min within a span.
     pub(crate) fn guaranteed(&self, within: Span, min: u128, unit: u128) -> Guaranteed {
         let mut sum = UBig::ZERO;
         let steps = self.steps_in(within).map(|(span, step)| {
@@ -157,7 +157,7 @@ impl Lending {
         Guaranteed(steps.collect())
     }
 
-    /// When less is guaranteed to a quota of this min than it borrows.
+    /// Returns the spans in which a quota of this min borrows more than it is guaranteed.
     pub(crate) fn above_guaranteed(
         &self,
         span: Span,
@@ -168,16 +168,17 @@ impl Lending {
         steps.filter(move |(_, step)| borrowed > step.guaranteed(min, unit)).map(|(span, _)| span)
     }
 
-    /// What a quota lends, over `scale`: `unused` are its own max(0, min - used) over time.
+    /// Returns the amount that a quota lends, divided by `scale`. `unused` is its own max(0, min - used) over
+    /// time.
     ///
     /// # Errors
-    /// Past 38 digits.
+    /// If the amount has more than 38 digits.
     pub(crate) fn lent(&self, unused: &[(Span, u128)], scale: &UBig) -> Result<Decimal12, EngineError> {
         let (mut least, mut most) = (UBig::ZERO, UBig::ZERO);
         for (span, unused) in unused {
             let part = self.sums_at(span.to).lent_part - self.sums_at(span.from).lent_part;
             let steps = self.index(span.to) - self.index(span.from);
-            // Both running sums are too low, by less than the steps that they do not share and one.
+            // Both running sums are too low, by less than the number of steps between them plus one.
             let error = UBig::from(steps + 1);
             let unused = UBig::from(*unused);
             most += &unused * (&part + &error);
@@ -188,7 +189,7 @@ impl Lending {
         round_between([least * ATOMS_IN_ONE, most * ATOMS_IN_ONE], &denominator, exact)
     }
 
-    /// The same in atoms, as exact parts: one for each pool.
+    /// Returns the lent amount in atoms as exact parts, one for each pool.
     fn lent_parts(&self, unused: &[(Span, u128)], scale: &UBig) -> Vec<Fraction> {
         let mut by_pool: BTreeMap<u128, UBig> = BTreeMap::new();
         for (span, unused) in unused {
@@ -201,7 +202,7 @@ impl Lending {
         parts.map(|(pool, lent)| Fraction::new(lent * ATOMS_IN_ONE, UBig::from(pool) * scale)).collect()
     }
 
-    /// The step at an instant, which is not before the first.
+    /// Returns the index of the step at an instant, which is not before the first step.
     fn index(&self, at: Timestamp) -> usize {
         self.steps.partition_point(|step| step.from <= at).saturating_sub(1)
     }
@@ -210,7 +211,7 @@ impl Lending {
         self.steps.get(self.index(at)).map(|step| step.sums_at(at)).unwrap_or_default()
     }
 
-    /// The steps that a span overlaps, each with its part of it.
+    /// Returns the steps that a span overlaps, each with its part of the span.
     fn steps_in(&self, span: Span) -> impl Iterator<Item = (Span, &Step)> {
         let steps = self.steps.get(self.index(span.from)..).unwrap_or_default();
         let ends = steps.iter().skip(1).map(|next| next.from).chain([span.to]);
@@ -227,7 +228,7 @@ mod tests {
         Span::new(Timestamp(from), Timestamp(to)).unwrap()
     }
 
-    /// From 0 a pool of 7 of which 3 are lent, from 10 one of 4 of which all are.
+    /// Creates a pool of 7, of which 3 are lent, from 0, and a pool of 4, all lent, from 10.
     fn lending() -> Lending {
         let mut lending = Lending::default();
         lending.add(10, 3);
@@ -254,7 +255,7 @@ mod tests {
     fn integrals_are_of_parts_of_steps() {
         let lending = lending();
         assert_eq!(lending.pool(span(4, 16)), UBig::from(6_u8 * 7 + 6 * 4));
-        // 7 x 10 / 12 is 5, 4 x 10 / 12 is 3; in whole units of two 4 and 2.
+        // 7 x 10 / 12 is 5 and 4 x 10 / 12 is 3. In whole units of two, these are 4 and 2.
         let guaranteed = |unit| lending.guaranteed(span(2, 16), 10, unit);
         assert_eq!(guaranteed(1).over(span(4, 16)), UBig::from(6_u8 * 5 + 6 * 3));
         assert_eq!(guaranteed(2).over(span(2, 16)), UBig::from(8_u8 * 4 + 6 * 2));
@@ -282,7 +283,7 @@ mod tests {
         let lending = lending();
         let scale = UBig::from(7_u8);
         let unused = [(span(4, 9), 7), (span(9, 10), 5), (span(10, 20), 4)];
-        // 3/7 of 7 for 5, of 5 for 1, and all of 4 for 10.
+        // 3/7 of 7 for 5, 3/7 of 5 for 1, and all of 4 for 10.
         let exact = Fraction::new(UBig::from(5_u16 * 3 * 7 + 3 * 5 + 10 * 4 * 7), UBig::from(7_u8 * 7));
         assert_eq!(lending.lent(&unused, &scale).unwrap(), exact.round().unwrap());
         let parts = lending.lent_parts(&unused, &scale);
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_tie_is_settled_by_the_exact_sum() {
-        // Half an atom is lent: bounds of it round to both sides.
+        // Half an atom is lent: its bounds round to different sides.
         let mut lending = Lending::default();
         lending.add(3, 0);
         lending.add(0, 1);

@@ -1,7 +1,6 @@
 //! Capacity reservations (RULES.md, section 2, Alibaba Cloud ACS): which unit serves which serverless pod.
 //!
-//! **Decides** how many units of a reservation are unused, and nothing else: pods pay their own rate either
-//! way.
+//! **Decides** only how many units of a reservation are unused: pods pay their own rate in any case.
 //!
 //! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id.
 //! A unit that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and
@@ -31,7 +30,7 @@ use crate::timeline::spec::{Amounts, PodSpec, amounts};
 use crate::timeline::state::SavedReservation;
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
 
-/// A running serverless pod, as matching sees it.
+/// A running serverless pod that can hold a unit.
 #[derive(Clone, Debug)]
 struct Candidate {
     spec: Arc<PodSpec>,
@@ -49,13 +48,13 @@ struct LiveReservation {
     since: Timestamp,
 }
 
-/// All reservations, all serverless pods, and who holds which unit.
+/// All reservations, all serverless pods, and the pods that hold units.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     live: BTreeMap<ReservationId, LiveReservation>,
     free: FreeUnits,
     pods: BTreeMap<PodUid, Candidate>,
-    /// Pods that held a unit at the hour's start and are yet to be restored.
+    /// Pods that held a unit at the hour's start and are still to be restored.
     held: BTreeMap<PodUid, ReservationId>,
     /// Pods that hold no unit.
     waiting: WaitingPods,
@@ -81,12 +80,12 @@ impl LiveReservation {
         self.active && self.matched.len() < units && self.description.ends_at.is_none_or(|end| now < end)
     }
 
-    /// Whether a unit serves the pod; one may not be free.
+    /// Returns whether a unit serves the pod. The reservation may have no free unit.
     fn fits(&self, pod: &PodSpec) -> bool {
         self.refuses(pod).is_none()
     }
 
-    /// Why a unit does not serve the pod; none: it does.
+    /// Returns the reason why a unit does not serve the pod. `None` if it does.
     fn refuses(&self, pod: &PodSpec) -> Option<&'static str> {
         let (unit, wanted) = (&self.description, &pod.description);
         let is = |name: Option<&Text>, of_unit: &str, canonical: names::Canonical| {
@@ -109,8 +108,8 @@ impl LiveReservation {
 }
 
 impl Reservations {
-    /// Starts from the reservations of a state at the hour's start. Pods are added after by
-    /// [`Self::restore_pod`].
+    /// Starts from the reservations of a state at the hour's start. [`Self::restore_pod`] adds the pods
+    /// afterwards.
     pub(crate) fn restore(
         states: BTreeMap<ReservationId, SavedReservation>,
         now: Timestamp,
@@ -129,17 +128,17 @@ impl Reservations {
         reservations
     }
 
-    /// The description in force of a reservation.
+    /// Returns the description in force of a reservation.
     pub(crate) fn description(&self, id: &ReservationId) -> Option<&Arc<ReservationSet>> {
         self.live.get(id).map(|live| &live.description)
     }
 
-    /// Ids of all reservations.
+    /// Returns the ids of all reservations.
     pub(crate) fn ids(&self) -> Vec<ReservationId> {
         self.live.keys().cloned().collect()
     }
 
-    /// A pod that was running at the hour's start.
+    /// Restores a pod that was running at the hour's start.
     pub(crate) fn restore_pod(
         &mut self,
         uid: &PodUid,
@@ -165,12 +164,12 @@ impl Reservations {
         reservation
     }
 
-    /// Matches that began or ended since the last call, in order.
+    /// Returns the matches that began or ended since the last call, in order.
     pub(crate) fn take_changes(&mut self) -> Vec<(PodUid, Option<ReservationId>)> {
         std::mem::take(&mut self.changes)
     }
 
-    /// A `ReservationSet`.
+    /// Applies a `ReservationSet`.
     pub(crate) fn set(&mut self, description: Arc<ReservationSet>, now: Timestamp, rules: &Rules) {
         let id = description.reservation_id.clone();
         self.close_slice(&id, now);
@@ -195,13 +194,13 @@ impl Reservations {
         self.apply(&id, now);
     }
 
-    /// A scheduled start: as a `ReservationSet` of that id.
+    /// Applies a scheduled start, like a `ReservationSet` of that id.
     pub(crate) fn start(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         self.apply(id, now);
     }
 
-    /// A scheduled end, unless the reservation has been described again.
+    /// Applies a scheduled end, unless the reservation has been described again.
     pub(crate) fn end(&mut self, id: &ReservationId, now: Timestamp) {
         if self.live.get(id).is_some_and(|live| live.active && live.description.ends_at == Some(now)) {
             self.close_slice(id, now);
@@ -209,7 +208,7 @@ impl Reservations {
         }
     }
 
-    /// A `ReservationReleased`.
+    /// Applies a `ReservationReleased`.
     pub(crate) fn release(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         self.withdraw(id);
@@ -219,7 +218,7 @@ impl Reservations {
         }
     }
 
-    /// A pod starts.
+    /// Adds a pod that starts.
     pub(crate) fn pod_started(
         &mut self,
         uid: &PodUid,
@@ -232,14 +231,14 @@ impl Reservations {
         }
         let candidate = Candidate { spec: spec.clone(), start, reservation: None };
         self.pods.insert(uid.clone(), candidate);
-        // Those that wait longer have found no unit among the free ones, and no more are free now.
+        // Pods that have waited longer found no unit among the free ones, and no more units are free now.
         if self.waiting.add(uid, spec, start).is_some() {
             self.offer_to(start, uid, now);
         }
         self.note_unmatched(uid, now);
     }
 
-    /// A running pod is described again: a match that still satisfies the conditions stays.
+    /// Describes a running pod again. A match that still satisfies the conditions stays.
     pub(crate) fn pod_described(
         &mut self,
         uid: &PodUid,
@@ -266,13 +265,13 @@ impl Reservations {
         self.note_unmatched(uid, now);
     }
 
-    /// A pod ends.
+    /// Removes a pod that ends.
     pub(crate) fn pod_ended(&mut self, uid: &PodUid, now: Timestamp) {
         let classes = self.leave(uid, now);
         self.offer(classes, now);
     }
 
-    /// Ends all slices at the hour's end: what the next hour needs, and the hour's slices.
+    /// Ends all slices at the hour's end. Returns the state for the next hour, and the hour's slices.
     pub(crate) fn finish(
         mut self,
         end: Timestamp,
@@ -287,7 +286,7 @@ impl Reservations {
         (states.collect(), self.slices)
     }
 
-    /// Makes a reservation's matches fit its description at this instant, and offers what is free.
+    /// Makes a reservation's matches fit its description at this instant, and offers the free units.
     fn apply(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         let (starts_at, ends_at) = (live.description.starts_at, live.description.ends_at);
@@ -312,7 +311,7 @@ impl Reservations {
         self.offer(classes, now);
     }
 
-    /// Pods whose match has ended wait again; the classes that they wait in.
+    /// Lets pods whose match has ended wait again. Returns the classes in which they wait.
     fn lose(&mut self, id: &ReservationId, uids: Vec<PodUid>, now: Timestamp) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         for uid in uids {
@@ -328,7 +327,7 @@ impl Reservations {
         classes
     }
 
-    /// A pod is no candidate any more; the class that may have a free unit now.
+    /// Removes a candidate. Returns the class that may have a free unit now.
     fn leave(&mut self, uid: &PodUid, now: Timestamp) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         let Some(pod) = self.pods.remove(uid) else { return classes };
@@ -361,7 +360,7 @@ impl Reservations {
         }
     }
 
-    /// The oldest unmatched pod of a class that a free unit serves.
+    /// Returns the oldest unmatched pod of a class that a free unit serves.
     fn oldest_that_fits(&self, class: &UnitClass, now: Timestamp) -> Option<(Timestamp, PodUid)> {
         let waiting = self.waiting.oldest_of_each_shape(class);
         let fitting = waiting.filter(|(_, uid)| {
@@ -370,7 +369,7 @@ impl Reservations {
         fitting.min().cloned()
     }
 
-    /// The reservation with the smallest free unit that serves a pod.
+    /// Returns the reservation with the smallest free unit that serves a pod.
     fn smallest_free(&self, pod: &PodSpec, now: Timestamp) -> Option<&ReservationId> {
         let fits = |id: &&ReservationId| {
             self.live.get(*id).is_some_and(|live| live.has_free_unit(now) && live.fits(pod))
@@ -408,7 +407,7 @@ impl Reservations {
         }
     }
 
-    /// A reservation is about to be described otherwise, or to end.
+    /// Withdraws the free units of a reservation that is about to be described again or to end.
     fn withdraw(&mut self, id: &ReservationId) {
         if let Some(live) = self.live.get(id) {
             self.free.remove(&live.class(), &live.place());
@@ -444,7 +443,7 @@ fn match_step(
     MatchStep { at, pod_uid: uid.clone(), outcome, reservation_id, units: Vec::new() }
 }
 
-/// What a pod finds: of every reservation one unit.
+/// Returns one unit of every reservation, as the pod finds it.
 fn units(live: &BTreeMap<ReservationId, LiveReservation>, pod: &PodSpec, now: Timestamp) -> Vec<UnitStep> {
     let units = live.iter().map(|(id, live)| UnitStep {
         reservation_id: id.clone(),
@@ -455,7 +454,7 @@ fn units(live: &BTreeMap<ReservationId, LiveReservation>, pod: &PodSpec, now: Ti
     units.collect()
 }
 
-/// Units of a slice that no pod holds.
+/// Returns the number of units of a slice that no pod holds.
 pub(crate) fn unused_units(slice: &ReservationSlice) -> u128 {
     let units = u128::try_from(slice.description.quantity).unwrap_or(0);
     units.saturating_sub(u128::from(slice.used_units))

@@ -46,11 +46,11 @@ pub(crate) struct WeightScale(PerResource<UBig>);
 /// One price component of a stretch: the node's own price, or one commitment.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
-    /// The commitment as last described; none for the node's own price.
+    /// The commitment's last description. `None` for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
     /// The node's hourly cost, no matter who pays; zero in another currency.
     pub(crate) unit_price: UnitPrice,
-    /// Why the node or the commitment had no price at some time.
+    /// The reason if the node or the commitment had no price at some time.
     pub(crate) unpriced: Option<Unpriced>,
     /// Hours of the node by resource.
     pub(crate) quantity: PerResource<RBig>,
@@ -60,18 +60,19 @@ pub(crate) struct Component {
     pub(crate) commitment_hours: PerResource<RBig>,
     /// Hours in which no resource of the node had any weight (W = 0): all idle.
     pub(crate) weightless_quantity: RBig,
-    /// What those cost, in atoms.
+    /// The cost of these hours, in atoms.
     pub(crate) weightless_cost: RBig,
 }
 
 /// A node's hour.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHour {
-    /// As last described.
+    /// The node's last description.
     pub(crate) description: Arc<NodeStarted>,
-    /// By price.
+    /// The stretches by price.
     pub(crate) stretches: Vec<Stretch>,
-    /// The stretch that holds from each instant on; empty if there is only one.
+    /// The instants from which stretches hold, each with the index of its stretch. Empty if there is only
+    /// one.
     changes: Vec<(Timestamp, usize)>,
 }
 
@@ -88,7 +89,8 @@ impl WeightScale {
     /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them: only their ratios
     /// matter.
     pub(crate) fn new(weights: &Weights) -> Self {
-        // A weight of a part is its unit's over the parts in the unit. All three, times all parts: integers.
+        // The weight of a part is the unit's weight divided by the parts in a unit. Times all parts, the
+        // three are integers.
         let per_unit = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu }.map(atoms);
         let all_parts: UBig = PARTS_PER_UNIT.iter().map(|parts| UBig::from(*parts)).product();
         let scaled = per_unit.zip(PARTS_PER_UNIT).map(|(weight, parts)| weight * (&all_parts / parts));
@@ -115,12 +117,12 @@ impl Component {
         }
     }
 
-    /// All hours of the node that it pays for.
+    /// Returns all hours of the node that the component pays for.
     pub(crate) fn total_quantity(&self) -> RBig {
         self.quantity.sum() + &self.weightless_quantity
     }
 
-    /// All its cost, in atoms.
+    /// Returns the total cost, in atoms.
     pub(crate) fn total_cost(&self) -> RBig {
         self.cost.sum() + &self.weightless_cost
     }
@@ -130,11 +132,11 @@ impl Component {
     }
 }
 
-/// Components by commitment: in row order, the node's own price first.
+/// Components by commitment, in row order: the node's own price comes first.
 type Components = BTreeMap<Option<CommitmentId>, Component>;
 
 impl NodeHour {
-    /// Builds the stretches of a node from its slices; none when it did not run.
+    /// Builds the stretches of a node from its slices. Returns `None` if the node did not run.
     pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
         let last = slices.last()?;
         let mut stretches: BTreeMap<UnitPrice, (Components, PerResource<UBig>)> = BTreeMap::new();
@@ -153,7 +155,8 @@ impl NodeHour {
         Some(Self { description: last.spec.description.clone(), stretches, changes })
     }
 
-    /// The parts of a span in which the node runs, in order of time, each with the index of its stretch.
+    /// Returns the parts of a span in which the node runs, in order of time, each with the index of its
+    /// stretch.
     pub(crate) fn cut(&self, span: Span) -> impl Iterator<Item = (usize, Span)> {
         cut(&self.changes, span)
     }
@@ -169,7 +172,7 @@ fn cut(changes: &[(Timestamp, usize)], span: Span) -> impl Iterator<Item = (usiz
     parts.map_while(|part| part)
 }
 
-/// When which stretch begins to hold.
+/// Returns the instants from which stretches hold, each with the index of its stretch.
 fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize)> {
     let mut changes: Vec<(Timestamp, usize)> = Vec::new();
     if stretches.len() < 2 {
@@ -186,15 +189,15 @@ fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize
 }
 
 impl NodeSlice {
-    /// The node's hourly cost, as the hour counts it.
+    /// Returns the node's hourly cost, as the hour counts it.
     pub(crate) fn unit_price(&self) -> UnitPrice {
         let node = &self.spec.description;
         counted(node.hourly_cost, &node.currency)
     }
 }
 
-/// Slices that differ in nothing that a component reads, taken together: a node that is described again and
-/// again without a new price or capacity costs one step of rational arithmetic instead of many.
+/// Slices that differ in nothing that a component reads, joined. A node may be described often without a new
+/// price or capacity; joined, its slices cost one step of rational arithmetic instead of many.
 struct Run<'a> {
     micros: u128,
     slice: &'a NodeSlice,
@@ -217,12 +220,12 @@ fn runs(slices: &[NodeSlice]) -> Vec<Run<'_>> {
     runs
 }
 
-/// Adds what a run of slices costs to the components that pay for it.
+/// Adds the cost of a run of slices to the components that pay for it.
 fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: &WeightScale) {
     let node = &run.slice.spec.description;
     let time = hours(run.micros);
     let weighed = scale.weigh(&run.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
-    // Hours of the node by resource are weighed amounts x time over W, all in the scale of coverage.
+    // Hours of the node by resource are weighed amounts times time over W, all in the scale of coverage.
     let denominator = weighed.sum() * UBig::from(HOUR_MICROS);
     let micros = UBig::from(run.micros);
     let node_hours =
@@ -256,29 +259,30 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
     component.quantity += quantity;
 }
 
-/// How pods share the resources of a node. A pod's part of a sum over resources of `x_r` is `sum(x_r x
+/// The shares of pods in the resources of a node. A pod's part of a sum over resources of `x_r` is `sum(x_r x
 /// part_r) / denominator`.
 ///
-/// One denominator for all pods and resources keeps rows free of greatest common divisors: a pod's cost is
-/// three products and two sums of integers.
+/// One denominator for all pods and resources avoids greatest common divisors in rows: a pod's cost is three
+/// products and two sums of integers.
 pub(crate) struct Shares {
-    /// By pod: `a_r / sum a_r`, times the denominator.
+    /// For each pod, `a_r / sum a_r` times the denominator.
     pub(crate) parts: Vec<PerResource<UBig>>,
     pub(crate) denominator: UBig,
-    /// Whether anybody was allocated the resource.
+    /// Whether any pod was allocated the resource.
     pub(crate) allocated: PerResource<bool>,
-    /// None when no resource has an unused part.
+    /// `None` if no resource has an unused part.
     pub(crate) split: Option<SplitParts>,
 }
 
-/// The split part of what pods bear of each resource, `min(1, sum a_r / A_r)`; the rest is unused.
+/// The split part of the cost that pods bear of each resource, `min(1, sum a_r / A_r)`. The rest is unused.
 pub(crate) struct SplitParts {
     pub(crate) numerators: PerResource<UBig>,
     pub(crate) denominator: UBig,
 }
 
 impl Shares {
-    /// Shares by what each pod was allocated and by the node's capacity, both in amounts times microseconds.
+    /// Computes the shares from the amounts that each pod was allocated and the node's capacity, both times
+    /// microseconds.
     pub(crate) fn new(pods: &[PerResource<UBig>], available: &PerResource<UBig>) -> Self {
         let mut sums = PerResource::<UBig>::default();
         let mut divisors = PerResource::<UBig>::default();
@@ -346,7 +350,8 @@ mod tests {
 
     #[test]
     fn weights_are_scaled_to_parts_and_reduced() {
-        // 0.9 a vCPU and 0.1 a GiB: a thousandth of a vCPU weighs as much as 9 x 2^30 / 1000 bytes.
+        // The weights are 0.9 a vCPU and 0.1 a GiB. A thousandth of a vCPU weighs as much as 9 x 2^30 / 1000
+        // bytes.
         let scale = WeightScale::new(&Weights::default());
         let weighed = scale.weigh(&amounts(1000, 9 << 30, 100));
         assert_eq!(weighed.cpu, weighed.memory);

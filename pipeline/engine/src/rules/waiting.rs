@@ -1,8 +1,8 @@
 //! Serverless pods that hold no unit of a reservation (RULES.md, section 2), in the order in which free units
 //! are offered to them: oldest start first, then uid.
 //!
-//! They wait by class and shape. A unit that becomes free is offered to its own class, and one that does not
-//! serve a pod serves none of its shape: so it does not matter how many wait.
+//! They wait by class and shape. A unit that becomes free is offered to its own class. If it does not serve a
+//! pod, it serves no pod of the same shape, so the number of waiting pods does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ pub(crate) const BEST_EFFORT: &str = "best-effort";
 /// section 12), and number of GPUs in thousandths.
 pub(crate) type UnitClass = (Text, Text, u128);
 
-/// What else of a pod decides which units serve it: zone, thousandths of a vCPU, bytes of memory.
+/// The other properties of a pod that decide which units serve it: zone, thousandths of a vCPU, bytes of
+/// memory.
 type PodShape = (Option<Text>, u128, u128);
 
 /// Pods by start, then uid.
@@ -31,7 +32,7 @@ type ByStart = BTreeSet<(Timestamp, PodUid)>;
 pub(crate) struct WaitingPods(BTreeMap<UnitClass, BTreeMap<PodShape, ByStart>>);
 
 impl WaitingPods {
-    /// A pod waits, in the class that is returned; none: no unit ever serves it.
+    /// Adds a waiting pod and returns its class. `None` if no unit ever serves it.
     pub(crate) fn add(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) -> Option<UnitClass> {
         let class = class(spec)?;
         let shapes = self.0.entry(class.clone()).or_default();
@@ -39,7 +40,7 @@ impl WaitingPods {
         Some(class)
     }
 
-    /// A pod waits no more.
+    /// Removes a pod that waits no longer.
     pub(crate) fn remove(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) {
         let Some(shapes) = class(spec).and_then(|class| self.0.get_mut(&class)) else { return };
         let shape = shape(spec);
@@ -51,12 +52,12 @@ impl WaitingPods {
         }
     }
 
-    /// Classes in which pods wait, or have waited.
+    /// Returns the classes in which pods wait or have waited.
     pub(crate) fn classes(&self) -> BTreeSet<UnitClass> {
         self.0.keys().cloned().collect()
     }
 
-    /// Of each shape in a class, the pod that is asked first.
+    /// Returns, for each shape in a class, the pod that is asked first.
     pub(crate) fn oldest_of_each_shape(
         &self,
         class: &UnitClass,
@@ -65,7 +66,8 @@ impl WaitingPods {
     }
 }
 
-/// The class of units that may serve a pod; none when it names no region or GPU model, or is best-effort.
+/// Returns the class of units that may serve a pod. `None` if it names no region or no GPU model, or is
+/// best-effort.
 pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
     if &*pod.qos == BEST_EFFORT {
@@ -74,7 +76,7 @@ pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     Some(unit_class(pod.region.as_ref()?, pod.gpu_model.as_ref()?, spec.requests.gpu))
 }
 
-/// The class of a region, a GPU model and a number of GPUs in thousandths.
+/// Returns the class of a region, a GPU model and a number of GPUs in thousandths.
 pub(crate) fn unit_class(region: &Text, gpu_model: &Text, gpus: u128) -> UnitClass {
     (names::shared(region, names::place), names::shared(gpu_model, names::gpu_model), gpus)
 }

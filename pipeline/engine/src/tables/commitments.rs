@@ -1,8 +1,8 @@
-//! `commitment_utilization`: what each commitment covered, and what there was to cover (RULES.md, section 3).
+//! `commitment_utilization`: the amounts that each commitment covered and could cover (RULES.md, section 3).
 //!
-//! Utilization over the hour is covered over committed resource-time, weighed as `rules/commitment.rs` weighs
-//! the money of a commitment. Raw utilization has all matching provisioned capacity in place of covered, so
-//! over-use shows above 1.
+//! Utilization over the hour is covered resource-time divided by committed resource-time, with the weights
+//! that `rules/commitment.rs` gives the money of a commitment. Raw utilization has all matching provisioned
+//! capacity in place of covered capacity, so over-use shows as more than 1.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,11 @@ struct CommitmentRows<'a> {
     unused: Vec<&'a CostRow>,
 }
 
-/// Rows by commitment id: those that existed for more than 0 µs of the hour and had not expired before it.
+/// Returns rows by commitment id. A commitment has one if it existed for more than 0 µs of the hour and had
+/// not expired before it.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn commitment_utilization(
     slices: &Slices,
     rows: &[Box<CostRow>],
@@ -141,7 +142,7 @@ fn clusters(
     Ok(clusters)
 }
 
-/// The first that holds at the hour's end.
+/// Returns the first state that holds at the hour's end.
 fn state(seen: &CommitmentHour, hour: Hour) -> CommitmentState {
     let commitment = &seen.description;
     let end = hour.end();

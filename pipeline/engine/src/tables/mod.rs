@@ -20,14 +20,14 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use crate::error::EngineError;
 use crate::exact::sum;
 
-/// The rows of one kind: rows are sorted by it first.
+/// Returns the rows of one kind, by which rows are sorted first.
 fn of_kind(rows: &[Box<CostRow>], kind: RowKind) -> &[Box<CostRow>] {
     let start = rows.partition_point(|row| row.kind < kind);
     let end = rows.partition_point(|row| row.kind <= kind);
     &rows[start..end]
 }
 
-/// The sum of the amounts of each key.
+/// Returns the sum of the amounts of each key.
 fn sum_by<K: Ord>(
     amounts: impl Iterator<Item = (K, Decimal12)>,
 ) -> Result<BTreeMap<K, Decimal12>, EngineError> {

@@ -1,9 +1,10 @@
-//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its
-//! budgets (RULES.md, section 5).
+//! `pool_usage`: the capacity of a GPU pool, the requests and charges of its pods, and the cost of its nodes
+//! against its budgets (RULES.md, section 5).
 //!
-//! Figures of nodes and pods are of the whole hour, whether or not the pool was set at every instant of it;
-//! where it was not, the percentages of its first description in the hour (before it) or its last (after it)
-//! stand in. Spend is node cost since the start of the UTC day, month and quarter, over every hour of them.
+//! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
+//! Before its first description in the hour, the percentages of the first one count. After a deletion, the
+//! percentages of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
+//! over every hour of them.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ use crate::timeline::state::{NodeKey, Spend};
 /// Hours in a month, as cloud price lists count them.
 const MONTH_HOURS: u32 = 730;
 
-/// What the pools' rows are made from.
+/// The input of the pools' rows.
 pub(crate) struct PoolHour<'a> {
     pub(crate) slices: &'a Slices,
     pub(crate) nodes: &'a Nodes<'a>,
@@ -39,30 +40,30 @@ pub(crate) struct PoolHour<'a> {
     pub(crate) hour: Hour,
 }
 
-/// Integrals over the hour: TFLOPs in thousandths, VRAM in bytes, times microseconds. Requested and limited
-/// amounts are also times thousandths of a GPU.
+/// Integrals over the hour. TFLOPs are in thousandths and VRAM in bytes, times microseconds. Requested and
+/// limited amounts are also times thousandths of a GPU.
 #[derive(Debug, Default)]
 struct PoolIntegrals {
     total: PerPoolResource<UBig>,
-    /// With overselling, and with host disk and memory as VRAM.
+    /// Capacity with overselling, and with host disk and memory as VRAM.
     expanded: PerPoolResource<UBig>,
     requested: PerPoolResource<UBig>,
     limited: PerPoolResource<UBig>,
-    /// What the pods' GPUs would cost at their nodes' prices, in atoms.
+    /// The cost of the pods' GPUs at their nodes' prices, in atoms.
     gpu_cost: RBig,
 }
 
-/// What the pods of a pool are charged, what its nodes cost, and that summed up over its periods.
+/// The charges of the pods of a pool, the cost of its nodes, and the sums of that cost over its periods.
 struct PoolMoney {
     charges: Decimal12,
     node_cost: Decimal12,
     spend: Spend,
 }
 
-/// Rows by pool id, and the spend of every pool brought up to this hour.
+/// Returns rows by pool id, and brings the spend of every pool up to this hour.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn pool_usage(
     hour: &PoolHour<'_>,
     spend: &mut BTreeMap<PoolId, Spend>,
@@ -86,7 +87,7 @@ pub(crate) fn pool_usage(
     Ok(rows)
 }
 
-/// Charges of the pods of each pool.
+/// Returns the charges of the pods of each pool.
 fn charges(rows: &[Box<CostRow>]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
     sum_by(rows.iter().filter_map(|row| {
         let charge = row.pool_charge?;
@@ -94,7 +95,8 @@ fn charges(rows: &[Box<CostRow>]) -> Result<BTreeMap<&PoolId, Decimal12>, Engine
     }))
 }
 
-/// Effective cost of the nodes of each pool, idle included; a node's pool is its last one in the hour.
+/// Returns the effective cost of the nodes of each pool, idle included. A node belongs to its last pool in
+/// the hour.
 fn node_costs<'a>(hour: &PoolHour<'a>) -> Result<BTreeMap<&'a PoolId, Decimal12>, EngineError> {
     if hour.nodes.values().all(|node| node.description.pool_id.is_none()) {
         return Ok(BTreeMap::new());
@@ -135,7 +137,7 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
     let vram_percent = percent(&integrals.requested.vram, &integrals.total.vram);
     let margin = sum([charges, Decimal12::from_atoms(-node_cost.atoms())])?;
     let exact_cost = RBig::from(atoms(node_cost));
-    // From atoms in the hour to units in a month.
+    // Converts atoms in the hour to units in a month.
     let monthly = ratio(UBig::from(MONTH_HOURS), ATOMS_IN_ONE);
     let saved = (&integrals.gpu_cost - &exact_cost) * &monthly;
     let allocated = (&tflops_percent).max(&vram_percent) / RBig::from(UBig::from(100_u32));
@@ -169,7 +171,8 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
     })
 }
 
-/// TFLOPs and bytes as means over the hour; `per` divides amounts that are times thousandths of a GPU.
+/// Returns TFLOPs and bytes as means over the hour. `per` divides amounts that are times thousandths of a
+/// GPU.
 fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<Decimal12>, EngineError> {
     let mean = |integral: &UBig, parts: u32| {
         round(&ratio(integral.clone(), UBig::from(parts) * UBig::from(per) * UBig::from(HOUR_MICROS)))
@@ -177,7 +180,7 @@ fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<
     Ok(PerPoolResource { tflops: mean(&integrals.tflops, 1000)?, vram: mean(&integrals.vram, 1)? })
 }
 
-/// The budgets that spend is strictly above.
+/// Returns the budgets that the spend exceeds.
 fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
     let budgets = [
         ("day", pool.budget_per_day, spend.day.1),
@@ -193,7 +196,7 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }
 
-/// The integrals of every pool, in one walk over nodes and pods: an organization may have many pools.
+/// Returns the integrals of every pool. One walk over nodes and pods is enough, even if there are many pools.
 fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
     let slices = hour.slices;
     let mut integrals: BTreeMap<&PoolId, PoolIntegrals> =
@@ -217,7 +220,7 @@ fn add_node(integrals: &mut PoolIntegrals, slice: &NodeSlice, descriptions: &[Po
     let total = PerPoolResource { tflops: amount(capacity, TFLOPS), vram: amount(capacity, VRAM) };
     add(&mut integrals.total, total, &UBig::from(slice.span.micros()));
     for (index, description) in descriptions.iter().enumerate() {
-        // The first description stands for the time before it, each for the time up to the next.
+        // The first description also counts for the time before it. Each counts until the next.
         let from = if index == 0 { slice.span.from } else { description.span.from };
         let next = descriptions.get(index + 1);
         let to = next.map_or(slice.span.to, |next| next.span.from);
@@ -225,7 +228,7 @@ fn add_node(integrals: &mut PoolIntegrals, slice: &NodeSlice, descriptions: &[Po
         let Some(span) = span else { continue };
         let pool = &description.description;
         let part = |amount: u128, percent: i32| amount * u128::try_from(percent).unwrap_or(0) / 100;
-        // Whole TFLOPs, of which an amount counts thousandths; bytes are whole anyway.
+        // Only whole TFLOPs count, and an amount is in thousandths. Bytes are whole anyway.
         let tflops = part(total.tflops, pool.tflops_oversell_percent) / 1000 * 1000;
         let disk = part(amount(capacity, EPHEMERAL_STORAGE), pool.vram_expand_to_host_disk_percent);
         let memory = part(amount(capacity, MEMORY), pool.vram_expand_to_host_mem_percent);
@@ -243,7 +246,7 @@ fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<Nod
     let Some(node) = description.node_id.clone().filter(|_| slice.status.node_runs) else { return };
     for node in nodes.get(&(description.cluster_id.clone(), node)).into_iter().flatten() {
         let Some(span) = node.span.overlap(slice.span) else { continue };
-        // Thousandths of GPUs cancel: the pod's count over the node's GPUs.
+        // Thousandths of GPUs cancel: the pod's count is divided by the node's GPUs.
         let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);
         let set = &node.spec.description;
         let price = atoms(counted(set.hourly_cost, &set.currency));

@@ -1,7 +1,7 @@
 //! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour (RULES.md, section 4).
 //!
-//! Every mean is the integral over the hour divided by one hour; max is over the part of the hour in which it
-//! was set.
+//! Every mean is the integral over the hour divided by one hour. The mean of `max` is over the part of the
+//! hour in which it was set.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
 use crate::timeline::state::QuotaKey;
 
-/// A pod's spans of being over its quota.
+/// The spans in which each pod is over its quota.
 type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a PodUid, Vec<Span>>>;
 
-/// Costs of one quota's pods by label.
+/// The costs of one quota's pods by label.
 #[derive(Debug, Default)]
 struct Costs<'a> {
     in_quota: Vec<Decimal12>,
     over_quota: BTreeMap<&'a PodUid, Vec<Decimal12>>,
 }
 
-/// Rows by cluster, quota and resource.
+/// Returns rows by cluster, quota and resource.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn quota_usage(
     ledgers: &BTreeMap<ClusterId, ClusterLedger>,
     pods: &[(PodUid, Vec<PodSlice>)],
@@ -87,7 +87,8 @@ fn over_spans(pods: &[(PodUid, Vec<PodSlice>)]) -> OverSpans<'_> {
     spans
 }
 
-/// Each pod's over-quota cost by the part of its over-quota time in which more was borrowed than guaranteed.
+/// Returns the preemptible cost: the sum of the pods' over-quota costs, each times the part of the pod's
+/// over-quota time in which more was borrowed than guaranteed.
 fn preemptible(
     account: &ResourceAccount,
     costs: &Costs<'_>,
@@ -106,7 +107,7 @@ fn preemptible(
     round_sum(&parts)
 }
 
-/// Microseconds that a span shares with sorted, disjoint spans.
+/// Returns the microseconds that a span shares with sorted, disjoint spans.
 fn shared(span: Span, others: &[Span]) -> u128 {
     let first = others.partition_point(|other| other.to <= span.from);
     let overlapping = others[first..].iter().take_while(|other| other.from < span.to);

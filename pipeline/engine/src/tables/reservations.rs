@@ -13,10 +13,10 @@ use crate::rules::reservation::unused_units;
 use crate::tables::{of_kind, sum_by};
 use crate::timeline::slices::{ReservationSlice, Slices};
 
-/// Rows by reservation id.
+/// Returns rows by reservation id.
 ///
 /// # Errors
-/// When an amount passes its column.
+/// If an amount does not fit its column.
 pub(crate) fn reservation_usage(
     slices: &Slices,
     rows: &[Box<CostRow>],

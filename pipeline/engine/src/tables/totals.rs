@@ -1,4 +1,4 @@
-//! `hours`: what an organization's hour adds up to, and the check that it does (RULES.md, section 9).
+//! `hours`: the totals of an organization's hour, and the check that they agree (RULES.md, section 9).
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::error::EngineError;
 use crate::exact::sum;
 use crate::timeline::order::EventCounts;
 
-/// Adds up the hour. Supply comes from the charges, those of nodes and commitments as given, allocated cost
-/// from the rows.
+/// Adds up the hour. Supply comes from the charges, with the charges of nodes and commitments as given.
+/// Allocated cost comes from the rows.
 ///
 /// # Errors
-/// When they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
+/// If they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
 pub(crate) fn totals(
     rows: &[Box<CostRow>],
     [node_cost, commitment_cost]: [Decimal12; 2],

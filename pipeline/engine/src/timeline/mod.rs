@@ -1,7 +1,7 @@
 //! Applies an hour's events in order and cuts the hour into slices.
 //!
-//! Matching of reservations takes effect at every step. Coverage and labels depend on nothing but what is
-//! running, so deciding them once at the end of each instant gives the same as deciding them at every step: a
+//! Matching of reservations takes effect at every step. Coverage and labels depend only on what is running.
+//! So deciding them once at the end of each instant gives the same result as deciding them at every step: a
 //! state of no length costs nothing.
 
 pub(crate) mod named_nodes;
@@ -34,11 +34,11 @@ use crate::trace::Focus;
 
 pub(crate) use running::Timeline;
 
-/// Applies the hour's events, which are in order, to the state at the hour's start. Samples count whatever
-/// runs when, so they are put down first.
+/// Applies the hour's events, which are in order, to the state at the hour's start. Samples count
+/// independently of what runs, so they are added first.
 ///
 /// # Errors
-/// When the amounts that pods of one quota request pass 128 bits, or the hour takes too much work.
+/// If the amounts that pods of one quota request pass 128 bits, or the hour takes too much work.
 pub(crate) fn run(
     mut state: State,
     hour: Hour,
@@ -68,8 +68,8 @@ pub(crate) fn run(
     Ok(running.finish(organization_id, spend))
 }
 
-/// Applies all steps of one instant in the order of their places; a scheduled step comes before an event of
-/// its place.
+/// Applies all steps of one instant in the order of their places. A scheduled step comes before an event with
+/// the same place.
 fn apply_instant(running: &mut Running<'_>, payloads: Vec<Payload>) -> Result<(), EngineError> {
     let never_ran = NeverRan::among(&payloads, running);
     let mut payloads = payloads.into_iter().peekable();

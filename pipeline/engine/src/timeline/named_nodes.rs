@@ -1,5 +1,5 @@
-//! The nodes of an hour, numbered: pods are placed by a number instead of by two texts, whose comparing takes
-//! a large organization longer than all else that placing needs.
+//! Numbers of the nodes of an hour. A number instead of two texts places a pod: in a large organization,
+//! comparing the texts takes longer than the rest of placing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
 
 use crate::timeline::state::NodeKey;
 
-/// A node by its place among those of [`NamedNodes`].
+/// The index of a node in [`NamedNodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeNumber(usize);
 
@@ -29,7 +29,7 @@ pub(crate) struct NamedNodes {
 struct NamedNode {
     key: NodeKey,
     runs: bool,
-    /// Running pods that name it.
+    /// Running pods that name the node.
     pods: BTreeSet<PodUid>,
 }
 
@@ -50,22 +50,22 @@ impl NamedNodes {
         std::mem::take(&mut node.pods)
     }
 
-    /// The node that a pod names, if it names one.
+    /// Returns the node that a pod names, if it names one.
     pub(super) fn of(&mut self, pod: &PodStarted) -> Option<NodeNumber> {
         pod.node_id.as_ref().map(|node| self.number(&pod.cluster_id, node))
     }
 
-    /// Whether a node runs now.
+    /// Returns whether a node runs now.
     pub(super) fn runs(&self, NodeNumber(place): NodeNumber) -> bool {
         self.nodes[place].runs
     }
 
-    /// The running pods that name a node.
+    /// Returns the running pods that name a node.
     pub(super) fn pods_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut BTreeSet<PodUid> {
         &mut self.nodes[place].pods
     }
 
-    /// The node of a number.
+    /// Returns the key of a node.
     pub(crate) fn key(&self, NodeNumber(place): NodeNumber) -> &NodeKey {
         &self.nodes[place].key
     }
@@ -74,7 +74,7 @@ impl NamedNodes {
         self.numbers.get(cluster)?.get(node).copied()
     }
 
-    /// The number of a node, a new one if it has none.
+    /// Returns the number of a node, or a new number if it has none.
     fn number(&mut self, cluster: &ClusterId, node: &NodeId) -> NodeNumber {
         if let Some(number) = self.find(cluster, node) {
             return number;
@@ -87,7 +87,7 @@ impl NamedNodes {
     }
 }
 
-/// Something of every node.
+/// A value for each node.
 #[derive(Debug)]
 pub(crate) struct ByNode<'a, T> {
     named: &'a NamedNodes,
@@ -95,17 +95,17 @@ pub(crate) struct ByNode<'a, T> {
 }
 
 impl<'a, T: Default> ByNode<'a, T> {
-    /// The same of all.
+    /// Creates a default value for each node.
     pub(crate) fn new(named: &'a NamedNodes) -> Self {
         Self { named, of: named.nodes.iter().map(|_| T::default()).collect() }
     }
 
-    /// That of one node.
+    /// Returns the value of a node.
     pub(crate) fn of_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut T {
         &mut self.of[place]
     }
 
-    /// Takes that of the node of a key.
+    /// Takes the value of the node with this key.
     pub(crate) fn take(&mut self, (cluster, node): &NodeKey) -> T {
         let number = self.named.find(cluster, node);
         number.map(|number| std::mem::take(self.of_mut(number))).unwrap_or_default()

@@ -2,7 +2,7 @@
 //! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as
 //! UTF-8 bytes, null first.
 //!
-//! Duplicates are removed here. The same event twice is one event; of two different events with one natural
+//! Duplicates are removed here. The same event twice is one event. Of two different events with one natural
 //! key and one event time, the one recorded last stands, then the one whose canonical body sorts last. A
 //! retraction that stands leaves nothing. So the order of arrival decides nothing.
 
@@ -34,7 +34,7 @@ pub(crate) enum Precedence {
     Usage,
 }
 
-/// The precedence of an event.
+/// Returns the precedence of an event.
 pub(crate) const fn precedence(payload: &Payload) -> Precedence {
     match payload {
         Payload::RateSet(_) => Precedence::Rate,
@@ -57,7 +57,7 @@ pub(crate) const fn precedence(payload: &Payload) -> Precedence {
 /// Counts of the hour's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventCounts {
-    /// Distinct events, losers of a natural key included.
+    /// The number of distinct events, including events that lose to another of their natural key.
     pub(crate) distinct: i64,
     /// The latest event time.
     pub(crate) latest: Option<Timestamp>,
@@ -68,9 +68,9 @@ pub(crate) struct EventCounts {
 #[derive(Debug)]
 pub struct OrderedEvents {
     pub(crate) hour: Hour,
-    /// All but usage, in order.
+    /// All events except usage, in order.
     pub(crate) events: Vec<Event>,
-    /// What was measured of each pod, in order of time.
+    /// The samples of each pod, in order of time.
     pub(crate) samples: Vec<(PodUid, PackedSamples)>,
     pub(crate) counts: EventCounts,
 }
@@ -86,14 +86,14 @@ impl From<HourEvents> for OrderedEvents {
 }
 
 impl OrderedEvents {
-    /// How many different events there were, those that gave way to another of their natural key included.
+    /// Returns the number of distinct events, including events that lost to another of their natural key.
     pub fn distinct(&self) -> i64 {
         self.counts.distinct
     }
 }
 
-/// Sorts all events but usage, and returns the number of distinct ones. Bodies are made where two events have
-/// one place and one recording, which is rare.
+/// Sorts all events except usage, and returns the number of distinct ones. Bodies are built only where two
+/// events have one place and one recording, which is rare.
 fn order_others(events: &mut Vec<Event>) -> usize {
     events.sort_unstable_by(in_order);
     events.dedup_by(|later, earlier| in_order(later, earlier).is_eq());
@@ -103,13 +103,14 @@ fn order_others(events: &mut Vec<Event>) -> usize {
     distinct
 }
 
-/// Places first, then rivals: the last of these stands. Equal only if both are the same event.
+/// Orders events by place, then among rivals, of which the last stands. Equal only if both are the same
+/// event.
 fn in_order(a: &Event, b: &Event) -> Ordering {
     place(a, b).then_with(|| a.cmp_to_rival(b))
 }
 
-/// Of neighbours that are the same, keeps the last: `dedup_by` keeps the earlier of two, so the later is
-/// swapped into its place.
+/// Keeps the last of equal neighbours. `dedup_by` keeps the earlier of two, so the later is swapped into its
+/// place.
 fn keep_last<T>(records: &mut Vec<T>, same: impl Fn(&T, &T) -> bool) {
     records.dedup_by(|later, earlier| {
         let same = same(later, earlier);

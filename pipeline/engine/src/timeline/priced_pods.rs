@@ -1,4 +1,5 @@
-//! Which pods a rate or a pool prices: a new price looks at those alone, not at all pods of an organization.
+//! Pods by the rate or the pool that prices them. A new price looks only at these, not at all pods of an
+//! organization.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +8,8 @@ use prorata_schemas::ids::{PodUid, PoolId};
 use crate::timeline::spec::PodSpec;
 use crate::timeline::state::RateKey;
 
-/// Pods by the rate that serves them and by the pool that they name. One stays where it has stopped since, or
-/// runs under another description: its price is found again, and is the same.
+/// Pods by the rate that serves them and by the pool that they name. A pod that has stopped or runs under
+/// another description stays here: its price is computed again, and does not change.
 #[derive(Debug, Default)]
 pub(super) struct PricedPods {
     rates: BTreeMap<RateKey, BTreeSet<PodUid>>,
@@ -26,12 +27,12 @@ impl PricedPods {
         }
     }
 
-    /// Pods that a rate may serve.
+    /// Returns the pods that a rate may serve.
     pub(super) fn of_rate(&self, key: &RateKey) -> BTreeSet<PodUid> {
         self.rates.get(key).cloned().unwrap_or_default()
     }
 
-    /// Pods that may name a pool.
+    /// Returns the pods that may name a pool.
     pub(super) fn of_pool(&self, id: &PoolId) -> BTreeSet<PodUid> {
         self.pools.get(id).cloned().unwrap_or_default()
     }

@@ -31,14 +31,14 @@ use crate::work::Work;
 /// An hour whose events have been applied.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// What the next hour needs; the spend of pools is still that of the hour's start.
+    /// The state for the next hour. The spend of pools is still as at the hour's start.
     pub(crate) state: State,
     pub(crate) slices: Slices,
     pub(crate) named_nodes: NamedNodes,
     /// Measured use that may overlap the hour.
     pub(crate) samples: ByPod<Samples>,
     pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
-    /// Decisions about what is in focus; the rest of a trace is read from the slices.
+    /// Decisions about pods, nodes and agreements in focus. The rest of a trace is read from the slices.
     pub(crate) trace: Trace,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct RunningPod {
 }
 
 impl RunningPod {
-    /// A pod that has no slice yet.
+    /// Creates a pod that has no slice yet.
     pub(super) const fn new(
         spec: Arc<PodSpec>,
         start: Timestamp,
@@ -73,11 +73,11 @@ impl RunningPod {
         Self { spec, start, since, status, slices: Vec::new() }
     }
 
-    /// Ends its slice.
+    /// Ends the current slice.
     pub(super) fn close(&mut self, now: Timestamp) {
         if let Some(span) = Span::new(self.since, now) {
             if self.slices.is_empty() {
-                // Most pods have no other one in the hour.
+                // Most pods have no other slice in the hour.
                 self.slices.reserve_exact(1);
             }
             self.slices.push(PodSlice { span, spec: self.spec.clone(), status: self.status.clone() });
@@ -98,13 +98,13 @@ pub(super) struct CurrentPool {
 pub(super) struct Running<'a> {
     pub(super) rules: &'a Rules,
     pub(super) now: Timestamp,
-    /// By canonical names.
+    /// Rates by canonical names.
     pub(super) rates: BTreeMap<RateKey, Arc<RateSet>>,
     pub(super) pools: BTreeMap<PoolId, CurrentPool>,
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
     pub(super) pods: BTreeMap<PodUid, RunningPod>,
     pub(super) named_nodes: NamedNodes,
-    /// Made for the first price that is set in the hour.
+    /// Built for the first price that is set in the hour.
     priced_pods: Option<PricedPods>,
     pub(super) prices: Work,
     pub(super) quotas: Quotas,
@@ -112,9 +112,9 @@ pub(super) struct Running<'a> {
     pub(super) commitments: Commitments,
     pub(super) samples: ByPod<Samples>,
     pub(super) schedule: Schedule,
-    /// Of pods, runs that are over.
+    /// Slices of pods' runs that are over.
     ended: BTreeMap<PodUid, Vec<PodSlice>>,
-    /// Of all else.
+    /// All other slices.
     slices: Slices,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Running<'a> {
         });
         running.pods = pods.collect();
         running.quotas.restore_pods(running.pods.iter().map(|(uid, pod)| (uid, &pod.spec)));
-        // Other rules may count other GPUs, and then a unit may serve a pod that has waited.
+        // If the rules have changed, they may count other GPUs. Then a unit may serve a pod that has waited.
         running.reservations.offer_all(now);
         running.take_matches();
         for id in running.reservations.ids() {
@@ -172,7 +172,7 @@ impl<'a> Running<'a> {
         running
     }
 
-    /// Puts down what was measured in the hour.
+    /// Adds the samples of the hour.
     pub(super) fn measure(&mut self, mut samples: Vec<(PodUid, PackedSamples)>) {
         samples.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut carried = std::mem::take(&mut self.samples).into_iter().peekable();
@@ -194,7 +194,8 @@ impl<'a> Running<'a> {
         RunningPod::new(spec, pod.start, self.now, status)
     }
 
-    /// What is true of a pod of this description now; its reservation and label are still to be decided.
+    /// Returns the current status of a pod with this description. Its reservation and label are still to be
+    /// decided.
     pub(super) fn status_of(&self, spec: &PodSpec) -> PodStatus {
         PodStatus {
             node_runs: spec.node.is_some_and(|node| self.named_nodes.runs(node)),
@@ -205,18 +206,18 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// How the pool that a pod names prices it.
+    /// Returns the pricing of a pod by its pool.
     pub(super) fn pool_pricing(&self, pod: &PodStarted) -> PoolPricing {
         let pool = pod.pool_id.as_ref().and_then(|id| self.pools.get(id));
         PoolPricing::of(pod, pool.map(|pool| &pool.description))
     }
 
-    /// The rate in force for a serverless pod.
+    /// Returns the rate in force for a serverless pod.
     pub(super) fn rate_of(&self, spec: &PodSpec) -> Option<Arc<RateSet>> {
         self.rates.get(&spec.rate_key()?).cloned()
     }
 
-    /// Pods by what prices them.
+    /// Returns the pods by their rate and pool.
     pub(super) fn priced_pods(&mut self) -> &PricedPods {
         let pods = &self.pods;
         self.priced_pods.get_or_insert_with(|| {
@@ -386,7 +387,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// What the next hour needs of the pods that still run, and the slices of all, those of earlier runs first.
+/// Returns the saved pods that still run, and the slices of all pods, the slices of earlier runs first.
 fn finish_pods(
     running: BTreeMap<PodUid, RunningPod>,
     ended: BTreeMap<PodUid, Vec<PodSlice>>,
@@ -394,7 +395,7 @@ fn finish_pods(
 ) -> (ByPod<SavedPod>, ByPod<Vec<PodSlice>>) {
     let mut saved = Vec::with_capacity(running.len());
     let mut slices = Vec::with_capacity(running.len() + ended.len());
-    // Both are sorted: walking them side by side is faster than looking each pod up.
+    // Both are sorted, so walking them in parallel is faster than looking up each pod.
     let mut ended = ended.into_iter().peekable();
     for (uid, mut pod) in running {
         pod.close(end);
@@ -409,7 +410,7 @@ fn finish_pods(
     (saved, slices)
 }
 
-/// The samples that reach into the next hour.
+/// Returns the samples that reach into the next hour.
 fn samples_after(samples: &[(PodUid, Samples)], end: Timestamp) -> ByPod<Vec<Sample>> {
     let after = samples.iter().map(|(uid, samples)| (uid, samples.after(end)));
     after.filter(|(_, samples)| !samples.is_empty()).map(|(uid, samples)| (uid.clone(), samples)).collect()

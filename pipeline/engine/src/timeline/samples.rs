@@ -1,5 +1,5 @@
-//! Which sample of a pod counts when (RULES.md, section 1): at each instant, of the samples that cover it,
-//! the one that started last.
+//! The sample of a pod that counts at each instant (RULES.md, section 1): of the samples that cover the
+//! instant, the one that started last.
 
 use prorata_schemas::time::Timestamp;
 
@@ -16,13 +16,13 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Samples that began before the hour.
+    /// Creates samples that began before the hour.
     pub(crate) fn carried(carried: Vec<Sample>) -> Self {
         Self { carried, ..Self::default() }
     }
 
     /// Calls `take` with the parts of samples that count, in order of time; some are empty. Samples that do
-    /// not overlap, which most pods have, are taken as they are.
+    /// not overlap are passed on as they are. Most pods have only such samples.
     pub(crate) fn for_each_part(&self, mut take: impl FnMut(Sample)) {
         // The rest of the sample that counts now.
         let mut current: Option<Sample> = None;
@@ -48,16 +48,16 @@ impl Samples {
         }
     }
 
-    /// The parts of samples that count, in order of time.
+    /// Returns the parts of samples that count, in order of time.
     pub(crate) fn parts(&self) -> Vec<Sample> {
         let mut parts = Vec::new();
         self.for_each_part(|part| parts.push(part));
         parts
     }
 
-    /// The samples that count at some time after an instant, at which no later one has started.
+    /// Returns the samples that count at some time after an instant at which no later one has started.
     pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
-        // Most pods have none, and to read their samples once more takes time.
+        // Most pods have none, and reading their samples once more takes time.
         let measured = (self.measured.ended > instant).then(|| self.measured.samples());
         let all = self.carried.iter().copied().chain(measured.into_iter().flatten());
         let mut after: Vec<Sample> = Vec::new();
@@ -69,7 +69,7 @@ impl Samples {
     }
 }
 
-/// The sample that counts from an instant at which the one that counted ends, and the rest of it.
+/// Returns the rest of the sample that counts from an instant at which the one that counted ends.
 fn resume(interrupted: &mut Vec<Sample>, instant: Timestamp) -> Option<Sample> {
     while let Some(sample) = interrupted.pop() {
         if sample.to > instant {
@@ -90,7 +90,7 @@ mod tests {
         Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
     }
 
-    /// The parts that are not empty, as from, to and CPU.
+    /// Returns the parts that are not empty, as start, end and CPU.
     fn parts(samples: &[Sample]) -> Vec<(i64, i64, u64)> {
         let parts = Samples::carried(samples.to_vec()).parts().into_iter();
         let parts = parts.filter(|part| part.from < part.to);
@@ -137,7 +137,7 @@ mod tests {
             };
             let parts = parts(&samples);
             prop_assert!(parts.windows(2).all(|pair| pair[0].1 <= pair[1].0));
-            // What an hour that ends at the edge leaves to the next one.
+            // The samples that an hour that ends at the edge leaves to the next hour.
             let before: Vec<_> = samples.iter().filter(|sample| sample.from.0 < edge).copied().collect();
             let left = Samples::carried(before.clone()).after(Timestamp(edge));
             for at in 0..70 {

@@ -1,4 +1,4 @@
-//! What descriptions have scheduled for later in the hour: starts and ends of reservations and of
+//! Steps that descriptions schedule for later in the hour: starts and ends of reservations and of
 //! commitments.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use prorata_schemas::time::Timestamp;
 
 use crate::timeline::order::Precedence;
 
-/// A scheduled step of a reservation. It has a place in the order of its instant, as an event has.
+/// A scheduled step of a reservation. Like an event, it has a place in the order of its instant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReservationStep {
     /// `starts_at`: applies as a `ReservationSet` of that id.
@@ -18,7 +18,7 @@ pub(super) enum ReservationStep {
 }
 
 impl ReservationStep {
-    /// Precedence and natural key, as of an event.
+    /// Returns precedence and natural key, like an event's.
     pub(super) fn place(&self) -> (Precedence, [Option<&str>; 3]) {
         match self {
             Self::Start(id) => (Precedence::Reservation, [Some(id), None, None]),
@@ -38,18 +38,18 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Nothing scheduled.
+    /// Creates an empty schedule.
     pub(super) const fn new(hour_end: Timestamp) -> Self {
         Self { hour_end, steps: BTreeSet::new(), coverage_cuts: BTreeSet::new() }
     }
 
-    /// The next instant at which something is scheduled.
+    /// Returns the next instant at which something is scheduled.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let step = self.steps.first().map(|(at, _)| *at);
         step.into_iter().chain(self.coverage_cuts.first().copied()).min()
     }
 
-    /// Adds a step, unless it is in the next hour or later: that hour schedules it again, from the state.
+    /// Adds a step, unless it is in the next hour or later. That hour schedules it again from the state.
     pub(super) fn add_step(&mut self, at: Timestamp, step: ReservationStep) {
         if at < self.hour_end {
             self.steps.insert((at, step));
@@ -72,7 +72,7 @@ impl Schedule {
         steps
     }
 
-    /// Takes the cut of this instant; whether there was one.
+    /// Takes the cut of this instant. Returns whether there was one.
     pub(super) fn take_cut(&mut self, now: Timestamp) -> bool {
         self.coverage_cuts.remove(&now)
     }

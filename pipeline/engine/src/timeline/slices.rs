@@ -1,5 +1,5 @@
-//! What an hour is made of once its events have been applied: slices, spans of time in which nothing that
-//! costs or counts changes. The rules that make rows read slices; they never see events.
+//! Slices: the spans of an hour in which nothing that costs or counts changes, once its events have been
+//! applied. The rules that make rows read slices; they never see events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec, PodSpec};
 use crate::timeline::state::{ByPod, NodeKey, QuotaKey};
 
-/// All slices of an hour, each object's in order of time.
+/// All slices of an hour. The slices of each object are in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
     pub(crate) nodes: BTreeMap<NodeKey, Vec<NodeSlice>>,
@@ -26,7 +26,7 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    /// Those of a pod that ran.
+    /// Returns the slices of a pod. `None` if it did not run.
     pub(crate) fn of_pod(&self, uid: &PodUid) -> Option<&[PodSlice]> {
         let place = self.pods.binary_search_by(|(of, _)| of.cmp(uid)).ok()?;
         self.pods.get(place).map(|(_, slices)| slices.as_slice())
@@ -38,11 +38,12 @@ impl Slices {
 pub(crate) struct NodeSlice {
     pub(crate) span: Span,
     pub(crate) spec: Arc<NodeSpec>,
-    /// In the order in which the commitments covered it.
+    /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
 }
 
-/// What one commitment covers of a node, in 10^-24 of a thousandth or byte: see `rules/commitment.rs`.
+/// The amount of a node that one commitment covers, in 10^-24 of a thousandth or byte: see
+/// `rules/commitment.rs`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Coverage {
     pub(crate) commitment: Arc<CommitmentSet>,
@@ -56,15 +57,15 @@ pub(crate) struct Label {
     pub(crate) state: QuotaState,
 }
 
-/// What can change of a pod while it runs under one description.
+/// The properties of a pod that can change while it runs under one description.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodStatus {
-    /// Whether the node that it names is running.
+    /// Whether the node that the pod names is running.
     pub(crate) node_runs: bool,
     pub(crate) pool: PoolPricing,
-    /// The rate in force, of a serverless pod.
+    /// The rate in force, if the pod is serverless.
     pub(crate) rate: Option<Arc<RateSet>>,
-    /// The reservation of which it holds a unit.
+    /// The reservation whose unit the pod holds.
     pub(crate) reservation: Option<ReservationId>,
     pub(crate) label: Option<Label>,
 }
@@ -78,7 +79,7 @@ pub(crate) struct PodSlice {
 }
 
 impl PodSlice {
-    /// Why it has no price of its pool or node; the rate card is not looked at.
+    /// Returns the reason if the pod has no price of its pool or node. Ignores the rate card.
     pub(crate) fn unpriced(&self) -> Option<Unpriced> {
         match (&self.spec.node, self.status.node_runs, &self.status.pool) {
             (Some(_), false, _) => Some(Unpriced::UnknownNode),
@@ -96,29 +97,29 @@ pub(crate) struct ReservationSlice {
     pub(crate) used_units: u64,
 }
 
-/// What an hour saw of one commitment.
+/// One commitment in one hour.
 #[derive(Debug)]
 pub(crate) struct CommitmentHour {
-    /// As last described.
+    /// The last description.
     pub(crate) description: Arc<CommitmentSet>,
-    /// Microseconds for which it existed.
+    /// Microseconds for which the commitment existed.
     pub(crate) existed_micros: u128,
-    /// Whether any description in force ended after the hour's start, or not at all.
+    /// Whether any description in force ended after the hour's start, or has no end.
     pub(crate) unexpired: bool,
-    /// Whether it is deleted at the hour's end.
+    /// Whether the commitment is deleted at the hour's end.
     pub(crate) deleted: bool,
-    /// Its effective time.
+    /// The slices of effective time.
     pub(crate) slices: Vec<CommitmentSlice>,
 }
 
-/// An effective commitment with what it covers and what there is to cover.
+/// An effective commitment with the amounts that it covers and could cover.
 #[derive(Clone, Debug)]
 pub(crate) struct CommitmentSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<CommitmentSet>,
-    /// In 10^-24 of a thousandth or byte, as in [`Coverage`].
+    /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`].
     pub(crate) covered: PerResource<UBig>,
-    /// Capacity of all matching nodes.
+    /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
 }
 

@@ -10,22 +10,22 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The span, unless it is empty.
+    /// Creates the span, unless it is empty.
     pub(crate) fn new(from: Timestamp, to: Timestamp) -> Option<Self> {
         (from < to).then_some(Self { from, to })
     }
 
-    /// Its length in microseconds.
+    /// Returns the length in microseconds.
     pub(crate) fn micros(self) -> u128 {
         u128::from(self.to.0.abs_diff(self.from.0))
     }
 
-    /// What it shares with another span.
+    /// Returns the part that both spans share.
     pub(crate) fn overlap(self, other: Self) -> Option<Self> {
         Self::new(self.from.max(other.from), self.to.min(other.to))
     }
 
-    /// The shortest span that holds both.
+    /// Returns the shortest span that holds both.
     pub(crate) fn hull(self, other: Self) -> Self {
         Self { from: self.from.min(other.from), to: self.to.max(other.to) }
     }

@@ -1,4 +1,4 @@
-//! What the rules read from a description of a node or a pod, computed once when it takes effect.
+//! Properties of nodes and pods that the rules read, computed once when a description takes effect.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::timeline::state::RateKey;
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;
 
-/// What quantities amount to: GPUs of every kind are counted alike (RULES.md, section 1).
+/// Returns the amounts of quantities. GPUs of every kind count alike (RULES.md, section 1).
 pub(crate) fn amounts(quantities: &Quantities, rules: &Rules) -> Amounts {
     let size = Size::of(quantities, &rules.gpu_resources);
     PerResource { cpu: size.cpu_millis, memory: size.memory_bytes, gpu: size.gpu_millis }
@@ -24,22 +24,22 @@ pub(crate) fn amounts(quantities: &Quantities, rules: &Rules) -> Amounts {
 /// A description of a running node.
 #[derive(Debug)]
 pub(crate) struct NodeSpec {
-    /// As delivered.
+    /// The description as delivered.
     pub(crate) description: Arc<NodeStarted>,
     pub(crate) capacity: Amounts,
-    /// Its GPU model's canonical name.
+    /// The canonical name of the GPU model.
     pub(crate) gpu_model: Option<Text>,
 }
 
 /// A description of a running pod.
 #[derive(Debug)]
 pub(crate) struct PodSpec {
-    /// As delivered.
+    /// The description as delivered.
     pub(crate) description: Arc<PodStarted>,
     pub(crate) requests: Amounts,
-    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
+    /// The amount of `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
-    /// The node that it names, running or not.
+    /// The node that the pod names, running or not.
     pub(crate) node: Option<NodeNumber>,
 }
 
@@ -60,7 +60,7 @@ impl PodSpec {
         Self { requests, gpu_memory, node, description }
     }
 
-    /// What a quota counts of a resource, in bytes or thousandths.
+    /// Returns the amount of a resource that a quota counts, in bytes or thousandths.
     pub(crate) fn quota_amount(&self, resource: &str) -> u128 {
         if resource == GPU_MEMORY {
             self.gpu_memory
@@ -69,29 +69,29 @@ impl PodSpec {
         }
     }
 
-    /// Whether it runs on no node and in no pool: priced by the rate card.
+    /// Returns whether the pod names no node and no pool, so that the rate card prices it.
     pub(crate) fn is_serverless(&self) -> bool {
         self.description.node_id.is_none() && self.description.pool_id.is_none()
     }
 
-    /// The rate that prices it, if one does.
+    /// Returns the key of the rate that prices the pod, if the pod can have one.
     pub(crate) fn rate_key(&self) -> Option<RateKey> {
         let pod = Some(&self.description).filter(|_| self.is_serverless())?;
         Some(canonical(pod.region.as_ref()?, pod.gpu_model.as_ref(), &pod.qos))
     }
 }
 
-/// The key by which pods find a rate.
+/// Returns the key by which pods find a rate.
 pub(crate) fn rate_key(rate: &RateSet) -> RateKey {
     canonical(&rate.region, rate.gpu_model.as_ref(), &rate.qos)
 }
 
-/// The key of a rate by canonical names.
+/// Returns the key of a rate by canonical names.
 fn canonical(region: &Text, model: Option<&Text>, qos: &Text) -> RateKey {
     (names::shared(region, names::place), gpu_model(model), qos.clone())
 }
 
-/// A GPU model's canonical name.
+/// Returns the canonical name of a GPU model.
 pub(crate) fn gpu_model(name: Option<&Text>) -> Option<Text> {
     name.map(|name| names::shared(name, names::gpu_model))
 }

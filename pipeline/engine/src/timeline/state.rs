@@ -1,8 +1,8 @@
-//! One organization at an hour's edge (RULES.md section 7): everything that later hours depend on, and
+//! One organization at an hour's edge (RULES.md, section 7): everything on which later hours depend, and
 //! nothing that can be derived.
 //!
 //! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and
-//! without names. Fields and their order stay, or the snapshot format changes.
+//! without names. If the fields or their order change, the snapshot format changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,12 @@ pub type NodeKey = (ClusterId, NodeId);
 /// Cluster id and quota id.
 pub type QuotaKey = (ClusterId, QuotaId);
 
-/// Region, GPU model and quality of service of a rate: as delivered in a state, and by canonical names where
-/// rates are found (RULES.md, section 12).
+/// Region, GPU model and quality of service of a rate: as delivered in a state, and by canonical names for
+/// the lookup of rates (RULES.md, section 12).
 pub type RateKey = (Text, Option<Text>, Text);
 
-/// Something of pods, ascending by uid: in millions of pods a list is made and walked faster than a map.
+/// A value for each pod, ascending by uid. With millions of pods, a list is built and walked faster than a
+/// map.
 pub(crate) type ByPod<T> = Vec<(PodUid, T)>;
 
 /// One organization at the end of an hour. Equal states serialize equally, so digests of snapshots can be
@@ -88,7 +89,7 @@ pub(crate) struct Sample {
     pub(crate) use_amounts: PerResource<u64>,
 }
 
-/// Node cost of a pool in the current UTC day, month and quarter, each with the day it began.
+/// Node cost of a pool in the current UTC day, month and quarter, each with the day on which it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spend {
     pub(crate) day: (i64, Decimal12),
@@ -97,7 +98,7 @@ pub(crate) struct Spend {
 }
 
 impl State {
-    /// An organization before its first event.
+    /// Creates the state of an organization before its first event.
     pub fn new(organization_id: OrganizationId) -> Self {
         Self {
             organization_id,
@@ -113,12 +114,13 @@ impl State {
         }
     }
 
-    /// The organization.
+    /// Returns the organization.
     pub fn organization_id(&self) -> &OrganizationId {
         &self.organization_id
     }
 
-    /// Whether nothing in it can matter to a later hour: it is as before the organization's first event.
+    /// Returns whether nothing in the state can matter to a later hour, as before the organization's first
+    /// event.
     pub fn is_empty(&self) -> bool {
         let Self {
             organization_id: _,
@@ -137,8 +139,8 @@ impl State {
         set && bought && nodes.is_empty() && pods.is_empty() && samples.is_empty()
     }
 
-    /// Whether any price that runs on is not in this currency: hours in it do not count it (RULES.md,
-    /// section 11).
+    /// Returns whether any price that runs on is not in this currency. Hours in this currency do not count
+    /// such a price (RULES.md, section 11).
     pub fn has_prices_in_other_than(&self, currency: &str) -> bool {
         let nodes = self.nodes.iter().map(|(_, node)| &node.description.currency);
         let rates = self.rates.iter().map(|(_, rate)| &rate.currency);
@@ -149,7 +151,7 @@ impl State {
         all.any(|other| &**other != currency)
     }
 
-    /// Number of nodes and pods that run at the edge.
+    /// Returns the numbers of nodes and pods that run at the edge.
     pub fn running(&self) -> (usize, usize) {
         (self.nodes.len(), self.pods.len())
     }

@@ -1,4 +1,4 @@
-//! What each event does to what is running or set.
+//! The effect of each event on what runs or is set.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -17,8 +17,8 @@ use crate::timeline::slices::PodStatus;
 use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
 use crate::timeline::state::NodeKey;
 
-/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those
-/// that were running end and start again.
+/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. If they
+/// were running, they end and start again.
 #[derive(Debug, Default)]
 pub(super) struct NeverRan {
     nodes: BTreeSet<NodeKey>,
@@ -26,7 +26,7 @@ pub(super) struct NeverRan {
 }
 
 impl NeverRan {
-    /// Those among the payloads of one instant.
+    /// Collects such nodes and pods from the payloads of one instant.
     pub(super) fn among(payloads: &[Payload], running: &Running<'_>) -> Self {
         let mut never_ran = Self::default();
         if payloads.len() < 2 {
@@ -67,7 +67,7 @@ impl Running<'_> {
             Payload::ReservationSet(reservation) => {
                 let id = reservation.reservation_id.clone();
                 self.reservations.set(Arc::new(*reservation), self.now, self.rules);
-                // What it schedules for this very instant has been applied with it.
+                // The steps that it schedules for this very instant have been applied with it.
                 self.schedule_reservation(&id, Timestamp(self.now.0 + 1));
             }
             Payload::ReservationReleased(reservation) => {
@@ -86,14 +86,14 @@ impl Running<'_> {
                 }
             }
             Payload::PodStopped(pod) => self.stop_pod(&pod.pod_uid),
-            // Put down as a sample before the first step.
+            // Added as a sample before the first step.
             Payload::PodUsage(_) => {}
         }
         self.take_matches();
         Ok(())
     }
 
-    /// Applies a scheduled step, in the same way.
+    /// Applies a scheduled step like an event.
     pub(super) fn apply_scheduled(&mut self, step: &ReservationStep) {
         match step {
             ReservationStep::Start(id) => self.reservations.start(id, self.now),
@@ -140,7 +140,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// A node starts, or a running one is described again: its start and its pods stay.
+    /// Starts a node, or describes a running one again: its start and its pods stay.
     fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
         let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
         self.close_node(&key);
@@ -160,7 +160,7 @@ impl Running<'_> {
         }
     }
 
-    /// A node stops and ends its pods.
+    /// Stops a node and its pods.
     fn stop_node(&mut self, key: &NodeKey) {
         self.close_node(key);
         let Some(node) = self.nodes.remove(key) else { return };
@@ -170,8 +170,8 @@ impl Running<'_> {
         }
     }
 
-    /// A pod starts, or a running one is described again: its start stays, and its match if the description
-    /// allows.
+    /// Starts a pod, or describes a running one again: its start stays, and so does its match if the
+    /// description allows.
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
         let node = self.named_nodes.of(&description);

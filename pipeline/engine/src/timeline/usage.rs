@@ -1,8 +1,9 @@
-//! Measured use of pods, packed while its events come: about 20 bytes a sample instead of an event of 200.
+//! Measured use of pods, packed as its events arrive: a sample takes about 20 bytes instead of an event's
+//! 200.
 //!
 //! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
-//! as the variable-length integers of an event's body. Duplicates are removed when all samples are there (see
-//! `order.rs`): of two samples of one pod and start, the one recorded last stands, then the one whose body
+//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there (see
+//! `order.rs`). Of two samples of one pod and start, the one recorded last stands, then the one whose body
 //! sorts last.
 
 use std::cmp::Ordering;
@@ -17,10 +18,10 @@ use rayon::prelude::{ParallelIterator, ParallelSliceMut};
 use crate::per_resource::PerResource;
 use crate::timeline::state::Sample;
 
-/// Pods of one part of the work that is done on all cores.
+/// The number of pods in one part of the work, which is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
 
-/// Most bytes that a new pod gets at once: an hour of a sample a minute takes about 1,200.
+/// The most bytes that a new pod gets at once. An hour with a sample a minute takes about 1,200.
 const FIRST_ROOM_MAX: usize = 2048;
 
 #[expect(
@@ -32,12 +33,12 @@ type Places = std::collections::HashMap<PodUid, usize>;
 /// Usage of an organization's pods, in any order, duplicates included.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
-    /// Packed times are relative to it.
+    /// The time to which packed times are relative.
     base: Timestamp,
     pods: Vec<(PodUid, PackedSamples)>,
-    /// Where each pod is.
+    /// The index of each pod.
     places: Places,
-    /// The pod of the last sample: in the archive most often that of the next one, too.
+    /// The index of the last sample's pod. In the archive, the next sample most often has the same pod.
     last: usize,
 }
 
@@ -46,13 +47,13 @@ pub(crate) struct Usage {
 pub(crate) struct PackedSamples {
     base: Timestamp,
     bytes: Vec<u8>,
-    /// How many there are.
+    /// The number of samples.
     count: usize,
-    /// Whether each begins after the one before it, and none has a recording: then all of them stand.
+    /// Whether each sample begins after the one before it and none has a recording. Then all of them stand.
     is_settled: bool,
-    /// When the last one begins.
+    /// The start of the last sample.
     last: Option<Timestamp>,
-    /// When all have ended; 1970 without any.
+    /// The time at which all samples have ended; 1970 if there are none.
     pub(super) ended: Timestamp,
 }
 
@@ -66,7 +67,7 @@ struct Measured {
 }
 
 impl Usage {
-    /// None yet, of an hour that starts at `base`.
+    /// Creates empty usage of an hour that starts at `base`.
     pub(crate) fn new(base: Timestamp) -> Self {
         Self { base, ..Self::default() }
     }
@@ -109,14 +110,15 @@ impl Usage {
         let (pod_uid, place) = (PodUid::from(pod_uid), self.pods.len());
         self.places.insert(pod_uid.clone(), place);
         let mut samples = PackedSamples::new(self.base);
-        // Pods of an organization are measured about as often, and in the archive one by one.
+        // Pods of an organization have about the same number of samples, and in the archive they come one by
+        // one.
         let room = self.pods.get(self.last).map_or(0, |(_, last)| last.bytes.len());
         samples.bytes.reserve_exact(room.min(FIRST_ROOM_MAX));
         self.pods.push((pod_uid, samples));
         place
     }
 
-    /// Removes duplicates. Gives each pod its samples in order of time, and the number of distinct events.
+    /// Removes duplicates. Returns each pod's samples in order of time, and the number of distinct events.
     pub(crate) fn settle(self) -> (Vec<(PodUid, PackedSamples)>, usize) {
         let Self { mut pods, places, .. } = self;
         drop(places);
@@ -136,7 +138,7 @@ impl Default for PackedSamples {
 }
 
 impl PackedSamples {
-    /// None yet, whose times are relative to `base`.
+    /// Creates an empty list of samples whose times are relative to `base`.
     const fn new(base: Timestamp) -> Self {
         Self { base, bytes: Vec::new(), count: 0, is_settled: true, last: None, ended: Timestamp(0) }
     }
@@ -158,7 +160,7 @@ impl PackedSamples {
         self.count += 1;
         self.last = Some(from);
         self.ended = self.ended.max(to);
-        // A length is never negative: its complement says that a recording follows. Few samples have one.
+        // A length is never negative, so its complement marks that a recording follows. Few samples have one.
         let length = to.0.wrapping_sub(from.0).max(0);
         let length = if is_recorded { !length } else { length };
         put_longs(&mut self.bytes, [from.0.wrapping_sub(self.base.0), length, cpu, memory, gpu]);
@@ -170,7 +172,7 @@ impl PackedSamples {
     fn measured(&self) -> impl Iterator<Item = Measured> {
         let mut wire = Wire::new(&self.bytes);
         std::iter::from_fn(move || {
-            // The bytes are our own: they end behind a sample.
+            // The bytes are our own, so they end after a whole sample.
             let mut next = || wire.long().ok();
             let from = Timestamp(next()?.wrapping_add(self.base.0));
             let length = next()?;
@@ -181,7 +183,7 @@ impl PackedSamples {
         })
     }
 
-    /// The samples of some length.
+    /// Returns the samples that are longer than zero.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
         let samples = self.measured().filter(|sample| sample.from < sample.to);
         samples.map(|Measured { from, to, figures, .. }| {
@@ -190,8 +192,8 @@ impl PackedSamples {
         })
     }
 
-    /// Sorts the samples by time and removes duplicates; the number of distinct ones. `sorted` is room to
-    /// work in.
+    /// Sorts the samples by time and removes duplicates. Returns the number of distinct ones. `sorted` is a
+    /// buffer.
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
         if self.is_settled {
             self.bytes.shrink_to_fit();
@@ -203,7 +205,7 @@ impl PackedSamples {
         sorted.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| in_body_order(a, b)));
         sorted.dedup();
         let distinct = sorted.len();
-        // `dedup_by` keeps the earlier of two neighbours, so the later is written over it.
+        // `dedup_by` keeps the earlier of two neighbours, so the later is copied over it.
         sorted.dedup_by(|later, earlier| {
             let same = later.from == earlier.from;
             if same {
@@ -220,8 +222,8 @@ impl PackedSamples {
     }
 }
 
-/// The order of the bodies of two samples of one pod, start and recording: their fields in the order of the
-/// schema, each as its bytes.
+/// Compares the bodies of two samples of one pod, start and recording: field by field in the order of the
+/// schema, each field as its bytes.
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
         let mut body = Vec::with_capacity(40);
@@ -244,7 +246,8 @@ mod tests {
 
     const BASE: i64 = 7 * 3_600_000_000;
 
-    /// Few values, so that samples meet; some of two bytes, whose order is not that of their numbers.
+    /// Few values, so that samples coincide. Some take two bytes, and their bytes do not sort like their
+    /// numbers.
     fn figure() -> impl Strategy<Value = i64> {
         prop_oneof![0..3_i64, 60..70_i64, Just(i64::MAX)]
     }
@@ -262,7 +265,7 @@ mod tests {
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
-        // Some end behind those that begin later.
+        // Some samples end after samples that begin later.
         let length = prop_oneof![0..300_i64, 60_000_000..200_000_000_i64];
         let instant = prop_oneof![Just(None), (0..2_i64).prop_map(|micros| Some(Timestamp(micros)))];
         let recording = prop_oneof![
@@ -276,7 +279,7 @@ mod tests {
         proptest::collection::vec(any, 0..60)
     }
 
-    /// The rule as it is written: whole bodies, each once. The last of a pod and start, by recording and
+    /// Applies the rule literally: whole bodies, each once. The last of a pod and start, by recording and
     /// body, stands, unless it is a retraction.
     fn by_bodies(events: &[Event]) -> (BTreeMap<PodUid, Vec<Sample>>, usize) {
         let mut bodies: BTreeSet<(PodUid, Timestamp, Recording, Vec<u8>)> = BTreeSet::new();
@@ -322,13 +325,13 @@ mod tests {
         (samples.collect(), distinct)
     }
 
-    /// What of settled usage ends after an instant.
+    /// Returns the samples of settled usage that end after an instant.
     fn left_after(usage: Usage, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
         let pods = usage.settle().0.into_iter();
         pods.map(|(uid, measured)| (uid, Samples { carried: Vec::new(), measured }.after(instant))).collect()
     }
 
-    /// The samples that end after an instant, except those that a later one covers to their end.
+    /// Returns the samples that end after an instant, except samples that a later one covers to their end.
     fn later(mut pods: BTreeMap<PodUid, Vec<Sample>>, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
         for samples in pods.values_mut() {
             let all = samples.clone();
@@ -342,7 +345,7 @@ mod tests {
     #[test]
     fn parts_are_put_in_order_whichever_comes_first() {
         for minutes in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [0, 2, 2], [2, 2, 0]] {
-            // The first ends behind those that begin later.
+            // The first sample ends after samples that begin later.
             let length = |minute| if minute == 0 { 130_000_000 } else { 300 };
             let events = minutes.map(|minute| event(0, minute, length(minute), [1, 2, 3]));
             let mut usage = Usage::new(Timestamp(BASE));
@@ -374,7 +377,7 @@ mod tests {
             let mut cuts = cuts.map(|cut| cut.min(events.len()));
             cuts.sort_unstable();
             let [first, second, third] = cuts;
-            // Parts of the same base and of another one, and samples behind them.
+            // Parts of the same base and of another one, and samples after them.
             let mut usage = taken(BASE, &events[..first]);
             usage.append(taken(BASE + base, &events[first..second]));
             usage.append(taken(BASE, &events[second..third]));

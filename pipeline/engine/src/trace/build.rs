@@ -1,4 +1,4 @@
-//! Steps that are read from what the rules were given and gave, once the hour has been cut into slices.
+//! Steps that are read from the input and the output of the rules, once the hour has been cut into slices.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn length(span: Span) -> ExactNumber {
     ExactNumber::over(span.micros(), u128::from(HOUR_MICROS))
 }
 
-/// Time of the pods in focus.
+/// Returns the time of the pods in focus.
 pub(crate) fn pods(slices: &Slices, focus: &Focus, rules: &Rules) -> Vec<PodSpan> {
     let of_focus = focus.pods.iter().filter_map(|uid| slices.of_pod(uid).map(|slices| (uid, slices)));
     let spans = of_focus.flat_map(|(uid, slices)| slices.iter().map(move |slice| (uid, slice)));
@@ -78,7 +78,7 @@ fn pool(price: &PoolPrice, slice: &PodSlice, rules: &Rules) -> PoolStep {
     }
 }
 
-/// A pod's own price over time: on no node, what it costs; on a node, what its pool charges it.
+/// Returns a pod's own price over time: its cost if it names no node, or else the charge of its pool.
 fn priced(slice: &PodSlice, rules: &Rules) -> Vec<PricedTime> {
     let time = |span: Span, hourly| PricedTime {
         hours: length(span),
@@ -98,7 +98,7 @@ fn priced(slice: &PodSlice, rules: &Rules) -> Vec<PricedTime> {
     }
 }
 
-/// Time of the reservations in focus.
+/// Returns the time of the reservations in focus.
 pub(crate) fn reservations(slices: &Slices, focus: &Focus) -> Vec<ReservationSpan> {
     let of_focus = focus.reservations.iter().filter_map(|id| slices.reservations.get_key_value(id));
     let spans = of_focus.flat_map(|(id, slices)| slices.iter().map(move |slice| (id, slice)));
@@ -122,7 +122,7 @@ pub(crate) fn reservations(slices: &Slices, focus: &Focus) -> Vec<ReservationSpa
     spans.collect()
 }
 
-/// Time of the commitments in focus, and of those that cover nodes in focus.
+/// Returns the time of the commitments in focus, and of the commitments that cover nodes in focus.
 pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan> {
     let nodes = focus.nodes.iter().filter_map(|key| slices.nodes.get(key)).flatten();
     let covering = nodes.flat_map(|slice| slice.coverage.iter());
@@ -153,7 +153,7 @@ pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan>
     spans.collect()
 }
 
-/// Slices that differ in nothing but their time, taken together.
+/// Joins consecutive slices that differ only in their time.
 fn merged(slices: &[CommitmentSlice]) -> Vec<CommitmentSlice> {
     let mut merged: Vec<CommitmentSlice> = Vec::new();
     for slice in slices {
@@ -171,7 +171,7 @@ fn merged(slices: &[CommitmentSlice]) -> Vec<CommitmentSlice> {
 }
 
 impl RowStep {
-    /// A row before it is rounded.
+    /// Describes a row before it is rounded.
     pub(crate) fn of(draft: &Draft) -> Self {
         let row = &draft.row;
         let cost = &draft.cost;

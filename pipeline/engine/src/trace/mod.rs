@@ -1,7 +1,7 @@
-//! What the engine did to come to some rows: every step that a person needs, in exact numbers.
+//! The engine's steps to some rows: every step that a person needs, in exact numbers.
 //!
-//! [`Focus`] says of what. The steps are recorded where they are taken, or read from what the rules were
-//! given and gave: nothing here computes a cost. Without a focus nothing is recorded.
+//! [`Focus`] selects the rows. The engine records a step where it takes it, or reads it from the input and
+//! the output of the rules. Nothing here computes a cost. Without a focus, nothing is recorded.
 
 mod build;
 mod number;
@@ -26,12 +26,12 @@ pub use steps::{
 pub(crate) use build::{commitments, pods, reservations};
 pub(crate) use number::{covered_units, exact, in_hours, in_units, money};
 
-/// What to trace.
+/// The pods, nodes and agreements whose steps a trace holds.
 #[derive(Clone, Debug, Default)]
 pub struct Focus {
-    /// Pods: their time, their matches.
+    /// Pods, with their time and their matches.
     pub pods: BTreeSet<PodUid>,
-    /// Nodes: their costs, and all rows of them.
+    /// Nodes, with their costs and all their rows.
     pub nodes: BTreeSet<NodeKey>,
     /// Reservations.
     pub reservations: BTreeSet<ReservationId>,
@@ -42,12 +42,12 @@ pub struct Focus {
 }
 
 impl Focus {
-    /// Whether it wants to know how a commitment comes to a node.
+    /// Returns whether the focus includes the walk of a commitment to a node.
     pub(crate) fn has_walk(&self, id: &CommitmentId, node: &NodeKey) -> bool {
         self.nodes.contains(node) || self.commitments.contains(id)
     }
 
-    /// Whether a row is a part of it.
+    /// Returns whether the focus includes a row.
     pub fn has_row(&self, row: &CostRow) -> bool {
         let has_pod = row.pod_uid.as_ref().is_some_and(|uid| self.pods.contains(uid));
         let has_node = || match (row.kind, &row.cluster_id) {
@@ -70,11 +70,11 @@ impl Focus {
 pub struct Trace {
     /// Stretches of nodes, by key and price.
     pub nodes: Vec<NodeStep>,
-    /// What commitments covered of nodes, in order of time and of the walk.
+    /// Walks of commitments over nodes, in order of time and of the walk.
     pub walks: Vec<WalkStep>,
     /// Matches of pods with units of reservations, in order of time.
     pub matches: Vec<MatchStep>,
-    /// How quotas sorted their pods, in order of time.
+    /// Orders of the pods of quotas, in order of time.
     pub labels: Vec<LabelStep>,
     /// Time of pods, by pod and time.
     pub pods: Vec<PodSpan>,
@@ -82,11 +82,11 @@ pub struct Trace {
     pub reservations: Vec<ReservationSpan>,
     /// Time of commitments, by commitment and time.
     pub commitments: Vec<CommitmentSpan>,
-    /// What every row in focus costs before rounding.
+    /// Costs of all rows in focus before rounding.
     pub rows: Vec<RowStep>,
 }
 
-/// Records steps of one kind; without a focus, nothing.
+/// A recorder of steps of one kind. Without a focus, it records nothing.
 #[derive(Debug)]
 pub(crate) struct Recorder<T>(Option<(Arc<Focus>, Vec<T>)>);
 
@@ -101,12 +101,12 @@ impl<T> Recorder<T> {
         Self(focus.map(|focus| (Arc::clone(focus), Vec::new())))
     }
 
-    /// The focus; none when nothing is recorded.
+    /// Returns the focus. `None` if nothing is recorded.
     pub(crate) fn focus(&self) -> Option<&Focus> {
         self.0.as_ref().map(|(focus, _)| &**focus)
     }
 
-    /// The focus if something of it is wanted.
+    /// Returns whether there is a focus and it satisfies `wanted`.
     pub(crate) fn wants(&self, wanted: impl FnOnce(&Focus) -> bool) -> bool {
         self.focus().is_some_and(wanted)
     }

@@ -1,4 +1,4 @@
-//! Exact numbers of a trace, as they print and as they are stored.
+//! Exact numbers of a trace, as they are printed and as they are stored.
 
 use std::fmt;
 use std::ops::{Add, Mul};
@@ -13,58 +13,58 @@ use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::commitment::COVERAGE_SCALE;
 use crate::timeline::spec::Amounts;
 
-/// An exact number. It prints with twelve decimals at most; `≈` stands before it where that rounds it, half
-/// to even. Serialized, it is that text, or `{rounded, exact}` with the fraction.
+/// An exact number. It prints with at most twelve decimals, half to even, and with `≈` before it if that
+/// rounds it. It serializes as this text, or as `{rounded, exact}` with the fraction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactNumber(RBig);
 
 impl ExactNumber {
-    /// A plain number.
+    /// Converts a plain number.
     pub(crate) const fn new(value: RBig) -> Self {
         Self(value)
     }
 
-    /// A number of atoms.
+    /// Converts a number of atoms.
     pub(crate) fn of_atoms(value: RBig) -> Self {
         Self(value / RBig::from(ATOMS_IN_ONE))
     }
 
-    /// A number of atoms, not reduced yet.
+    /// Converts a number of atoms that is not reduced yet.
     pub(crate) fn of_fraction(value: &Fraction) -> Self {
         Self::of_atoms(ratio(value.numerator.clone(), value.denominator.clone()))
     }
 
-    /// A price, ratio or amount of money.
+    /// Converts a price, ratio or amount of money.
     pub(crate) fn of_decimal<D: Into<Decimal12>>(value: D) -> Self {
         Self::of_atoms(RBig::from(atoms(value)))
     }
 
-    /// A whole number over another.
+    /// Divides a whole number by another.
     pub(crate) fn over(numerator: u128, denominator: u128) -> Self {
         Self(ratio(UBig::from(numerator), UBig::from(denominator)))
     }
 
-    /// The product with a plain number.
+    /// Returns the product with a plain number.
     pub(crate) fn times(&self, factor: &RBig) -> Self {
         Self(&self.0 * factor)
     }
 
-    /// This with twelve decimals, half to even.
+    /// Returns this number with twelve decimals, half to even.
     pub fn rounded(&self) -> Decimal12 {
         round_estimate(&self.0)
     }
 
-    /// Whether twelve decimals say it all.
+    /// Returns whether twelve decimals represent the number exactly.
     pub fn is_decimal(&self) -> bool {
         (&self.0 * RBig::from(ATOMS_IN_ONE)).denominator() == &UBig::ONE
     }
 
-    /// Whether it is nothing.
+    /// Returns whether the number is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == RBig::ZERO
     }
 
-    /// Whether it is exactly this decimal.
+    /// Returns whether the number is exactly this decimal.
     pub fn is(&self, decimal: Decimal12) -> bool {
         &self.0 * RBig::from(ATOMS_IN_ONE) == RBig::from(IBig::from(decimal.atoms()))
     }
@@ -105,18 +105,18 @@ impl Serialize for ExactNumber {
     }
 }
 
-/// Amounts at an instant in vCPUs, GiB and GPUs.
+/// Converts amounts at an instant to vCPUs, GiB and GPUs.
 pub(crate) fn in_units(amounts: &Amounts) -> PerResource<ExactNumber> {
     amounts.zip(PARTS_PER_UNIT).map(|(amount, parts)| ExactNumber::over(amount, u128::from(parts)))
 }
 
-/// Amounts in the scale of coverage in vCPUs, GiB and GPUs.
+/// Converts amounts in the scale of coverage to vCPUs, GiB and GPUs.
 pub(crate) fn covered_units(amounts: &PerResource<UBig>) -> PerResource<ExactNumber> {
     let pairs = amounts.as_ref().zip(PARTS_PER_UNIT);
     pairs.map(|(amount, parts)| ExactNumber(ratio(amount.clone(), COVERAGE_SCALE * UBig::from(parts))))
 }
 
-/// Amounts times microseconds in vCPU-hours, GiB-hours and GPU-hours.
+/// Converts amounts times microseconds to vCPU-hours, GiB-hours and GPU-hours.
 pub(crate) fn in_hours(amounts: &PerResource<UBig>) -> PerResource<ExactNumber> {
     let pairs = amounts.as_ref().zip(PARTS_PER_UNIT);
     pairs.map(|(amount, parts)| {
@@ -124,12 +124,12 @@ pub(crate) fn in_hours(amounts: &PerResource<UBig>) -> PerResource<ExactNumber> 
     })
 }
 
-/// Plain numbers by resource.
+/// Converts plain numbers by resource.
 pub(crate) fn exact(values: &PerResource<RBig>) -> PerResource<ExactNumber> {
     values.as_ref().map(|value| ExactNumber(value.clone()))
 }
 
-/// Numbers of atoms by resource.
+/// Converts numbers of atoms by resource.
 pub(crate) fn money(values: &PerResource<RBig>) -> PerResource<ExactNumber> {
     values.as_ref().map(|value| ExactNumber::of_atoms(value.clone()))
 }

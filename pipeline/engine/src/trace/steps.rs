@@ -18,31 +18,31 @@ fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok,
     serializer.collect_str(value)
 }
 
-/// A stretch of a node, its time at one price: what it costs by resource, who was allocated what.
+/// A stretch of a node, with its cost by resource and the amounts that its pods were allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeStep {
-    /// Its cluster.
+    /// The node's cluster.
     pub cluster_id: ClusterId,
     /// The node.
     pub node_id: NodeId,
-    /// As last described.
+    /// The last description in the stretch.
     #[serde(skip)]
     pub description: Arc<NodeStarted>,
     /// The node's price for an hour.
     pub unit_price: ExactNumber,
-    /// Its time, cut where capacity, description or coverage change.
+    /// The time of the stretch, cut where capacity, description or coverage change.
     pub spans: Vec<NodeSpan>,
     /// Weights of a vCPU, a GiB and a GPU.
     pub weights: PerResource<ExactNumber>,
-    /// Who pays for what of it.
+    /// The price components, each with its part of the node's cost.
     pub components: Vec<ComponentStep>,
-    /// Hours of its capacity: `A`.
+    /// Resource-hours of capacity: `A`.
     pub available: PerResource<ExactNumber>,
-    /// Hours that all its pods were allocated: `S`.
+    /// Resource-hours that all pods were allocated: `S`.
     pub allocated: PerResource<ExactNumber>,
-    /// The split part of what pods bear: `min(1, S / A)`. The rest is unused.
+    /// The split part of the cost that pods bear: `min(1, S / A)`. The rest is unused.
     pub split_part: PerResource<ExactNumber>,
-    /// The pods that ran in it.
+    /// The pods that ran in the stretch.
     pub pods: Vec<NodePod>,
 }
 
@@ -55,83 +55,83 @@ pub struct NodeSpan {
     /// The first instant after it.
     #[serde(serialize_with = "as_text")]
     pub to: Timestamp,
-    /// Its length.
+    /// The length in hours.
     pub hours: ExactNumber,
-    /// vCPUs, GiB, GPUs.
+    /// The capacity in vCPUs, GiB and GPUs.
     pub capacity: PerResource<ExactNumber>,
     /// The node's price for an hour.
     pub hourly_cost: ExactNumber,
-    /// What commitments cover of it.
+    /// The amounts that each commitment covers.
     pub covered: Vec<(CommitmentId, PerResource<ExactNumber>)>,
 }
 
 /// One price component of a stretch: the node's own price, or a commitment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ComponentStep {
-    /// The commitment that pays; none for the node's own price.
+    /// The commitment that pays. `None` for the node's own price.
     pub commitment_id: Option<CommitmentId>,
     /// The node's price for an hour.
     pub unit_price: ExactNumber,
-    /// Why there is no price.
+    /// The reason if there is no price.
     pub unpriced: Option<&'static str>,
-    /// Hours of the node that it pays for, by resource.
+    /// Node hours that the component pays for, by resource.
     pub hours: PerResource<ExactNumber>,
-    /// Hours of the commitment that the node receives, by resource.
+    /// Commitment hours that the node receives, by resource.
     pub commitment_hours: PerResource<ExactNumber>,
     /// Cost by resource.
     pub cost: PerResource<ExactNumber>,
-    /// Cost of an hour of a resource: its cost over the hours of capacity. Nothing where there are none.
+    /// Cost of a resource-hour: the cost divided by the hours of capacity. Zero if there is no capacity.
     pub unit_cost: PerResource<ExactNumber>,
-    /// Cost of time in which no resource had any weight: all idle.
+    /// Cost of the time in which no resource had a weight. It is all idle.
     pub weightless_cost: ExactNumber,
-    /// All its cost.
+    /// The total cost of the component.
     pub total: ExactNumber,
 }
 
-/// One pod's time in a stretch of a node.
+/// The time of one pod in a stretch of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodePod {
     /// The pod.
     pub pod_uid: PodUid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: Text,
-    /// Its name.
+    /// The pod's name.
     pub pod_name: Text,
-    /// Seconds for which it ran there.
+    /// Seconds for which the pod ran in the stretch.
     pub seconds: ExactNumber,
-    /// Hours that it requested.
+    /// Resource-hours that the pod requested.
     pub requested: PerResource<ExactNumber>,
-    /// Hours that it used; none without a sample.
+    /// Resource-hours that the pod used. `None` without a sample.
     pub used: Option<PerResource<ExactNumber>>,
-    /// Hours that it was allocated.
+    /// Resource-hours that the pod was allocated.
     pub allocated: PerResource<ExactNumber>,
-    /// Its share of what all pods were allocated: `a / S`.
+    /// The pod's share of the amounts that all pods were allocated: `a / S`.
     pub share: PerResource<ExactNumber>,
-    /// Its time by label, each with its part of the time.
+    /// The pod's time by label, each with its part of the time.
     pub labels: Vec<NodePodLabel>,
 }
 
 /// Time of a pod on a node under one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodePodLabel {
-    /// Its quota.
+    /// The pod's quota.
     pub quota_id: Option<QuotaId>,
-    /// Its label.
+    /// The pod's label.
     pub state: Option<&'static str>,
-    /// Why the pool has no price for it.
+    /// The reason if the pool has no price for the pod.
     pub unpriced: Option<&'static str>,
-    /// Seconds.
+    /// The length in seconds.
     pub seconds: ExactNumber,
     /// Share of the pod's time.
     pub share: ExactNumber,
-    /// What its pool charges for them.
+    /// The charge of the pool for this time.
     pub pool_charge: Option<ExactNumber>,
 }
 
-/// A commitment comes to a node on its walk.
+/// A step of a commitment's walk: the commitment reaches a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WalkStep {
-    /// When coverage was decided.
+    /// The instant at which coverage was decided.
     #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The commitment.
@@ -144,46 +144,46 @@ pub struct WalkStep {
     pub node_id: NodeId,
     /// Position of the node on the walk, from 1.
     pub position: usize,
-    /// What puts its cluster there.
+    /// The rank of the node's cluster, in words.
     pub rank: String,
-    /// Since when it runs.
+    /// The start of the node.
     #[serde(serialize_with = "as_text")]
     pub node_start: Timestamp,
-    /// What the commitment may still cover.
+    /// The amounts that the commitment may still cover.
     pub commitment_remaining: PerResource<ExactNumber>,
-    /// What is not covered of the node yet.
+    /// The amounts of the node that are not covered yet.
     pub node_remaining: PerResource<ExactNumber>,
-    /// What it covers.
+    /// The amounts that the commitment covers.
     pub covered: PerResource<ExactNumber>,
 }
 
-/// A pod takes a unit of a reservation, or does not.
+/// The result of matching one pod with units of reservations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MatchStep {
-    /// When.
+    /// The instant of the result.
     #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The pod.
     pub pod_uid: PodUid,
-    /// What happened.
+    /// The result.
     pub outcome: MatchOutcome,
-    /// The reservation that it is about.
+    /// The reservation whose unit the pod holds, takes or loses.
     pub reservation_id: Option<ReservationId>,
-    /// The units that were looked at.
+    /// The units that matching looked at.
     pub units: Vec<UnitStep>,
 }
 
-/// What became of a pod that could use a unit.
+/// The result for a pod that could use a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchOutcome {
-    /// It has held a unit since before the hour.
+    /// The pod has held a unit since before the hour.
     Held,
-    /// It takes a unit.
+    /// The pod takes a unit.
     Taken,
-    /// No unit is free and fits.
+    /// No free unit fits.
     None,
-    /// It loses its unit.
+    /// The pod loses its unit.
     Lost,
 }
 
@@ -192,28 +192,28 @@ pub enum MatchOutcome {
 pub struct UnitStep {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// Size of the unit.
+    /// The size of the unit.
     pub size: PerResource<ExactNumber>,
-    /// When the reservation was created.
+    /// The creation time of the reservation.
     #[serde(serialize_with = "as_text")]
     pub created_at: Timestamp,
-    /// Why it cannot serve the pod; none: it can.
+    /// The reason why the unit cannot serve the pod. `None` if it can.
     pub refused: Option<&'static str>,
 }
 
-/// A quota sorts its pods.
+/// The order and the labels of a quota's pods at an instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LabelStep {
-    /// When.
+    /// The instant.
     #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The quota's cluster.
     pub cluster_id: ClusterId,
     /// The quota.
     pub quota_id: QuotaId,
-    /// Its guaranteed amounts, in the unit of each resource.
+    /// Guaranteed amounts of the quota, in the unit of each resource.
     pub min: BTreeMap<Text, ExactNumber>,
-    /// Its running pods, in their order.
+    /// The running pods of the quota, in their order.
     pub pods: Vec<RankedPod>,
 }
 
@@ -224,18 +224,18 @@ pub struct RankedPod {
     pub position: usize,
     /// The pod.
     pub pod_uid: PodUid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: Text,
-    /// Its name.
+    /// The pod's name.
     pub pod_name: Text,
-    /// What sorts it first: whole seconds of its creation.
+    /// The creation time in whole seconds, the first key of the order.
     #[serde(serialize_with = "as_text")]
     pub created_at: Timestamp,
-    /// What it requests of the resources in `min`.
+    /// The pod's requests of the resources in `min`.
     pub requests: BTreeMap<Text, ExactNumber>,
     /// The running sum, this pod included.
     pub sum: BTreeMap<Text, ExactNumber>,
-    /// Its label.
+    /// The pod's label.
     pub state: &'static str,
 }
 
@@ -244,7 +244,7 @@ pub struct RankedPod {
 pub struct PodSpan {
     /// The pod.
     pub pod_uid: PodUid,
-    /// As described.
+    /// The pod's description.
     #[serde(skip)]
     pub description: Arc<PodStarted>,
     /// The first instant.
@@ -253,23 +253,23 @@ pub struct PodSpan {
     /// The first instant after it.
     #[serde(serialize_with = "as_text")]
     pub to: Timestamp,
-    /// Its length.
+    /// The length in hours.
     pub hours: ExactNumber,
-    /// The node that it names, and whether that runs.
+    /// The node that the pod names, and whether the node runs.
     pub node: Option<(NodeId, bool)>,
-    /// What it requests.
+    /// The pod's requests.
     pub requests: PerResource<ExactNumber>,
-    /// The reservation of which it holds a unit.
+    /// The reservation whose unit the pod holds.
     pub reservation_id: Option<ReservationId>,
-    /// Its quota and label.
+    /// The pod's quota and label.
     pub label: Option<(QuotaId, &'static str)>,
-    /// Why it has no price of its own.
+    /// The reason if the pod has no price of its own.
     pub unpriced: Option<&'static str>,
-    /// The rate in force, of a serverless pod.
+    /// The rate in force, if the pod is serverless.
     pub rate: Option<RateStep>,
-    /// The price of its pool.
+    /// The price of the pod's pool.
     pub pool: Option<PoolStep>,
-    /// Its price over time, unless its node has one.
+    /// The pod's own price over time. Empty if the pod names a node and no pool prices it.
     pub priced: Vec<PricedTime>,
 }
 
@@ -278,11 +278,11 @@ pub struct PodSpan {
 pub struct RateStep {
     /// Prices of a vCPU-hour, a GiB-hour and a GPU-hour.
     pub prices: PerResource<ExactNumber>,
-    /// What the pod's requests cost in an hour.
+    /// The cost of the pod's requests in an hour.
     pub hourly: PerResource<ExactNumber>,
 }
 
-/// What a pool charges a pod.
+/// The prices by which a pool charges a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolStep {
     /// The pool.
@@ -293,35 +293,35 @@ pub struct PoolStep {
     pub per_tflop_hour: ExactNumber,
     /// Price of a GiB-hour of VRAM.
     pub per_vram_gib_hour: ExactNumber,
-    /// Part of the price that limits above requests cost: rho.
+    /// The part of the price that limits above requests cost: rho.
     pub limits_over_requests: ExactNumber,
-    /// GPUs: the pod's count.
+    /// The pod's number of GPUs.
     pub count: ExactNumber,
     /// Requested TFLOPs and GiB of VRAM, for each GPU.
     pub requests: [ExactNumber; 2],
-    /// The limits, at least the requests.
+    /// TFLOPs and GiB of VRAM up to the limits, at least the requests, for each GPU.
     pub limits: [ExactNumber; 2],
-    /// What the price is multiplied with under eviction protection: e.
+    /// The factor of the price under eviction protection: e.
     pub protection: ExactNumber,
 }
 
 /// Time at one price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PricedTime {
-    /// Its length.
+    /// The length in hours.
     pub hours: ExactNumber,
-    /// Price of an hour.
+    /// The price of an hour.
     pub hourly: ExactNumber,
-    /// Both multiplied.
+    /// The length times the price.
     pub cost: ExactNumber,
 }
 
-/// An effective reservation with a number of units held by pods.
+/// A span of an effective reservation in which pods hold a constant number of units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReservationSpan {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// As described.
+    /// The reservation's description.
     #[serde(skip)]
     pub description: Arc<ReservationSet>,
     /// The first instant.
@@ -330,26 +330,26 @@ pub struct ReservationSpan {
     /// The first instant after it.
     #[serde(serialize_with = "as_text")]
     pub to: Timestamp,
-    /// Its length.
+    /// The length in hours.
     pub hours: ExactNumber,
-    /// Units that it has.
+    /// The number of units of the reservation.
     pub units: i32,
-    /// Units held by pods.
+    /// The number of units that pods hold.
     pub used_units: u64,
     /// Unit-hours that no pod held.
     pub unused_hours: ExactNumber,
-    /// Price of a unit-hour.
+    /// The price of a unit-hour.
     pub unit_hourly_price: ExactNumber,
-    /// What they cost.
+    /// The cost of the unused unit-hours.
     pub cost: ExactNumber,
 }
 
-/// An effective commitment and what it covers.
+/// A span of an effective commitment with the amounts that it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommitmentSpan {
     /// The commitment.
     pub commitment_id: CommitmentId,
-    /// As described.
+    /// The commitment's description.
     #[serde(skip)]
     pub description: Arc<CommitmentSet>,
     /// The first instant.
@@ -358,52 +358,52 @@ pub struct CommitmentSpan {
     /// The first instant after it.
     #[serde(serialize_with = "as_text")]
     pub to: Timestamp,
-    /// Its length.
+    /// The length in hours.
     pub hours: ExactNumber,
-    /// Whether it covers anything.
+    /// Whether the commitment is enabled. A disabled one covers nothing.
     pub enabled: bool,
-    /// Its cost in an hour.
+    /// The commitment's cost in an hour.
     pub hourly_cost: ExactNumber,
-    /// What it has committed to.
+    /// The committed amounts.
     pub committed: PerResource<ExactNumber>,
-    /// What it covers.
+    /// The covered amounts.
     pub covered: PerResource<ExactNumber>,
-    /// Part of it that is used.
+    /// The part of the commitment that is used.
     pub utilization: ExactNumber,
-    /// What nothing was covered with.
+    /// The cost of the part that covers nothing.
     pub unused_cost: ExactNumber,
 }
 
-/// What a row costs before it is rounded. The first fields are its grain.
+/// The cost of a row before it is rounded. The first fields are the row's grain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RowStep {
-    /// Kind of row.
+    /// The kind of the row.
     pub kind: &'static str,
-    /// Its cluster.
+    /// The row's cluster.
     pub cluster_id: Option<ClusterId>,
-    /// Its resource.
+    /// The row's resource.
     pub resource_id: Text,
-    /// Its pod.
+    /// The row's pod.
     pub pod_uid: Option<PodUid>,
-    /// Its commitment.
+    /// The row's commitment.
     pub commitment_id: Option<CommitmentId>,
-    /// Its reservation.
+    /// The row's reservation.
     pub reservation_id: Option<ReservationId>,
-    /// Its quota.
+    /// The row's quota.
     pub quota_id: Option<QuotaId>,
-    /// Its label.
+    /// The row's label.
     pub quota_state: Option<&'static str>,
-    /// Its price of an hour.
+    /// The list price of an hour.
     #[serde(serialize_with = "as_text")]
     pub list_unit_price: Decimal12,
-    /// Why it has no price.
+    /// The reason if the row has no price.
     pub unpriced: Option<&'static str>,
-    /// Its cost.
+    /// The row's cost.
     pub cost: ExactNumber,
-    /// Split and unused cost, where any of it is unused.
+    /// Split and unused cost, if any of the cost is unused.
     pub split_and_unused: Option<[ExactNumber; 2]>,
-    /// Cost by resource, where its kind has it.
+    /// Cost by resource, if the kind of the row has it.
     pub by_resource: Option<PerResource<ExactNumber>>,
-    /// The hours that it stands for, of a row of a node.
+    /// The quantity of the row in hours, if it is a row of a node.
     pub quantity: Option<ExactNumber>,
 }

@@ -15,58 +15,58 @@ use crate::resources::Three;
 use crate::rounding::{Exact, half_even, largest_remainder, zero};
 use crate::world::NodeKey;
 
-/// Which rows split one charge.
+/// The rows that split one charge.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Charge {
     /// A node's own-price component at one unit price.
     Node(NodeKey, UnitPrice),
     /// A commitment-hour, which Used and Unused rows split, and purchase rows once more.
     Commitment(CommitmentId),
-    /// The row alone.
+    /// One row alone.
     Row,
 }
 
 /// Quota, label and reason of one stretch of a pod's time.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
-    /// Quota that governs the pod.
+    /// The quota that governs the pod.
     pub quota_id: Option<QuotaId>,
     /// The pod's label under it.
     pub state: Option<QuotaState>,
-    /// Why there is no price.
+    /// The reason if there is no price.
     pub reason: Option<Unpriced>,
 }
 
 impl Label {
-    /// What labels sort by in row order.
+    /// Returns the key by which labels sort in row order.
     pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>) {
         (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
     }
 }
 
-/// A row to be: its texts and descriptions, and its exact amounts.
+/// A future row: its texts and descriptions, and its exact amounts.
 pub struct Draft {
-    /// Texts and descriptions; its amounts are still zero or null.
+    /// Texts and descriptions. The amounts are still zero or null.
     pub row: CostRow,
-    /// Which charge it is a part of.
+    /// The charge that the row is a part of.
     pub charge: Charge,
-    /// Whether it stays though it stands for nothing: a pod's only row.
+    /// Whether the row stays even without quantity and cost, because it is a pod's only row.
     pub keep: bool,
     /// `PricingQuantity`.
     pub quantity: Exact,
-    /// The part of the charge: `EffectiveCost`, on purchases `BilledCost`.
+    /// The row's part of the charge: `EffectiveCost`, or `BilledCost` on purchases.
     pub cost: Exact,
-    /// `ListCost`; none: as the cost.
+    /// `ListCost`. `None` if it equals the cost.
     pub list_cost: Option<Exact>,
     /// `CommitmentDiscountQuantity`.
     pub commitment_quantity: Option<Exact>,
-    /// Its part of its origin.
+    /// The row's part of its origin.
     pub ratio: Option<Exact>,
-    /// Split and unused.
+    /// Split and unused cost.
     pub split_unused: Option<[Exact; 2]>,
-    /// CPU, memory and GPU.
+    /// Cost of CPU, memory and GPU.
     pub by_resource: Option<Three>,
-    /// Allocated, requested and used hours.
+    /// Allocated hours.
     pub allocated: Option<Three>,
     /// Requested hours.
     pub requested: Option<Three>,
@@ -79,7 +79,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A draft of nothing.
+    /// Creates a draft without amounts.
     pub fn new(kind: RowKind, resource_id: Text, charge: Charge) -> Self {
         Self {
             row: CostRow::new(kind, resource_id, "unknown".into()),
@@ -100,7 +100,7 @@ impl Draft {
         }
     }
 
-    /// Takes the label's quota, state and reason.
+    /// Sets the label's quota, state and reason.
     pub fn labelled(mut self, label: &Label) -> Self {
         self.row.quota_id = label.quota_id.clone();
         self.row.quota_state = label.state;
@@ -109,13 +109,13 @@ impl Draft {
     }
 }
 
-/// Everything that orders rows inside an organization and hour.
+/// The fields that order rows inside an organization and hour.
 type RowOrder = (
     (RowKind, Option<ClusterId>, Text, Option<PodUid>, Option<CommitmentId>, Option<ReservationId>),
     (Option<QuotaId>, Option<&'static str>, Decimal12, Option<&'static str>),
 );
 
-/// The grain of a row.
+/// Returns the grain of a row.
 pub fn grain(row: &CostRow) -> RowOrder {
     let resource = (
         row.kind,
@@ -133,7 +133,7 @@ pub fn grain(row: &CostRow) -> RowOrder {
     )
 }
 
-/// Drops rows that stand for nothing, sorts the others by grain and rounds them.
+/// Drops rows without quantity and cost, sorts the others by grain and rounds them.
 pub fn finish(mut drafts: Vec<Draft>) -> Vec<CostRow> {
     drafts.retain(|draft| draft.keep || !draft.quantity.is_zero() || !draft.cost.is_zero());
     drafts.sort_by_key(|draft| grain(&draft.row));
@@ -161,7 +161,7 @@ fn split_charges(drafts: &mut [Draft]) {
     }
 }
 
-/// The rounded cost of a row: a purchase is billed, a committed row is effective, any other is both.
+/// Sets the rounded cost of a row: a purchase is billed, a committed row is effective, any other is both.
 fn set_cost(draft: &mut Draft, cost: Decimal12) {
     let purchase = draft.row.kind == RowKind::CommitmentPurchase;
     let committed = draft.row.commitment_id.is_some() && !purchase;
@@ -169,7 +169,7 @@ fn set_cost(draft: &mut Draft, cost: Decimal12) {
     draft.row.billed_cost = if committed { Decimal12::ZERO } else { cost };
 }
 
-/// The ratios of one origin (node, commitment or none, unit price) sum to exactly 1.
+/// Splits ratios, so that the ratios of one origin (node, commitment or none, unit price) sum to exactly 1.
 fn split_ratios(drafts: &mut [Draft]) {
     let origin = |draft: &Draft| {
         let row = &draft.row;
@@ -184,7 +184,7 @@ fn split_ratios(drafts: &mut [Draft]) {
     }
 }
 
-/// The charge of a pool pod over all its rows on nodes is rounded once and split.
+/// Rounds the charge of a pool pod over all its rows on nodes once, and splits it.
 fn split_pool_charges(drafts: &mut [Draft]) {
     let pod = |draft: &Draft| {
         let charged = draft.row.kind == RowKind::PodNode && draft.pool_charge.is_some();
@@ -219,7 +219,7 @@ fn split_groups<K: Ord>(
     split
 }
 
-/// Rounds what is rounded row by row; parts of EffectiveCost split the rounded EffectiveCost.
+/// Rounds everything that is rounded row by row. Parts of EffectiveCost split the rounded EffectiveCost.
 fn round(draft: Draft) -> CostRow {
     let mut row = draft.row;
     row.pricing_quantity = half_even(&draft.quantity);
@@ -249,7 +249,7 @@ fn round(draft: Draft) -> CostRow {
     row
 }
 
-/// Three amounts, each rounded half to even.
+/// Rounds three amounts, each half to even.
 pub fn resource_hours(amounts: &Three) -> ResourceHours {
     let [cpu, memory, gpu] = amounts;
     ResourceHours {

@@ -24,7 +24,7 @@ use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, rate_key};
 
-/// All rows of the hour, in row order.
+/// Returns all rows of the hour, in row order.
 pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
     let mut drafts = node::drafts(view);
     drafts.extend(pods_on_no_node(view));
@@ -37,15 +37,15 @@ pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
     finish(drafts)
 }
 
-/// Finds the draft of a key, or makes it.
+/// Finds the draft of a key, or creates it.
 fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() -> Draft) -> &mut Draft {
     drafts.entry(key).or_insert_with(make)
 }
 
-/// Cluster, pod, reservation, label and rounded rate of a pod on no node; whether it is a pool pod.
+/// Whether the pod is a pool pod; cluster, pod, reservation, label and rounded rate of a pod on no node.
 type PodKey = (bool, ClusterId, PodUid, Option<ReservationId>, Label, Decimal12);
 
-/// Rows `pod_serverless` and `pod_pool`.
+/// Drafts the rows `pod_serverless` and `pod_pool`.
 fn pods_on_no_node(view: &HourView) -> Vec<Draft> {
     let mut drafts: BTreeMap<PodKey, Draft> = BTreeMap::new();
     for slice in view.slices {
@@ -60,7 +60,7 @@ fn pods_on_no_node(view: &HourView) -> Vec<Draft> {
     drafts.into_values().collect()
 }
 
-/// One slice of a pool pod that names no node: its charge is its cost.
+/// Adds one slice of a pool pod that names no node: its charge is its cost.
 fn pool_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
@@ -84,7 +84,7 @@ fn pool_pod(
     draft.cost += rate * hours(slice.to - slice.from);
 }
 
-/// One slice of a serverless pod: it pays its own rate, matched or not.
+/// Adds one slice of a serverless pod: it pays its own rate, matched or not.
 fn serverless_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
@@ -124,13 +124,13 @@ fn serverless_pod(
     add(draft.by_resource.get_or_insert_with(none), &per_hour, &time);
 }
 
-/// The pod's label in this slice.
+/// Returns the pod's label in this slice.
 fn label(slice: &Slice, pod: &PodStarted, reason: Option<Unpriced>) -> Label {
     let (quota_id, state) = quota::label(&slice.quotas, &pod.cluster_id, &pod.pod_uid).unzip();
     Label { quota_id, state, reason }
 }
 
-/// The draft of this key.
+/// Finds the draft of this key, or creates it.
 fn pod_draft<'a>(
     drafts: &'a mut BTreeMap<PodKey, Draft>,
     key: PodKey,
@@ -152,7 +152,7 @@ fn pod_draft<'a>(
     draft
 }
 
-/// Adds one slice's time and quantities; what is allocated is what is requested.
+/// Adds one slice's time and quantities. The allocated amounts are the requests.
 fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
     let time = hours(slice.to - slice.from);
     draft.quantity += &time;
@@ -164,7 +164,8 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
     }
 }
 
-/// Rows `reservation_unused`: each unit, each instant it is effective and no pod holds it.
+/// Drafts the rows `reservation_unused`: each unit, at each instant at which it is effective and no pod holds
+/// it.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
     let mut drafts: BTreeMap<(ReservationId, UnitPrice, bool), Draft> = BTreeMap::new();
     for slice in view.slices {
@@ -190,7 +191,8 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
     drafts.into_values().collect()
 }
 
-/// Rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every price.
+/// Drafts the rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every
+/// price.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
     let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice, bool), Draft> = BTreeMap::new();
@@ -222,7 +224,7 @@ fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     drafts
 }
 
-/// Takes the commitment's description.
+/// Sets the fields from the commitment's description.
 fn describe(draft: &mut Draft, id: &CommitmentId, set: &Arc<CommitmentSet>) {
     draft.row.commitment_id = Some(id.clone());
     draft.row.provider = set.provider.clone();

@@ -16,7 +16,7 @@ use crate::rows::draft::{Charge, Draft};
 use crate::rules::split::{Component, Stay, Stays, Stretch, stays, stretches};
 use crate::world::NodeKey;
 
-/// All rows of nodes and of the pods that name them.
+/// Drafts all rows of nodes and of the pods that name them.
 pub fn drafts(view: &HourView) -> Vec<Draft> {
     let stays = stays(view);
     let mut drafts = Vec::new();
@@ -32,7 +32,7 @@ pub fn drafts(view: &HourView) -> Vec<Draft> {
     drafts
 }
 
-/// The rows of one stretch of a node.
+/// Drafts the rows of one stretch of a node.
 fn stretch_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
@@ -66,11 +66,11 @@ fn stretch_drafts(
 
 /// A pod's part of each resource of its node.
 struct Shares {
-    /// Split: of what was allocated.
+    /// The split part: the pod's part of what was allocated.
     split: Three,
-    /// Unused: its part of what nobody was allocated.
+    /// The unused part: the pod's part of what nobody was allocated.
     unused: Three,
-    /// Both: its part of all that was allocated.
+    /// Both parts: the pod's part of everything that was allocated.
     both: Three,
 }
 
@@ -88,12 +88,12 @@ impl Shares {
     }
 }
 
-/// The sum over resources of a part of each.
+/// Returns the sum over resources of a part of each.
 fn dot(parts: &Three, of: &Three) -> Exact {
     parts.iter().zip(of).map(|(part, all)| part * all).sum()
 }
 
-/// The rows of one pod in one stretch of a node.
+/// Drafts the rows of one pod in one stretch of a node.
 fn pod_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
@@ -110,13 +110,14 @@ fn pod_drafts(
         drafts.extend(only_draft(view, (key, stretch), (uid, stay)));
         return;
     }
-    // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+    // Count only components for which the pod has a row: a quantity must not go to a row that does not exist.
     let has_row =
         |component: &&Component| !dot(&shares.both, &component.quantity).is_zero() || has_cost(component);
     for (commitment_id, component) in &stretch.components {
         let component_key = (commitment_id.as_ref(), stretch.unit_price);
         let quantity = dot(&shares.both, &component.quantity);
-        // Where weights of zero leave a cost without any hours, its first row carries what goes by hours.
+        // If weights of zero leave a cost without any hours, its first row carries everything that divides by
+        // hours.
         let by_quantity = match first_that_costs {
             Some(first) if mine.is_zero() => whole(i32::from(first == commitment_id)),
             _ => fraction(&quantity, &mine),
@@ -157,7 +158,8 @@ fn pod_drafts(
     }
 }
 
-/// The one row of a pod that has no share of anything: the first component and the first label in row order.
+/// Drafts the only row of a pod that has no share of anything: the first component and the first label in row
+/// order.
 fn only_draft(
     view: &HourView,
     (key, stretch): (&NodeKey, &Stretch),
@@ -175,7 +177,7 @@ fn only_draft(
     Some(described(draft, uid, stay).labelled(label))
 }
 
-/// The rows of pods that name a node which is not running.
+/// Drafts the rows of pods that name a node that is not running.
 fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
     for ((price, (cluster_id, node_id), uid), stay) in stays {
         if price.is_some() {
@@ -198,7 +200,7 @@ fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
     }
 }
 
-/// A draft that carries all of a stay's time and quantities, and no cost.
+/// Puts all of a stay's time and quantities into a draft, without cost.
 fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
     draft.split_unused = Some([zero(), zero()]);
     draft.by_resource = Some(none());
@@ -210,7 +212,7 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
         stay.labels.values().filter_map(|time| time.charge.clone()).reduce(|sum, more| sum + more);
 }
 
-/// A draft of one component of a stretch.
+/// Creates a draft of one component of a stretch.
 fn component_draft(
     kind: RowKind,
     (key, stretch): (&NodeKey, &Stretch),
@@ -232,7 +234,7 @@ fn component_draft(
     draft
 }
 
-/// Quantity, cost and hours of the commitment of a component's part.
+/// Sets quantity, cost and commitment hours of a part of a component.
 fn set_amounts(
     draft: &mut Draft,
     (commitment_id, unit_price): (Option<&CommitmentId>, UnitPrice),
@@ -243,7 +245,7 @@ fn set_amounts(
 ) {
     let all_quantity = component.quantity.iter().sum::<Exact>() + &component.weightless.0;
     let all_cost = component.cost.iter().sum::<Exact>() + &component.weightless.1;
-    // Of what costs nothing, the part is that of the hours.
+    // If the component costs nothing, the part is by hours.
     let ratio = if all_cost.is_zero() { fraction(&quantity, &all_quantity) } else { &cost / all_cost };
     draft.ratio = Some(ratio);
     draft.list_cost = Some(exact(unit_price) * &quantity);
@@ -252,7 +254,7 @@ fn set_amounts(
     draft.cost = cost;
 }
 
-/// Adds the pod.
+/// Adds the pod to a draft.
 fn described(mut draft: Draft, uid: &PodUid, stay: &Stay) -> Draft {
     draft.row.pod_uid = Some(uid.clone());
     draft.row.pod = Some(Arc::clone(&stay.pod));

@@ -1,4 +1,4 @@
-//! What each commitment covers of which node, and what of its cost the node receives (RULES.md, section 3).
+//! Amounts of nodes that commitments cover, and the cost that a node receives for them (RULES.md, section 3).
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,29 @@ use crate::resources::{Three, none, three};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
 
-/// What one commitment covers of one node at one instant.
+/// The amounts of one node that one commitment covers at one instant.
 pub struct Cover {
     /// The commitment.
     pub commitment_id: CommitmentId,
     /// The node.
     pub node: NodeKey,
-    /// vCPU, GiB and GPUs covered; at least one above zero.
+    /// Covered vCPU, GiB and GPUs. At least one is above zero.
     pub amount: Three,
 }
 
-/// Whether the commitment is effective at this instant, enabled or not.
+/// Returns whether the commitment is effective at this instant, enabled or not.
 pub fn effective(set: &CommitmentSet, at: i64) -> bool {
     set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0)
 }
 
-/// Committed vCPU, GiB and GPUs.
+/// Returns the committed vCPU, GiB and GPUs.
 pub fn totals(set: &CommitmentSet) -> Three {
     [exact(set.vcpu), exact(set.memory_gib), whole(set.gpu)]
 }
 
-/// Capacity of a node that counts for the commitment: none unless provider, region and family are its own and
-/// the node is on demand; GPUs only of its model, or any when it names none.
+/// Returns the capacity of a node that counts for the commitment. `None` unless the node is on demand and has
+/// the commitment's provider, region and family. GPUs count only if they are of its model, or if it names
+/// none.
 pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules) -> Option<Three> {
     let matching = node.capacity_type == CapacityType::OnDemand
         && names::provider(&node.provider) == names::provider(&set.provider)
@@ -47,14 +48,13 @@ pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules)
     matching.then_some(capacity)
 }
 
-/// The parts of a commitment that given amounts of vCPU, GiB and GPUs use, the fractions of the cost that
-/// they carry: half by vCPU and half by memory; one alone where the other's total is zero; GPUs alone where
-/// both are.
+/// Returns the fractions of a commitment's cost that given amounts of vCPU, GiB and GPUs carry. vCPU and
+/// memory count half each. If one total is zero, the other counts alone; if both are zero, GPUs count alone.
 pub fn parts(set: &CommitmentSet, used: &Three) -> Three {
     weighted(&totals(set), used)
 }
 
-/// The same over any totals.
+/// Returns the same fractions for any totals.
 pub fn weighted(totals: &Three, used: &Three) -> Three {
     let [vcpu, gib, gpu] = totals;
     let [used_vcpu, used_gib, used_gpu] = used;
@@ -67,8 +67,8 @@ pub fn weighted(totals: &Three, used: &Three) -> Three {
     }
 }
 
-/// All that commitments cover at this instant: enabled and effective ones by (starts_at, id), each walking
-/// its nodes.
+/// Returns everything that commitments cover at this instant. Enabled and effective commitments cover in the
+/// order of (starts_at, id); each walks its nodes.
 pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
     commitments.retain(|set| set.enabled && effective(set, at));
@@ -83,7 +83,7 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
             let gone = covered.entry(key.clone()).or_insert_with(none);
             let mut taken = none();
             for resource in 0..3 {
-                // GPUs of another model are not this commitment's, but may be covered by others.
+                // GPUs of another model do not count for this commitment, but others may cover them.
                 let free: Exact =
                     if capacity[resource].is_zero() { zero() } else { &capacity[resource] - &gone[resource] };
                 taken[resource] = smaller(free, left[resource].clone());
@@ -102,8 +102,8 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
     covers
 }
 
-/// Nodes in the order in which the commitment covers them: clusters assigned with a priority first, 1 the
-/// highest, then assigned without, then all others; within a rank by node start, node id, cluster id.
+/// Returns nodes in the order in which the commitment covers them: clusters assigned with a priority first (1
+/// is highest), then assigned without, then all others; within a rank by node start, node id, cluster id.
 fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a NodeKey, &'a Node)> {
     let rank = |cluster_id: &ClusterId| {
         let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);

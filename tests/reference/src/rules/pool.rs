@@ -1,4 +1,4 @@
-//! What a pool pod is charged (RULES.md, section 5).
+//! The charge of a pool pod (RULES.md, section 5).
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::resources::{GIB, pool_amounts, pool_count};
 use crate::rounding::{Exact, exact, larger, ratio, whole};
 use crate::world::World;
 
-/// The charge of a pool pod per hour, and the pool that asks it.
+/// The charge of a pool pod per hour, and the pool that makes it.
 pub type PoolCharge = Result<(Exact, Arc<PoolSet>), Unpriced>;
 
-/// The charge of this pod per hour at this instant; nothing for a pod without pool.
+/// Returns the charge of this pod per hour at this instant. `None` for a pod without a pool.
 pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Option<PoolCharge> {
     let rules = view.rules;
     let pool_id = pod.pool_id.as_ref()?;
@@ -35,15 +35,15 @@ pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Opti
     Some(Ok((pool_count(&pod.requests) * one * factor, Arc::clone(pool))))
 }
 
-/// TFLOPs and bytes of VRAM of one GPU's limits; a limit below its request counts as equal to it.
+/// Returns TFLOPs and bytes of VRAM of one GPU's limits. A limit below its request counts as equal to it.
 pub fn limits(pod: &PodStarted) -> (Exact, Exact) {
     let (request_tflops, request_vram) = pool_amounts(&pod.requests);
     let (limit_tflops, limit_vram) = pool_amounts(&pod.limits);
     (larger(limit_tflops, request_tflops), larger(limit_vram, request_vram))
 }
 
-/// The prices of a quality of service: "" and "default" mean the pool's default, unless it prices that very
-/// name.
+/// Returns the prices of a quality of service. "" and "default" mean the pool's default, unless the pool
+/// prices that very name.
 fn price<'a>(pool: &'a PoolSet, qos: &str) -> Option<&'a QosPrice> {
     let named = |name: &str| pool.qos_pricing.iter().find(|price| *price.qos == *name);
     match qos {

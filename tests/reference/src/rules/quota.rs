@@ -1,4 +1,4 @@
-//! Which quota governs which pods, and their labels (RULES.md, section 4).
+//! Governing quotas of pods, and the pods' labels (RULES.md, section 4).
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, QuotaKind, QuotaSet};
@@ -15,11 +15,11 @@ use crate::world::{Quota, QuotaKey, World};
 pub struct Standing {
     /// Cluster and quota.
     pub key: QuotaKey,
-    /// Its description.
+    /// The description.
     pub set: std::sync::Arc<QuotaSet>,
-    /// Its running pods in their order, each with its label.
+    /// The running pods in their order, each with its label.
     pub pods: Vec<(PodUid, QuotaState)>,
-    /// Each resource of its `min`.
+    /// The resources of `min`.
     pub resources: Vec<ResourceStanding>,
 }
 
@@ -35,29 +35,29 @@ pub struct ResourceStanding {
     pub in_quota: Exact,
     /// Requests of over-quota pods.
     pub over_quota: Exact,
-    /// What of the minima in the cluster nobody uses.
+    /// The part of the minima in the cluster that nobody uses.
     pub pool: Exact,
-    /// The part of the pool that is this quota's.
+    /// The quota's part of the pool.
     pub guaranteed: Exact,
-    /// Use above min.
+    /// The use above min.
     pub borrowed: Exact,
-    /// Its part of what others borrow.
+    /// The quota's part of the amount that others borrow.
     pub lent: Exact,
 }
 
 impl ResourceStanding {
-    /// Use by all its pods.
+    /// Returns the use by all pods of the quota.
     pub fn used(&self) -> Exact {
         &self.in_quota + &self.over_quota
     }
 
-    /// Minimum that is not used.
+    /// Returns the part of the minimum that is not used.
     fn free(&self) -> Exact {
         larger(&self.min - self.used(), zero())
     }
 }
 
-/// The label of a pod: its quota and its state under it.
+/// Returns the label of a pod: its quota and its state under it.
 pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<(QuotaId, QuotaState)> {
     for standing in standings.iter().filter(|standing| *standing.key.0 == *cluster_id) {
         for (uid, state) in &standing.pods {
@@ -69,7 +69,7 @@ pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<
     None
 }
 
-/// All quotas that count, as they stand.
+/// Returns all quotas that count, with their pods and amounts.
 pub fn standings(world: &World, rules: &Rules) -> Vec<Standing> {
     let mut standings = Vec::new();
     for (key, quota) in world.quotas.iter().filter(|(key, quota)| counts(world, key, quota)) {
@@ -79,7 +79,8 @@ pub fn standings(world: &World, rules: &Rules) -> Vec<Standing> {
     standings
 }
 
-/// An elastic quota all of whose namespaces are governed by others, and one without namespaces, do not count.
+/// Returns whether a quota counts. An elastic quota does not if others govern all its namespaces. A quota
+/// without namespaces does not either.
 fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     let governs_one =
         quota.set.namespaces.iter().any(|namespace| governing(world, &key.0, namespace) == Some(key));
@@ -89,7 +90,7 @@ fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     }
 }
 
-/// The quota that governs a namespace: composite over elastic, then the one set first, then by id.
+/// Returns the quota that governs a namespace: composite over elastic, then the one set first, then by id.
 fn governing<'a>(world: &'a World, cluster_id: &ClusterId, namespace: &Text) -> Option<&'a QuotaKey> {
     let claims = world
         .quotas
@@ -149,7 +150,7 @@ fn standing(world: &World, key: &QuotaKey, quota: &Quota, rules: &Rules) -> Stan
 /// Creation in whole seconds, priority, requests, names.
 type PodOrder = (i64, i32, Exact, u128, u128, u128, Text, Text, PodUid);
 
-/// The order in which a quota's pods are counted.
+/// Returns the place of a pod in the order in which a quota's pods are counted.
 fn order(pod: &PodStarted, rules: &Rules) -> PodOrder {
     (
         pod.created_at.seconds(),
@@ -164,7 +165,8 @@ fn order(pod: &PodStarted, rules: &Rules) -> PodOrder {
     )
 }
 
-/// The pool of unused minima of each cluster and resource: who may borrow of it, and who lends.
+/// Computes the pool of unused minima of each cluster and resource, and each quota's part in borrowing and
+/// lending.
 fn share_pools(standings: &mut [Standing]) {
     let mut pools: Vec<(ClusterId, Text)> = Vec::new();
     for standing in standings.iter() {
@@ -192,7 +194,7 @@ fn share_pools(standings: &mut [Standing]) {
     }
 }
 
-/// Rounded down to the millicore, byte, or whole unit of any other resource.
+/// Rounds down to the millicore, byte, or whole unit of any other resource.
 fn floor(amount: &Exact, resource: &str) -> Exact {
     if resource == CPU { (amount * whole(1000)).floor() / whole(1000) } else { amount.floor() }
 }

@@ -1,4 +1,4 @@
-//! Which pod holds which unit of which reservation (RULES.md, section 2).
+//! Matches of pods with units of reservations (RULES.md, section 2).
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ pub fn settle(world: &mut World, now: i64, rules: &Rules) {
     offer_free_units(world, now, rules);
 }
 
-/// A match ends when it no longer satisfies the conditions.
+/// Ends the matches that no longer satisfy the conditions.
 fn end_broken_matches(world: &mut World, rules: &Rules) {
     let World { matches, pods, reservations, .. } = world;
     matches.retain(|uid, held| match (pods.get(uid), reservations.get(&held.reservation_id)) {
@@ -27,7 +27,7 @@ fn end_broken_matches(world: &mut World, rules: &Rules) {
     });
 }
 
-/// Quantity lowered below the matches: the latest match, then start, then uid lose theirs.
+/// Ends matches above a lowered quantity. The pods with the latest match, then start, then uid lose theirs.
 fn end_matches_above_quantity(world: &mut World) {
     for (id, reservation) in &world.reservations {
         let mut holders: Vec<(i64, i64, PodUid)> = Vec::new();
@@ -43,8 +43,8 @@ fn end_matches_above_quantity(world: &mut World) {
     }
 }
 
-/// Free units are offered to running unmatched pods, oldest start first, then uid; each takes its smallest
-/// fitting unit: by (cpu, memory), then created_at, then id.
+/// Offers free units to running unmatched pods, oldest start first, then uid. Each takes its smallest fitting
+/// unit: by (cpu, memory), then created_at, then id.
 fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
     let mut pods: Vec<(i64, PodUid)> = world.pods.iter().map(|(uid, pod)| (pod.start, uid.clone())).collect();
     pods.sort();
@@ -69,12 +69,12 @@ fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
     }
 }
 
-/// Units that no pod holds.
+/// Returns the number of units that no pod holds.
 pub fn free_units(world: &World, id: &ReservationId, set: &ReservationSet) -> i64 {
     i64::from(set.quantity) - world.matches.values().filter(|held| held.reservation_id == *id).count() as i64
 }
 
-/// Whether one unit of the reservation can serve the pod.
+/// Returns whether one unit of the reservation can serve the pod.
 fn fits(pod: &PodStarted, unit: &ReservationSet, rules: &Rules) -> bool {
     let serverless = pod.node_id.is_none() && pod.pool_id.is_none();
     serverless

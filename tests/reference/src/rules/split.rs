@@ -1,5 +1,5 @@
-//! A node's cost divided over its pods (RULES.md, section 1): what each component costs in each stretch, the
-//! time at one price, and who takes which part.
+//! A node's cost divided over its pods (RULES.md, section 1): the cost of each component in each stretch,
+//! which is the time at one price, and the part that each pod takes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, NodeKey};
 
-/// One node, running at one price in the hour.
+/// One node at one price in the hour.
 pub struct Stretch {
-    /// As last described in the hour.
+    /// The last description in the hour.
     pub last: Arc<NodeStarted>,
-    /// Its price, as the hour counts it.
+    /// The price, as the hour counts it.
     pub unit_price: UnitPrice,
-    /// vCPU-, GiB- and GPU-hours there were.
+    /// Available vCPU-, GiB- and GPU-hours.
     pub available: Three,
-    /// By commitment, none for the node's own price.
+    /// The components by commitment, `None` for the node's own price.
     pub components: BTreeMap<Option<CommitmentId>, Component>,
 }
 
 /// A component of a node's cost.
 #[derive(Clone)]
 pub struct Component {
-    /// Hours of the node that it stands for, by resource.
+    /// Hours of the node that the component pays for, by resource.
     pub quantity: Three,
-    /// What it costs, by resource.
+    /// Cost by resource.
     pub cost: Three,
-    /// Hours and cost of the time in which no resource weighs anything.
+    /// Hours and cost of the time in which no resource has a weight.
     pub weightless: (Exact, Exact),
-    /// Hours of the commitment that it receives, by resource.
+    /// Hours of the commitment that the node receives, by resource.
     pub commitment: Three,
-    /// The commitment as last described while it covered.
+    /// The commitment's last description while it covered.
     pub last: Option<Arc<CommitmentSet>>,
-    /// Whether its price was in another currency at some time.
+    /// Whether the price was in another currency at some time.
     pub other: bool,
 }
 
@@ -62,32 +62,32 @@ impl Component {
         }
     }
 
-    /// Whether it stands for no time and no cost.
+    /// Returns whether the component has no time and no cost.
     pub fn is_nothing(&self) -> bool {
         let amounts = self.quantity.iter().chain(&self.cost).chain([&self.weightless.0, &self.weightless.1]);
         amounts.into_iter().all(Zero::is_zero)
     }
 }
 
-/// A pod's time on one node at one price, or naming one that does not run.
+/// A pod's time on one node at one price, or its time naming a node that does not run.
 pub struct Stay {
-    /// The pod as last described on that node.
+    /// The pod's last description on that node.
     pub pod: Arc<PodStarted>,
-    /// Hours it ran there.
+    /// Hours for which the pod ran there.
     pub running: Exact,
     /// Requested resource-hours.
     pub requested: Three,
-    /// Used resource-hours; none when no sample overlaps.
+    /// Used resource-hours. `None` if no sample overlaps.
     pub used: Option<Three>,
-    /// Its time by label.
+    /// The pod's time by label.
     pub labels: BTreeMap<Label, LabelTime>,
 }
 
 /// A part of a stay under one label.
 pub struct LabelTime {
-    /// Hours.
+    /// The length in hours.
     pub running: Exact,
-    /// What its pool charged in them; none where no pool priced it.
+    /// The charge of the pod's pool for this time. `None` if no pool priced it.
     pub charge: Option<Exact>,
 }
 
@@ -96,7 +96,7 @@ impl Stay {
         Self { pod: Arc::clone(pod), running: zero(), requested: none(), used: None, labels: BTreeMap::new() }
     }
 
-    /// What the pod is allocated: the larger of request and use, or its requests alone.
+    /// Returns the amounts that the pod is allocated: the larger of request and use, or only the request.
     pub fn allocated(&self, rules: &Rules) -> Three {
         let used = self.used.clone().unwrap_or_else(none);
         let mut allocated = none();
@@ -111,10 +111,10 @@ impl Stay {
     }
 }
 
-/// Stays of pods, by the price of the node, none where it does not run, the node, and the pod.
+/// Stays of pods by the price of the node (`None` if it does not run), the node and the pod.
 pub type Stays = BTreeMap<(Option<UnitPrice>, NodeKey, PodUid), Stay>;
 
-/// The stretches of every node that ran in the hour.
+/// Returns the stretches of every node that ran in the hour.
 pub fn stretches(view: &HourView) -> BTreeMap<(NodeKey, UnitPrice), Stretch> {
     let mut stretches = BTreeMap::new();
     let mut last = BTreeMap::new();
@@ -187,7 +187,7 @@ fn accrue(
     }
 }
 
-/// Every stay of a pod on a node, running or unknown.
+/// Returns every stay of a pod on a node, running or unknown.
 pub fn stays(view: &HourView) -> Stays {
     let mut stays = Stays::new();
     let mut last = BTreeMap::new();

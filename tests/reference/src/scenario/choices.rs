@@ -1,4 +1,4 @@
-//! Random choices, and how much the objects of one history agree on.
+//! Random choices, and the degree to which the objects of one history agree.
 
 use std::str::FromStr;
 
@@ -19,17 +19,17 @@ pub(super) const COMMITMENTS: [&str; 3] = ["k1", "k2", "k3"];
 pub(super) const QUOTAS: [&str; 3] = ["q1", "q2", "q3"];
 pub(super) const POOLS: [&str; 2] = ["g1", "g2"];
 
-/// What random objects are made from.
+/// The source of random objects.
 pub(super) struct Choices {
     pub rng: ChaCha8Rng,
     /// Instants at which something happens.
     instants: Vec<Timestamp>,
-    /// How often a choice is the first of its list.
+    /// The probability that a choice is the first of its list.
     agree: f64,
-    /// How often a pod names a node, and a pool.
+    /// The probabilities that a pod names a node, and a pool.
     pub on_node: f64,
     pub in_pool: f64,
-    /// How often pods and nodes have slices of GPUs, besides whole ones.
+    /// The probability that pods and nodes have slices of GPUs, besides whole ones.
     pub slices: f64,
 }
 
@@ -42,12 +42,12 @@ impl Choices {
         Self { rng, instants, agree, on_node, in_pool, slices }
     }
 
-    /// Any of them.
+    /// Returns any of the choices.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.rng.random_range(0..of.len())]
     }
 
-    /// The first, as far as this history agrees; else any.
+    /// Returns the first choice if this history agrees, or else any.
     pub fn agreed<T: Copy>(&mut self, of: &[T]) -> T {
         if self.rng.random_bool(self.agree) { of[0] } else { self.pick(of) }
     }
@@ -77,7 +77,7 @@ impl Choices {
         self.instants[index]
     }
 
-    /// An instant of the history, or one before or after it.
+    /// Returns an instant of the history, or one before or after it.
     pub fn around(&mut self) -> Timestamp {
         let at = self.instant();
         match self.rng.random_range(0..8) {
@@ -87,12 +87,12 @@ impl Choices {
         }
     }
 
-    /// When something scheduled begins: mostly before the history.
+    /// Returns the start of something scheduled, mostly before the history.
     pub fn begin(&mut self) -> Timestamp {
         Timestamp(self.around().0 - self.pick(&[0, 3, 3]) * HOUR_MICROS)
     }
 
-    /// When it ends, if ever; now and then at its very start.
+    /// Returns the end of something scheduled, if it has one. Sometimes it is the very start.
     pub fn end(&mut self, begin: Timestamp) -> Option<Timestamp> {
         let end = self.around();
         match self.rng.random_range(0..8) {
@@ -128,7 +128,7 @@ impl Choices {
         ])
     }
 
-    /// Some of the resources, each with one of its amounts.
+    /// Returns some of the resources, each with one of its amounts.
     pub fn quantities(&mut self, choices: &[(&str, &[&str])], often: f64) -> Quantities {
         let mut quantities = Quantities::new();
         for (resource, amounts) in choices {

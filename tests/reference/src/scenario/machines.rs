@@ -7,7 +7,7 @@ use rand::Rng;
 
 use super::choices::{Choices, NAMESPACES, NODES, PODS, POOLS, QUOTAS};
 
-/// A model that agreements spell otherwise.
+/// A model that agreements spell in another way.
 const A100: &str = "NVIDIA-A100-SXM4-80GB";
 
 impl Choices {

@@ -1,5 +1,6 @@
-//! Seeded random histories: few ids and few instants, so that everything collides with everything. Some agree
-//! on most things, so that pods match, nodes are covered and quotas overflow; some agree on nothing.
+//! Seeded random histories with few ids and few instants, so that everything collides with everything. In
+//! some, objects agree on most things, so that pods match, nodes are covered and quotas overflow. In others,
+//! they agree on nothing.
 
 mod choices;
 mod contracts;
@@ -18,7 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::text::{BASE_HOUR, ORGANIZATION};
 use choices::{COMMITMENTS, Choices, NAMESPACES, NODES, PODS, POOLS, QUOTAS, RESERVATIONS};
 
-/// One random history with the rules that it is folded under.
+/// One random history with the rules under which it is folded.
 pub struct Scenario {
     /// Events in no order.
     pub records: Vec<EventRecord>,
@@ -28,10 +29,10 @@ pub struct Scenario {
     pub through: Hour,
 }
 
-/// How often each event comes, in the order of [`event`].
+/// The frequency of each event, in the order of [`event`].
 type Often = [u32; 14];
 
-/// Of everything; of nodes and their pods; of reservations; of commitments; of quotas; of pools; of use.
+/// Frequencies for all events; nodes and their pods; reservations; commitments; quotas; pools; usage.
 const THEMES: [Often; 7] = [
     [6, 1, 9, 3, 4, 4, 1, 4, 1, 4, 1, 3, 1, 3],
     [8, 2, 12, 4, 8, 0, 0, 1, 0, 1, 0, 0, 0, 0],
@@ -42,11 +43,11 @@ const THEMES: [Often; 7] = [
     [4, 1, 6, 2, 20, 0, 0, 0, 0, 1, 0, 0, 0, 1],
 ];
 
-/// The history of this seed: always the same.
+/// Returns the history of this seed, which is always the same.
 pub fn scenario(seed: u64) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let hours = rng.random_range(1..=4);
-    // Now and then a history crosses the end of a month, or of a quarter.
+    // Some histories cross the end of a month or of a quarter.
     let first = BASE_HOUR
         + match rng.random_range(0..10) {
             0 => 646,
@@ -84,7 +85,8 @@ pub fn scenario(seed: u64) -> Scenario {
     Scenario { records, rules, through }
 }
 
-/// Some nodes again, at other instants of their hour and another price. Nothing else of them changes.
+/// Returns some nodes again, at other instants of their hour and at another price. Nothing else of them
+/// changes.
 fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecord> {
     let mut changes = Vec::new();
     for record in records {
@@ -101,7 +103,7 @@ fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecor
     changes
 }
 
-/// The same event, perhaps recorded at one of a few instants, now and then as a retraction.
+/// Returns the same event. It may be recorded at one of a few instants, and sometimes as a retraction.
 fn recorded(world: &mut Choices, record: EventRecord) -> EventRecord {
     let recorded_at = match world.rng.random_range(0..6) {
         0 => Some(Timestamp(0)),

@@ -21,12 +21,12 @@ use crate::rows::draft::resource_hours;
 use crate::rules::commitment;
 use crate::world::Reservation;
 
-/// The sum of a column over some rows.
+/// Returns the sum of a column over some rows.
 pub fn sum<'a>(rows: impl Iterator<Item = &'a CostRow>, column: impl Fn(&CostRow) -> Decimal12) -> Decimal12 {
     half_even(&rows.map(|row| exact(column(row))).sum())
 }
 
-/// `reservation_usage`.
+/// Returns the rows of `reservation_usage`.
 pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUsageRow> {
     let mut last: BTreeMap<&ReservationId, &Reservation> = BTreeMap::new();
     let mut units: BTreeMap<&ReservationId, Exact> = BTreeMap::new();
@@ -72,7 +72,7 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
     table
 }
 
-/// `commitment_utilization`.
+/// Returns the rows of `commitment_utilization`.
 pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<CommitmentUtilizationRow> {
     let mut last: BTreeMap<&CommitmentId, &Arc<CommitmentSet>> = BTreeMap::new();
     let mut shown = BTreeSet::new();
@@ -161,7 +161,7 @@ fn utilization_row(
     }
 }
 
-/// The state at the hour's end, before what happens at that very instant.
+/// Returns the state at the hour's end, before the steps of that very instant.
 fn state(view: &HourView, id: &CommitmentId, set: &CommitmentSet) -> CommitmentState {
     let exists = view.slices.last().is_some_and(|slice| slice.world.commitments.contains_key(id));
     let end = view.hour.end();
@@ -178,7 +178,7 @@ fn state(view: &HourView, id: &CommitmentId, set: &CommitmentSet) -> CommitmentS
     }
 }
 
-/// `hours`: what the rows add up to, and what came in.
+/// Returns the row of `hours`: the sums of the rows, and the input.
 pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> HourRow {
     let of = |kinds: &[RowKind]| {
         let own = |row: &&CostRow| kinds.contains(&row.kind) && row.commitment_id.is_none();

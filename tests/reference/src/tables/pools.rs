@@ -1,4 +1,4 @@
-//! `pool_usage`: what a pool has, what its pods ask for, what it earns and costs, and its budgets.
+//! `pool_usage`: a pool's capacity, its pods' requests, its charges and costs, and its budgets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::world::{Billing, NodeKey};
 /// Node cost of every pool id in every hour so far.
 pub type Spend = BTreeMap<PoolId, Vec<(Hour, Decimal12)>>;
 
-/// Adds the hour's node cost of each pool id that a node names: effective cost of the rows of nodes whose
-/// last description in the hour names it, idle included.
+/// Adds the hour's node cost of each pool id that a node names: the effective cost of the rows of nodes whose
+/// last description in the hour names the pool, idle included.
 pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
     let mut last: BTreeMap<&NodeKey, &NodeStarted> = BTreeMap::new();
     for slice in view.slices {
@@ -42,7 +42,7 @@ pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
     }
 }
 
-/// `pool_usage`, by pool.
+/// Returns the rows of `pool_usage`, by pool.
 pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolUsageRow> {
     let mut last: BTreeMap<&PoolId, &Arc<PoolSet>> = BTreeMap::new();
     for slice in view.slices {
@@ -58,7 +58,7 @@ struct PoolSums {
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
     limited: (Exact, Exact),
-    /// What whole GPUs in place of shares of them would have cost.
+    /// The cost of whole GPUs in place of shares of them.
     full_price: Exact,
 }
 
@@ -103,8 +103,8 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
     sums
 }
 
-/// The pool's description in force at a slice; before the first Set of the hour that one, after a deletion
-/// the last.
+/// Returns the pool's description in force at a slice. Before the first Set of the hour, that description
+/// counts; after a deletion, the last one.
 fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Arc<PoolSet>> {
     let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))

@@ -1,4 +1,4 @@
-//! `quota_usage`: means over the hour, costs by label, and what was borrowed and lent.
+//! `quota_usage`: means over the hour, costs by label, and borrowed and lent amounts.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ struct QuotaSums {
     guaranteed: Exact,
     borrowed: Exact,
     lent: Exact,
-    /// Hours of each pod over-quota while more was borrowed than guaranteed.
+    /// Hours for which each pod is over-quota while more is borrowed than guaranteed.
     preemptible: BTreeMap<PodUid, Exact>,
 }
 
-/// `quota_usage`, by cluster, quota and resource.
+/// Returns the rows of `quota_usage`, by cluster, quota and resource.
 pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
     let mut keys: BTreeMap<(&QuotaKey, &Text), ()> = BTreeMap::new();
     for standing in view.slices.iter().flat_map(|slice| &slice.quotas) {
@@ -39,7 +39,7 @@ pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
     keys.into_keys().filter_map(|(key, resource)| row(view, rows, key, resource)).collect()
 }
 
-/// All slices in which the quota counts.
+/// Returns all slices in which the quota counts.
 fn standings<'a>(view: &'a HourView, key: &QuotaKey) -> Vec<(&'a Slice, &'a Standing)> {
     let mut found = Vec::new();
     for slice in view.slices {
@@ -50,7 +50,7 @@ fn standings<'a>(view: &'a HourView, key: &QuotaKey) -> Vec<(&'a Slice, &'a Stan
     found
 }
 
-/// The sums of one resource.
+/// Returns the sums of one resource.
 fn sums(standings: &[(&Slice, &Standing)], resource: &Text) -> QuotaSums {
     let mut sums = QuotaSums::default();
     for (slice, standing) in standings {
@@ -79,7 +79,7 @@ fn sums(standings: &[(&Slice, &Standing)], resource: &Text) -> QuotaSums {
     sums
 }
 
-/// Pods over quota.
+/// Returns the pods over quota.
 fn over_quota_pods(standing: &Standing) -> impl Iterator<Item = &PodUid> {
     standing.pods.iter().filter(|(_, state)| *state == QuotaState::OverQuota).map(|(uid, _)| uid)
 }

@@ -9,12 +9,12 @@ use prorata_schemas::money::DecimalError;
 use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
-/// The hour that texts count from: 2026-01-05T00.
+/// The hour from which texts count: 2026-01-05T00.
 pub const BASE_HOUR: i64 = 490_992;
 
 const BASE: i64 = BASE_HOUR * HOUR_MICROS;
 
-/// `10:30`, `10:30:15` or `10:30:15.000001` since the base hour.
+/// Reads `10:30`, `10:30:15` or `10:30:15.000001` since the base hour.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
@@ -23,7 +23,7 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     Ok(Timestamp(BASE + number(hours)? * HOUR_MICROS + number(minutes)? * 60_000_000 + micros as i64))
 }
 
-/// The shortest text of an instant.
+/// Returns the shortest text of an instant.
 pub fn print_time(at: Timestamp) -> String {
     let since = at.0 - BASE;
     let (hour, within) = (since.div_euclid(HOUR_MICROS), since.rem_euclid(HOUR_MICROS));
@@ -35,7 +35,7 @@ pub fn print_time(at: Timestamp) -> String {
     }
 }
 
-/// Microseconds of `90s`, `20m` or `1.5h`.
+/// Returns the microseconds of `90s`, `20m` or `1.5h`.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let unit = match text.chars().last()? {
         's' => 1_000_000,
@@ -46,7 +46,7 @@ pub fn parse_duration(text: &str) -> Option<i64> {
     scaled(text.get(..text.len() - 1)?, unit as u128).ok().map(|micros| micros as i64)
 }
 
-/// A decimal text times `unit`, rounded up to a whole number.
+/// Multiplies a decimal text by `unit`, rounded up to a whole number.
 fn scaled(text: &str, unit: u128) -> Result<u128, String> {
     let error = || format!("'{text}' is no number");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -55,7 +55,7 @@ fn scaled(text: &str, unit: u128) -> Result<u128, String> {
     Ok(digits.checked_mul(unit).ok_or_else(error)?.div_ceil(places))
 }
 
-/// A quantity such as `500m`, `16` or `100Gi` of a resource.
+/// Reads a quantity such as `500m`, `16` or `100Gi` of a resource.
 pub fn parse_quantity(resource: &str, text: &str) -> Result<Quantity, String> {
     Quantity::parse(resource, text).map_err(|error| error.to_string())
 }
@@ -69,7 +69,7 @@ const SHORT: [(&str, &str); 5] = [
     ("disk", "ephemeral-storage"),
 ];
 
-/// A resource by its short name, `mig-<profile>`, or its full name.
+/// Returns a resource by its short name, `mig-<profile>`, or its full name.
 pub fn resource(name: &str) -> String {
     match SHORT.iter().find(|(short, _)| *short == name) {
         Some((_, full)) => (*full).to_owned(),
@@ -78,7 +78,7 @@ pub fn resource(name: &str) -> String {
     }
 }
 
-/// The short name of a resource, if it has one.
+/// Returns the short name of a resource, or its full name if it has none.
 pub fn short(resource: &str) -> &str {
     let named = SHORT.iter().find(|(_, full)| *full == resource).map(|(short, _)| *short);
     let mig = || resource.strip_prefix("nvidia.com/").filter(|name| name.starts_with("mig-"));
@@ -91,7 +91,7 @@ pub struct LineFields {
 }
 
 impl LineFields {
-    /// Reads `key=value` words; a word alone is a flag.
+    /// Reads `key=value` words. A word alone is a flag.
     pub fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let pair = |word: &str| {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -100,32 +100,32 @@ impl LineFields {
         Self { values: words.map(pair).collect() }
     }
 
-    /// A text, if given.
+    /// Takes a text, if given.
     pub fn text<T: From<String>>(&mut self, key: &str) -> Option<T> {
         self.values.remove(key).map(T::from)
     }
 
-    /// A text, or its default.
+    /// Takes a text, or returns its default.
     pub fn text_or<T: From<String>>(&mut self, key: &str, default: &str) -> T {
         self.text(key).unwrap_or_else(|| default.to_owned().into())
     }
 
-    /// Whether the flag is given.
+    /// Takes a flag. Returns whether it is given.
     pub fn flag(&mut self, key: &str) -> bool {
         self.values.remove(key).is_some()
     }
 
-    /// A time, if given.
+    /// Takes a time, if given.
     pub fn time(&mut self, key: &str) -> Result<Option<Timestamp>, String> {
         self.values.remove(key).map(|text| parse_time(&text)).transpose()
     }
 
-    /// A decimal, if given.
+    /// Takes a decimal, if given.
     pub fn decimal<D: FromStr<Err = DecimalError>>(&mut self, key: &str) -> Result<Option<D>, String> {
         self.values.remove(key).map(|text| decimal(&text)).transpose()
     }
 
-    /// A whole number, or its default.
+    /// Takes a whole number, or returns its default.
     pub fn number(&mut self, key: &str, default: i32) -> Result<i32, String> {
         match self.values.remove(key) {
             Some(text) => text.parse().map_err(|_| format!("'{text}' is no whole number")),
@@ -133,13 +133,13 @@ impl LineFields {
         }
     }
 
-    /// Texts between commas.
+    /// Takes texts between commas.
     pub fn list(&mut self, key: &str) -> Vec<Text> {
         let text = self.values.remove(key).unwrap_or_default();
         text.split(',').filter(|part| !part.is_empty()).map(Text::from).collect()
     }
 
-    /// All quantities whose key begins with the prefix, if there are any.
+    /// Takes all quantities whose key begins with the prefix, if there are any.
     pub fn quantities(&mut self, prefix: &str) -> Result<Option<Quantities>, String> {
         let keys: Vec<String> = self.values.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
         let mut quantities = Quantities::new();
@@ -151,7 +151,7 @@ impl LineFields {
         Ok((!keys.is_empty()).then_some(quantities))
     }
 
-    /// All labels whose key begins with the prefix.
+    /// Takes all labels whose key begins with the prefix.
     pub fn labels(&mut self, prefix: &str) -> Labels {
         let keys: Vec<String> = self.values.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
         let mut labels = Labels::new();
@@ -163,7 +163,7 @@ impl LineFields {
     }
 }
 
-/// A decimal.
+/// Reads a decimal.
 pub fn decimal<D: FromStr<Err = DecimalError>>(text: &str) -> Result<D, String> {
     text.parse().map_err(|error: DecimalError| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! From a line to an event.
+//! The step from a line to an event.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
@@ -13,11 +13,11 @@ use prorata_schemas::time::Timestamp;
 use super::ORGANIZATION;
 use super::fields::{LineFields, decimal, parse_quantity, parse_time};
 
-/// Reads one line. Left out: cluster c, provider aws, region r, family f, namespace the default `ns`, price
+/// Reads one line. Defaults: cluster c, provider aws, region r, family f, namespace the default `ns`, price
 /// 0, creation and start the time of the line.
 ///
 /// # Errors
-/// A message that says what cannot be read.
+/// Returns a message that describes what cannot be read.
 pub fn parse(line: &str) -> Result<Event, String> {
     let mut words = line.split_whitespace();
     let mut next = || words.next().ok_or_else(|| format!("'{line}' is no 'time event id key=value ..'"));

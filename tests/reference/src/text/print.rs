@@ -1,4 +1,4 @@
-//! From an event to a line that [`super::parse`] reads back as the same event.
+//! The step from an event to a line that [`super::parse`] reads back as the same event.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::fields::{print_time, short};
 
-/// One line; fields with their default are left out.
+/// Returns one line. Fields with their default are left out.
 pub fn print(event: &Event) -> String {
     let at = event.event_time;
     let mut line = Line { at, words: print_time(at) };

@@ -1,4 +1,5 @@
-//! Bounds of prices and amounts (EVENTS.md, "Bounds"): which values are taken, and that what is taken folds.
+//! Bounds of prices and amounts (EVENTS.md, "Bounds"): which values are accepted, and that accepted values
+//! fold.
 
 use prorata_reference::tables;
 use prorata_reference::text::{BASE_HOUR, parse};
@@ -15,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::common::engine_tables;
 
-/// Columns end here.
+/// The end of a column.
 const COLUMN_END: i128 = 10_i128.pow(26);
 
 fn record(line: &str) -> EventRecord {
@@ -23,12 +24,12 @@ fn record(line: &str) -> EventRecord {
     EventRecord { body: encode(&event).into(), event }
 }
 
-/// The largest factor on a charge that a pod under eviction protection pays in this test.
+/// Returns rules with the largest factor that a pod under eviction protection pays in this test.
 fn rules() -> Rules {
     Rules { eviction_protection_ratio: Ratio::from(10), ..Rules::default() }
 }
 
-/// Events, and what is wrong with each.
+/// Events, each with its error if it has one.
 const BOUNDS: &[(&str, Option<&str>)] = &[
     ("node n cost=1000000000", None),
     (
@@ -104,7 +105,7 @@ fn each_value_is_taken_up_to_its_bound_and_rejected_above_it() {
     }
 }
 
-/// So many words of a line.
+/// Returns this many words of a line.
 fn words(count: usize, word: impl Fn(usize) -> String, between: &str) -> String {
     (0..count).map(word).collect::<Vec<_>>().join(between)
 }
@@ -162,7 +163,7 @@ fn which_resources_are_gpus_is_what_the_rules_say() {
     assert!(rules.check(&event).is_err());
 }
 
-/// One object of each kind with the largest values, and the smallest that they are divided by.
+/// One object of each kind with the largest values, and the smallest divisors.
 const LARGEST: [&str; 12] = [
     "pool g qos=medium:1000000000:1000000000:10 oversell=100000 disk=100000 mem=100000",
     "rate r cpu=1000000000 gib=1000000000 gpu=1000000000",
@@ -178,7 +179,7 @@ const LARGEST: [&str; 12] = [
     "use shares to=01:00 cpu=1M memory=1P gpu=1M",
 ];
 
-/// The figures that add up over objects.
+/// Returns the figures that add up over objects.
 fn sums(tables: &HourTables) -> Vec<Decimal12> {
     let totals = &tables.totals;
     let mut sums = vec![totals.supply_cost, totals.pool_cost, totals.reservation_unused_cost];
@@ -208,7 +209,7 @@ fn a_million_of_the_largest_objects_of_each_kind_stay_within_their_columns() {
     assert!(largest.checked_mul(OBJECTS_MAX.into()).is_some_and(|sum| sum < COLUMN_END), "{largest}");
 }
 
-/// A line with values at their edges: of nothing, of the least, and of the most.
+/// Returns a line with values at their edges: zero, the least, and the most.
 fn edges(rng: &mut ChaCha8Rng, line: &str) -> String {
     let words = line.split(' ').map(|word| match word.split_once('=') {
         Some((key, most))

@@ -1,4 +1,5 @@
-//! Prices in another currency than the hour's (RULES.md, section 11): never a number, in whatever history.
+//! Prices in another currency than the hour's (RULES.md, section 11): they are never a number, in any
+//! history.
 
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_reference::scenario::scenario;
@@ -85,7 +86,7 @@ fn rules_with_another_currency_do_not_relabel_prices_that_run_on() {
     let left: Vec<&CostRow> = second.cost_allocation.iter().map(|row| &**row).filter(priced).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(second.totals.unpriced_pods, 3);
-    // A new price, and the old currency again: each is a number where it is the hour's.
+    // A new price, and the old currency again: each is a number if it is in the hour's currency.
     let node = "02:00 node n cost=7 cpu=8";
     let mut event = parse(node).unwrap();
     set_currency(&mut event, "EUR");

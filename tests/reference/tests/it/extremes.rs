@@ -1,5 +1,5 @@
-//! The engine's wide arithmetic at its extremes, against the model's arbitrary precision: the largest node,
-//! the smallest slice, prices of twelve decimals, a pod that runs for a year.
+//! The engine's wide arithmetic at its extremes, compared with the model's arbitrary precision: the largest
+//! node, the smallest slice, prices of twelve decimals, a pod that runs for a year.
 
 use prorata_reference::tables;
 use prorata_reference::text::{BASE_HOUR, parse};
@@ -14,7 +14,7 @@ use super::common::engine_tables;
 
 /// The largest amount that Kubernetes can write, in units.
 const MOST: &str = "9223372036854775807";
-/// The largest price of an event.
+/// The highest price of an event.
 const DEAREST: &str = "9999999999999999.999999999999";
 
 fn records(lines: &[String]) -> Vec<EventRecord> {
@@ -43,7 +43,8 @@ fn the_largest_node_and_the_smallest_slice_are_exact() {
         "00:00 pod least node=n cpu=1m memory=1 gpu=1m".into(),
         "00:59:59.999999 pod last node=n cpu=1m memory=1 gpu=1m".into(),
     ];
-    // Instants of one microsecond, each with its own label-free slice of a pod that changes its mind.
+    // Instants one microsecond apart, each with its own slice of a pod without a label that changes its
+    // requests.
     for micro in 1..40 {
         lines.push(format!("00:30:00.{micro:06} pod fickle node=n cpu={micro}m memory={micro} gpu=0"));
     }
@@ -109,7 +110,7 @@ fn a_pod_that_runs_for_a_year_costs_its_share_of_every_hour() {
     assert!(of("p") > of("q"));
 }
 
-/// A node changes its price as often as pods come and go: each pod has a row of its own price alone.
+/// A node changes its price as often as pods come and go. Each pod has only one row, at its own price.
 #[test]
 fn a_thousand_prices_and_a_thousand_short_pods_make_a_thousand_rows() {
     let at = |step: u32| format!("00:{:02}:{:02}", step * 3 / 60, step * 3 % 60);

@@ -1,8 +1,8 @@
-//! Laws of account, on seeded random histories: the engine holds against the model, whatever the order of
+//! Laws of accounting, on seeded random histories: the engine agrees with the model, whatever the order of
 //! arrival, the duplicates, and the hour at which a run is cut.
 //!
-//! `PRORATA_SEEDS` is the number of histories; `PRORATA_FIRST_SEED` where they begin, `fresh` for a new place
-//! each run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
+//! `PRORATA_SEEDS` is the number of histories. `PRORATA_FIRST_SEED` is the first seed, or `fresh` for another
+//! one in each run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -71,13 +71,13 @@ fn arrival_order_and_duplicates_change_nothing() {
     });
 }
 
-/// A scenario of the same rules and hours without events.
+/// Returns a scenario of the same rules and hours without events.
 fn scenario_rules(scenario: &Scenario) -> Box<Scenario> {
     Box::new(Scenario { records: Vec::new(), rules: scenario.rules.clone(), through: scenario.through })
 }
 
-/// A retraction that is recorded last leaves the rows that a history without its events has. Only the hours
-/// that exist, and the events that they count, may differ.
+/// A retraction that is recorded last leaves the rows of a history without its events. Only the existing
+/// hours, and the events that they count, may differ.
 #[test]
 fn what_is_retracted_leaves_no_row() {
     for_all(300, |scenario| {
@@ -135,8 +135,8 @@ fn every_hour_conserves_what_was_supplied() {
     for_all(300, |scenario| engine(scenario)?.iter().try_for_each(conserved));
 }
 
-/// Effective, billed and supplied cost are one; ratios of one origin sum to one; parts of a row sum to the
-/// row.
+/// Checks that effective, billed and supplied cost are equal, ratios of one origin sum to one, and parts of a
+/// row sum to the row.
 fn conserved(tables: &HourTables) -> Result<(), String> {
     let rows = &tables.cost_allocation;
     let hour = tables.hour;
@@ -201,9 +201,9 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
     });
 }
 
-/// Whether time and quantities of the rows of one pod sum to what it did.
+/// Returns an error if time and quantities of the rows of one pod do not sum to the pod's own.
 fn whole_pod(rows: &[Box<CostRow>], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
-    // Each row is rounded by itself.
+    // Each row is rounded independently.
     let near = |sum: Decimal12, want: &Exact| {
         let off = (sum.atoms() - half_even(want).atoms()).unsigned_abs();
         off <= rows.len() as u128
@@ -244,7 +244,7 @@ fn slices_of_a_node_sum_to_its_uptime() {
                     tables.cost_allocation.iter().filter(|row| of_node(row)).cloned().collect();
                 let hours = sum(&node, |row| Some(row.pricing_quantity)).atoms();
                 let want = i128::from(*micros) * Decimal12::ONE.atoms() / i128::from(HOUR_MICROS);
-                // Each row is rounded by itself.
+                // Each row is rounded independently.
                 if (hours - want).unsigned_abs() > node.len() as u128 {
                     return Err(format!("{}: {node_id} stands for {hours}, it ran {want}", tables.hour));
                 }

@@ -1,4 +1,4 @@
-//! The engine against the reference model.
+//! Comparison of the engine with the reference model.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

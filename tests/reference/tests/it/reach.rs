@@ -1,5 +1,4 @@
-//! Random histories are worth something only if they reach what the rules speak of: this counts how often
-//! they do.
+//! Coverage of the rules by random histories: this counts how often the histories reach what the rules cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,7 @@ use prorata_schemas::event::Payload;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
-/// How many of the histories hold each thing.
+/// Returns how many of the histories contain each thing.
 fn reached(seeds: u64) -> BTreeMap<&'static str, u32> {
     let mut reached = BTreeMap::new();
     for seed in 0..seeds {
@@ -30,7 +29,7 @@ fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
     tables.cost_allocation.iter().any(|row| holds(row))
 }
 
-/// Whether one row that holds follows another of the same pod and resource.
+/// Returns whether two consecutive rows of the same pod and resource satisfy `differ`.
 fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     tables.cost_allocation.windows(2).any(|pair| {
         let [left, right] = pair else { return false };
@@ -41,7 +40,8 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     })
 }
 
-/// Whether a node of several prices holds so many pods at more than one of them, and at one alone.
+/// Returns whether a node of several prices satisfies `holds`, by its number of pods at more than one price
+/// and at only one.
 fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
     let mut nodes: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
     let mut pods: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
@@ -61,7 +61,7 @@ fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
 
 const ZERO: Decimal12 = Decimal12::ZERO;
 
-/// What the histories must reach.
+/// The things that the histories must reach.
 const THINGS: &[Thing] = &[
     ("a pod on a node that costs", |hour| {
         rows(hour, |row| row.kind == RowKind::PodNode && row.effective_cost > ZERO)

@@ -12,7 +12,7 @@ use prorata_schemas::time::Hour;
 
 use super::measure::{Measured, agrees, measure};
 
-/// One case of a file: its events and what its hours must hold.
+/// One case of a file: its events, and the expectations of its hours.
 #[derive(Default)]
 struct Case {
     name: String,
@@ -28,7 +28,7 @@ struct Expected {
     words: Vec<String>,
 }
 
-/// Every text under `testdata/rules`, in order.
+/// Returns every text under `testdata/rules`, in order.
 fn files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/rules");
     let mut files = Vec::new();
@@ -71,7 +71,7 @@ fn cases(text: &str) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// `10` or `10-12`.
+/// Reads `10` or `10-12`.
 fn span(text: &str) -> Result<(i64, i64), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let hour = |text: &str| text.parse::<i64>().map_err(|_| format!("'{text}' is no hour"));
@@ -91,7 +91,7 @@ fn set_rule(rules: &mut Rules, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks one case against tables made by one of the two; every failure is a line.
+/// Checks one case against tables that the engine or the model made. Every failure is a line.
 fn failures(case: &Case, by: &str, tables: &[HourTables]) -> Vec<String> {
     let mut failures = Vec::new();
     for expected in &case.expected {
@@ -109,7 +109,7 @@ fn failures(case: &Case, by: &str, tables: &[HourTables]) -> Vec<String> {
     failures
 }
 
-/// Whether the failure of every case of every file is empty.
+/// Asserts that no case of any file fails.
 fn run(by: &str, tables: impl Fn(&Case, Hour) -> Result<Vec<HourTables>, String>) {
     let mut failed = Vec::new();
     let mut expectations = 0;

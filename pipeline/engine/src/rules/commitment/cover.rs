@@ -1,7 +1,7 @@
-//! What one commitment covers of the nodes of its family (RULES.md, section 3).
+//! Coverage of the nodes of one family by one commitment (RULES.md, section 3).
 //!
-//! **Decides** what it covers of each node: of vCPU, memory and GPU by themselves, GPUs of its model alone.
-//! What it finds is what the commitments before it leave: see `family.rs`.
+//! **Decides** how much of each node the commitment covers. vCPU, memory and GPU are covered independently;
+//! only GPUs of its model count. The commitment finds what the commitments before it leave: see `family.rs`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::rules::commitment::{allowed_totals, scaled};
 use crate::timeline::spec::{Amounts, NodeSpec, gpu_model};
 use crate::timeline::state::NodeKey;
 
-/// What an effective commitment covers of all nodes, and what there is to cover.
+/// An effective commitment with the amounts that it covers of all nodes, and the amounts that it could cover.
 #[derive(Debug)]
 pub(crate) struct Cover {
     pub(crate) commitment: Arc<CommitmentSet>,
@@ -37,19 +37,19 @@ pub(crate) struct Cover {
 /// Commitments cover in this order.
 pub(crate) type CommitmentOrder = (Timestamp, CommitmentId);
 
-/// What the next decision finds a commitment to be.
+/// The role of a commitment in the next decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It has not looked at the nodes yet.
+    /// The commitment has not looked at the nodes yet.
     Begins,
-    /// It knows the nodes, but for what has changed.
+    /// The commitment knows the nodes, except for what has changed.
     Stays,
-    /// It covers nothing more.
+    /// The commitment covers nothing more.
     Ends,
 }
 
 impl Cover {
-    /// Of a commitment that has not looked at any of the nodes.
+    /// Creates the cover of a commitment that has not looked at any of the nodes.
     pub(crate) fn new(commitment: Arc<CommitmentSet>, nodes: &FamilyNodes) -> Self {
         let allowed = if commitment.enabled { allowed_totals(&commitment) } else { PerResource::default() };
         let mut cover = Self {
@@ -64,17 +64,17 @@ impl Cover {
         cover
     }
 
-    /// The same, which covers nothing more when it has walked the next time.
+    /// Marks the commitment as ended: after its next walk it covers nothing.
     pub(crate) fn ended(self) -> Self {
         Self { turn: Turn::Ends, ..self }
     }
 
-    /// Whether it covers nothing more.
+    /// Returns whether the commitment covers nothing more.
     pub(crate) fn has_ended(&self) -> bool {
         self.turn == Turn::Ends
     }
 
-    /// A node is described otherwise, starts, or ends.
+    /// Updates the provisioned capacity for a node that starts, ends or is described again.
     pub(crate) fn provision(&mut self, before: Option<&FamilyNode>, now: Option<&FamilyNode>) {
         let capacity = |node: Option<&FamilyNode>| {
             node.map(|node| matching_capacity(&node.spec, self.gpu_model.as_ref())).unwrap_or_default()
@@ -84,9 +84,10 @@ impl Cover {
         self.provisioned = provisioned.map(|((sum, now), before)| sum + now - before);
     }
 
-    /// Walks again after those before it. `rests` are the nodes of which they may leave something else than
-    /// they did, with what they leave, and then those of which this one may. `changed` are the nodes that
-    /// have started, ended or been described again. Returns the nodes that it may cover otherwise.
+    /// Walks again, after the commitments before it. On entry, `rests` holds the nodes of which these may
+    /// leave a different amount, with that amount. On return, it holds the nodes of which this commitment
+    /// may. `changed` are the nodes that have started, ended or been described again. Returns the nodes whose
+    /// cover by this commitment may have changed.
     pub(crate) fn walk(
         &mut self,
         before: &[Self],
@@ -119,8 +120,8 @@ impl Cover {
             }
             let mut moved = BTreeSet::new();
             walk.settle(&mut moved);
-            // Unless it covers them otherwise, those after it find what they found. But not where the node
-            // has changed: they may match it now, or no more.
+            // If this commitment covers such a node as before, the commitments after it find what they found.
+            // But if the node has changed, they may match it now, or no longer.
             for place in as_before {
                 rests.remove(&place.into_run());
             }
@@ -150,7 +151,8 @@ impl Cover {
         }
     }
 
-    /// Covers nothing more: those after it find what it found. Returns the nodes that it covered.
+    /// Covers nothing more, so the commitments after it find what it found. Returns the nodes that it
+    /// covered.
     fn leave(&self, rests: &mut PerResource<Rests>) -> BTreeSet<NodeRun> {
         let mut left = BTreeSet::new();
         for (walk, rests) in self.walks.as_ref().zip(rests.as_mut()) {
@@ -162,57 +164,58 @@ impl Cover {
         left
     }
 
-    /// Its place in the order of commitments.
+    /// Returns the commitment's place in the order of commitments.
     pub(crate) fn order(&self) -> CommitmentOrder {
         (self.commitment.starts_at, self.commitment.commitment_id.clone())
     }
 
-    /// Whether its place in the order is before or behind this one.
+    /// Compares the commitment's place in the order with another place.
     pub(crate) fn cmp_order(&self, (starts_at, id): &CommitmentOrder) -> Ordering {
         (self.commitment.starts_at, &self.commitment.commitment_id).cmp(&(*starts_at, id))
     }
 
-    /// Whether it covers anything of a node.
+    /// Returns whether the commitment covers anything of a node.
     pub(crate) fn covers_any_of(&self, run: &NodeRun) -> bool {
         let place = Place::new(&self.commitment, run);
         !self.has_ended() && self.covered_of(&place).iter().any(|amount| !amount.is_zero())
     }
 
-    /// What it covers of a node.
+    /// Returns the amounts that the commitment covers of a node.
     pub(crate) fn covered_of(&self, place: &Place) -> PerResource<UBig> {
         self.walks.as_ref().map(|walk| walk.covered_of(place))
     }
 }
 
-/// A node's capacity as far as a commitment to this GPU model can match it: GPUs of another do not count.
+/// Returns the capacity of a node that a commitment to this GPU model can match. GPUs of other models do not
+/// count.
 fn matching_capacity(node: &NodeSpec, gpu_model: Option<&Text>) -> Amounts {
     let gpu = if matches_gpus(gpu_model, node) { node.capacity.gpu } else { 0 };
     PerResource { gpu, ..node.capacity }
 }
 
-/// Whether a commitment to this GPU model, or to any, may cover the node's GPUs.
+/// Returns whether a commitment to this GPU model, or to any if `None`, may cover the node's GPUs.
 fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
     gpu_model.is_none() || gpu_model == node.gpu_model.as_ref()
 }
 
-/// Whether a commitment to a GPU model, or to any, may cover a resource of a node.
+/// A test whether a commitment to a GPU model, or to any if `None`, may cover a resource of a node.
 type Matches = fn(Option<&Text>, &NodeSpec) -> bool;
 
 const MATCHES: PerResource<Matches> =
     PerResource { cpu: |_, _| true, memory: |_, _| true, gpu: matches_gpus };
 
-/// Whether the node runs, and the commitment may cover a resource of it.
+/// Returns whether the node runs and the commitment may cover a resource of it.
 fn matches_node(gpu_model: Option<&Text>, matches: Matches, nodes: &FamilyNodes, (key, _): &NodeRun) -> bool {
     nodes.get(key).is_some_and(|node| matches(gpu_model, &node.spec))
 }
 
-/// What there is to cover of nodes.
+/// The amount of each node that is there to cover.
 pub(crate) type Rests = BTreeMap<NodeRun, UBig>;
 
 /// The running nodes of a family.
 pub(crate) type FamilyNodes = BTreeMap<NodeKey, FamilyNode>;
 
-/// What commitments leave of the nodes, but of those that are among the rests.
+/// Returns what the commitments leave of the nodes, except of the nodes in `rests`.
 fn left_by(commitments: &[Cover], nodes: &FamilyNodes, rests: &PerResource<Rests>) -> PerResource<Rests> {
     let mut lefts = PerResource::<Rests>::default();
     for (key, node) in nodes {

@@ -1,8 +1,9 @@
-//! What commitments cover of the nodes of one family (RULES.md, section 3): of one provider, region and
-//! instance family. No commitment of another family can cover any of them.
+//! Coverage of the nodes of one family by commitments (RULES.md, section 3). A family is one provider, region
+//! and instance family. A commitment of another family cannot cover any of its nodes.
 //!
-//! **Decides** what each commitment covers of which node, in the precedence that `commitment.rs` tells. Every
-//! resource is walked by itself, and only what has changed is walked again: see `walk.rs`.
+//! **Decides** how much of which node each commitment covers, in the precedence that `commitment.rs`
+//! describes. Every resource is walked independently, and only what has changed is walked again: see
+//! `walk.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,13 +28,13 @@ use crate::work::Work;
 /// Provider, region and instance family, by their canonical names (RULES.md, section 12).
 pub(crate) type FamilyKey = (Text, Text, Text);
 
-/// The family whose commitments may cover a node; none: it is not on demand, so none may.
+/// Returns the family whose commitments may cover a node. `None` if the node is not on demand.
 pub(crate) fn family_of_node(node: &NodeStarted) -> Option<FamilyKey> {
     let key = || family_key(&node.provider, &node.region, &node.instance_family);
     (node.capacity_type == CapacityType::OnDemand).then(key)
 }
 
-/// The family whose nodes a commitment may cover.
+/// Returns the family whose nodes a commitment may cover.
 pub(crate) fn family_of_commitment(commitment: &CommitmentSet) -> FamilyKey {
     family_key(&commitment.provider, &commitment.region, &commitment.instance_family)
 }
@@ -57,25 +58,26 @@ pub(crate) struct Family {
     covers: Vec<Cover>,
     /// The commitments that cover anything of a node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
-    /// Nodes that have started, ended or been described again since coverage was decided; none: ended.
+    /// Nodes that have started, ended or been described again since the last decision. `None` for an ended
+    /// node.
     changes: BTreeMap<NodeKey, Option<FamilyNode>>,
 }
 
 impl Family {
-    /// A node runs, or is described again.
+    /// Notes that a node runs, or is described again.
     pub(crate) fn node_runs(&mut self, key: &NodeKey, node: FamilyNode) {
         self.changes.insert(key.clone(), Some(node));
     }
 
-    /// A node has ended, or is one of another family now.
+    /// Notes that a node has ended, or belongs to another family now.
     pub(crate) fn node_left(&mut self, key: &NodeKey) {
         self.changes.insert(key.clone(), None);
     }
 
-    /// These commitments are effective now, in their order. One that was not before looks at each node.
+    /// Sets the effective commitments, in their order. One that was not effective before looks at each node.
     ///
     /// # Errors
-    /// When that makes too many pairs.
+    /// If that makes too many pairs.
     pub(crate) fn set_commitments(
         &mut self,
         commitments: Vec<Arc<CommitmentSet>>,
@@ -101,12 +103,12 @@ impl Family {
         Ok(())
     }
 
-    /// What the commitments cover.
+    /// Returns the commitments with the amounts that they cover.
     pub(crate) fn covers(&self) -> &[Cover] {
         &self.covers
     }
 
-    /// What is covered of a node, in the order of the commitments.
+    /// Returns the coverage of a node, in the order of the commitments.
     pub(crate) fn coverage_of(&self, run: &NodeRun) -> Vec<Coverage> {
         let orders = self.covered_by.get(run).into_iter().flatten();
         let covers = orders.filter_map(|order| {
@@ -120,12 +122,12 @@ impl Family {
         covers.map(coverage).collect()
     }
 
-    /// Decides coverage again where nodes and commitments have changed, and returns the nodes that may be
-    /// covered otherwise. Each commitment looks at each node that has changed, and at those that it covers
-    /// otherwise.
+    /// Decides coverage again where nodes and commitments have changed. Returns the nodes whose coverage may
+    /// have changed. Each commitment looks at each node that has changed, and at each node whose cover by it
+    /// changes.
     ///
     /// # Errors
-    /// When that makes too many pairs.
+    /// If that makes too many pairs.
     pub(crate) fn decide(&mut self, pairs: &Work) -> Result<BTreeSet<NodeKey>, EngineError> {
         let mut nodes_changed = BTreeSet::new();
         let mut rests = PerResource::<Rests>::default();
@@ -172,7 +174,8 @@ impl Family {
         Ok(changed)
     }
 
-    /// Records how the commitments come to the nodes in focus; `places` are those of commitments, from 1.
+    /// Records the steps of the commitments to the nodes in focus. `places` are the places of commitments,
+    /// from 1.
     pub(crate) fn record(
         &self,
         now: Timestamp,
@@ -226,10 +229,10 @@ mod tests {
 
     use super::*;
 
-    /// vCPU, GPUs, and their model: none, or one of two.
+    /// vCPU, GPUs, and the index of their model; there is no model from 2 on.
     type Size = (u8, u8, u8);
 
-    /// What happens at an instant, to one of few nodes or commitments.
+    /// A change at an instant to one of few nodes or commitments.
     #[derive(Clone, Debug)]
     enum Step {
         /// A node runs, with or without a stop before, or ends.
@@ -300,7 +303,7 @@ mod tests {
         })
     }
 
-    /// A family, and what it should know.
+    /// A family, and the nodes, commitments and coverage that it should have.
     #[derive(Default)]
     struct World {
         family: Family,
@@ -329,7 +332,7 @@ mod tests {
             }
         }
 
-        /// Decides, and compares with a family that decides for the first time.
+        /// Decides, and compares the family with one that decides for the first time.
         fn decide(&mut self) {
             let pairs = Work::of_pairs();
             self.family.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
@@ -364,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Asserts that this takes so many pairs.
+    /// Asserts that the steps take exactly this number of pairs.
     fn assert_pairs(expected: u64, steps: impl Fn(&mut Family, &Work) -> Result<(), EngineError>) {
         let within = |max: u64| steps(&mut Family::default(), &Work::new("pairs", max));
         within(expected).unwrap();
@@ -412,7 +415,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever changes in whatever order.
+        /// Holds for any changes in any order.
         #[test]
         fn what_is_decided_again_is_what_is_decided_from_the_first(instants in steps()) {
             let mut world = World::default();

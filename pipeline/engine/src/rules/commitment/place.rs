@@ -1,4 +1,4 @@
-//! Where nodes come on the walk of a commitment (RULES.md, section 3).
+//! Places of nodes on the walk of a commitment (RULES.md, section 3).
 //!
 //! **Precedence**: clusters assigned with a priority first (1 is highest), then assigned without, then all
 //! others; within a rank by node start, node id, cluster id.
@@ -9,10 +9,10 @@ use prorata_schemas::time::Timestamp;
 
 use crate::timeline::state::NodeKey;
 
-/// A node, and its start.
+/// A node and its start.
 pub(crate) type NodeRun = (NodeKey, Timestamp);
 
-/// Where a node comes on the walk of a commitment.
+/// The place of a node on the walk of a commitment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) rank: ClusterRank,
@@ -22,24 +22,24 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of a node on the walk of this commitment.
+    /// Returns the place of a node on the walk of this commitment.
     pub(crate) fn new(commitment: &CommitmentSet, ((cluster_id, node_id), start): &NodeRun) -> Self {
         let rank = rank(commitment, cluster_id);
         Self { rank, start: *start, node_id: node_id.clone(), cluster_id: cluster_id.clone() }
     }
 
-    /// The node, and its start.
+    /// Returns the node and its start.
     pub(crate) fn run(&self) -> NodeRun {
         self.clone().into_run()
     }
 
-    /// The same, where the place is not needed any more.
+    /// Converts the place to the node and its start.
     pub(crate) fn into_run(self) -> NodeRun {
         ((self.cluster_id, self.node_id), self.start)
     }
 }
 
-/// Rank of a cluster, first to last.
+/// The rank of a cluster, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ClusterRank {
     /// Assigned with a priority; 1 is the highest.
@@ -50,7 +50,7 @@ pub(crate) enum ClusterRank {
     Other,
 }
 
-/// The best rank that the assignments give a cluster.
+/// Returns the best rank that the assignments give a cluster.
 fn rank(commitment: &CommitmentSet, cluster: &str) -> ClusterRank {
     let assigned = commitment.assignments.iter().filter(|assignment| &*assignment.cluster_id == cluster);
     let ranks =

@@ -1,16 +1,16 @@
 //! One resource of one commitment on its walk over nodes (RULES.md, section 3).
 //!
-//! **Decides** how much of each node the commitment covers: from the first node of the walk on, each up to
-//! what is left of it, until the total is used up.
+//! **Decides** how much of each node the commitment covers. From the first node of the walk, it covers all
+//! that is left of each node, until the total is used up.
 //!
-//! Only what a change really changes is decided again: nodes before it and far behind it keep their cover.
-//! So an hour in which each of many nodes starts costs about as much for each as for one.
+//! Only what a change affects is decided again: nodes before it, and nodes far after it, keep their cover. So
+//! if many nodes start within an hour, each costs about as much as one that starts alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dashu_int::UBig;
 
-/// What a walk finds of a node, and covers of it.
+/// The amount that a walk finds of a node, and the amount that it covers.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     pub(crate) rest: UBig,
@@ -21,29 +21,29 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Walk<P> {
     total: UBig,
-    /// Part of the total that covers nothing.
+    /// The part of the total that covers nothing.
     left: UBig,
-    /// Nodes of which there is anything to cover.
+    /// Nodes that have anything to cover.
     shares: BTreeMap<P, Share>,
-    /// Those that are not wholly covered.
+    /// Nodes that are not wholly covered.
     short: BTreeSet<P>,
-    /// Those of which anything is covered.
+    /// Nodes that are covered at least in part.
     covered: BTreeSet<P>,
 }
 
 impl<P: Ord + Clone> Walk<P> {
-    /// A walk over no node yet.
+    /// Creates a walk over no nodes.
     pub(crate) fn new(total: UBig) -> Self {
         let (left, shares) = (total.clone(), BTreeMap::new());
         Self { total, left, shares, short: BTreeSet::new(), covered: BTreeSet::new() }
     }
 
-    /// Whether it never covers anything, and so need not be walked.
+    /// Returns whether the walk never covers anything, so it can be skipped.
     pub(crate) fn is_empty(&self) -> bool {
         self.total.is_zero()
     }
 
-    /// Sets what there is to cover of a node; zero: nothing. [`Self::settle`] comes after.
+    /// Sets the amount that there is to cover of a node, or zero. Call [`Self::settle`] afterwards.
     pub(crate) fn set_rest(&mut self, place: P, rest: UBig) {
         let before = self.shares.remove(&place).unwrap_or_default();
         let kept = before.covered.clone().min(rest.clone());
@@ -51,11 +51,11 @@ impl<P: Ord + Clone> Walk<P> {
         self.put(place, Share { rest, covered: kept });
     }
 
-    /// Covers what is first on the walk, and adds the places whose cover has changed.
+    /// Covers the first nodes of the walk, and adds the places whose cover has changed to `changed`.
     pub(crate) fn settle(&mut self, changed: &mut BTreeSet<P>) {
         while let Some(first) = self.short.first().cloned() {
             if self.left.is_zero() {
-                // Nodes that come later give back what an earlier one lacks.
+                // Later nodes give back what an earlier one lacks.
                 let Some(last) = self.covered.last().filter(|last| **last > first).cloned() else { break };
                 let share = self.shares.remove(&last).unwrap_or_default();
                 self.left += share.covered;
@@ -71,22 +71,22 @@ impl<P: Ord + Clone> Walk<P> {
         }
     }
 
-    /// What it covers of a node.
+    /// Returns the amount that the walk covers of a node.
     pub(crate) fn covered_of(&self, place: &P) -> UBig {
         self.shares.get(place).map(|share| share.covered.clone()).unwrap_or_default()
     }
 
-    /// What it has found to cover of a node.
+    /// Returns the amount that the walk has found to cover of a node.
     pub(crate) fn rest_of(&self, place: &P) -> UBig {
         self.shares.get(place).map(|share| share.rest.clone()).unwrap_or_default()
     }
 
-    /// The nodes of which it covers anything.
+    /// Returns the nodes that the walk covers at least in part.
     pub(crate) fn covered_shares(&self) -> impl Iterator<Item = (&P, &Share)> {
         self.covered.iter().filter_map(|place| self.shares.get_key_value(place))
     }
 
-    /// What it covers of all nodes.
+    /// Returns the amount that the walk covers of all nodes.
     pub(crate) fn covered(&self) -> UBig {
         &self.total - &self.left
     }
@@ -100,7 +100,7 @@ impl<P: Ord + Clone> Walk<P> {
     }
 }
 
-/// Puts a place in or takes it out.
+/// Adds a place to the set or removes it.
 fn set<P: Ord + Clone>(places: &mut BTreeSet<P>, place: &P, is_in: bool) {
     if is_in {
         places.insert(place.clone());
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// What a walk from the first node to the last covers.
+    /// Returns the cover of a walk from the first node to the last.
     fn from_the_first(total: u64, rests: &BTreeMap<u8, u64>) -> BTreeMap<u8, u64> {
         let mut left = total;
         let walk = rests.iter().map(|(place, rest)| {
@@ -149,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever changes in whatever order: the cover is that of a walk from the first node on, and what
-        /// has changed is told.
+        /// For any changes in any order, the cover equals that of a walk from the first node, and every
+        /// change is reported.
         #[test]
         fn what_is_decided_again_is_what_a_whole_walk_decides(
             total in 0_u64..60,

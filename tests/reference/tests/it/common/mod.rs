@@ -7,7 +7,8 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-/// The hours from that of the first event through `through`, each with its events as they came.
+/// Returns the hours from the hour of the first event through `through`, each with its events in arrival
+/// order.
 pub fn by_hour(records: &[EventRecord], through: Hour) -> Vec<(Hour, Vec<EventRecord>)> {
     let Some(first) = records.iter().map(|record| record.event.event_time.hour()).min() else {
         return Vec::new();
@@ -19,7 +20,7 @@ pub fn by_hour(records: &[EventRecord], through: Hour) -> Vec<(Hour, Vec<EventRe
     (first.0..=through.0).map(events).collect()
 }
 
-/// The engine's tables of every hour that the organization has, through `through`.
+/// Returns the engine's tables of every hour that the organization has, through `through`.
 pub fn engine_tables(
     records: &[EventRecord],
     rules: &Rules,

@@ -20,7 +20,7 @@ fn unknown<T>(column: &str) -> Result<T, String> {
     Err(format!("'{column}' is no column"))
 }
 
-/// A column of `cost_allocation`; null cells count for nothing.
+/// Returns a column of `cost_allocation`. Null cells do not count.
 pub fn cost(row: &CostRow, column: &str) -> Result<Option<Decimal12>, String> {
     let hours = |hours: Option<ResourceHours>, of: fn(ResourceHours) -> Decimal12| hours.map(of);
     Ok(match column {
@@ -50,7 +50,7 @@ pub fn cost(row: &CostRow, column: &str) -> Result<Option<Decimal12>, String> {
     })
 }
 
-/// A column of `reservation_usage`; `used-by <pod>` is one pod's seconds.
+/// Returns a column of `reservation_usage`. `used-by <pod>` is one pod's seconds.
 pub fn reservation(tables: &HourTables, id: &str, column: &[&str]) -> Result<Option<Cell>, String> {
     let Some(row) = tables.reservation_usage.iter().find(|row| *row.reservation_id == *id) else {
         return Ok(None);
@@ -66,7 +66,7 @@ pub fn reservation(tables: &HourTables, id: &str, column: &[&str]) -> Result<Opt
     }))
 }
 
-/// A column of `commitment_utilization`; `in <cluster> <column>` is one cluster's cover.
+/// Returns a column of `commitment_utilization`. `in <cluster> <column>` is one cluster's cover.
 pub fn commitment(tables: &HourTables, id: &str, column: &[&str]) -> Result<Option<Cell>, String> {
     let found = tables.commitment_utilization.iter().find(|row| *row.commitment_id == *id);
     let Some(row) = found else { return Ok(None) };
@@ -93,7 +93,7 @@ pub fn commitment(tables: &HourTables, id: &str, column: &[&str]) -> Result<Opti
     }))
 }
 
-/// A column of `quota_usage`.
+/// Returns a column of `quota_usage`.
 pub fn quota(tables: &HourTables, id: &str, of: &str, column: &str) -> Result<Option<Cell>, String> {
     let of = resource(of);
     let found = tables.quota_usage.iter().find(|row| *row.quota_id == *id && *row.resource == *of);
@@ -117,7 +117,7 @@ pub fn quota(tables: &HourTables, id: &str, of: &str, column: &str) -> Result<Op
     }))
 }
 
-/// A column of `pool_usage`.
+/// Returns a column of `pool_usage`.
 pub fn pool(tables: &HourTables, id: &str, column: &str) -> Result<Option<Cell>, String> {
     let Some(row) = tables.pool_usage.iter().find(|row| *row.pool_id == *id) else { return Ok(None) };
     Ok(Some(match column {
@@ -144,7 +144,7 @@ pub fn pool(tables: &HourTables, id: &str, column: &str) -> Result<Option<Cell>,
     }))
 }
 
-/// A column of `hours`.
+/// Returns a column of `hours`.
 pub fn hours(row: &HourRow, column: &str) -> Result<Option<Cell>, String> {
     let count = |count: i64| Cell::Number(Decimal12::from_int(count));
     Ok(Some(match column {

@@ -1,4 +1,4 @@
-//! What an expectation of a rule table measures, and whether it agrees with what is expected.
+//! Values that an expectation of a rule table measures, and their comparison with the expected values.
 
 mod columns;
 
@@ -9,9 +9,9 @@ use prorata_reference::text::parse_duration;
 use prorata_schemas::decimal::{Decimal12, ONE, PLACES};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 
-/// A number with what rounding may have done to it, or a text.
+/// A number with the error that rounding may cause, or a text.
 pub enum Measured {
-    /// A sum of decimals, and by how many units of the last place it may be off for largest remainders.
+    /// A sum of decimals, and the units of the last place by which largest remainders may move it.
     Number(Exact, i128),
     /// A text; `-` for null.
     Text(String),
@@ -26,8 +26,8 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Whether what was measured is what is expected: `9365/4906`, `1.5`, `1.8477374643~` (rounded to so many
-/// places), `20m` (seconds, minutes or hours, in seconds), `-` (null) or a text.
+/// Returns whether the measured value is the expected one: `9365/4906`, `1.5`, `1.8477374643~` (rounded to
+/// that many places), `20m` (seconds, minutes or hours, in seconds), `-` (null) or a text.
 pub fn agrees(got: &Measured, want: &str) -> bool {
     let (got, slack) = match got {
         Measured::Text(text) => return text == want,
@@ -44,7 +44,7 @@ pub fn agrees(got: &Measured, want: &str) -> bool {
     difference <= half + ratio(slack, ONE)
 }
 
-/// A fraction, a decimal or a duration in seconds.
+/// Reads a fraction, a decimal or a duration in seconds.
 fn number(text: &str) -> Option<Exact> {
     if let Some((numerator, denominator)) = text.split_once('/') {
         return Some(
@@ -66,7 +66,7 @@ pub fn measure(tables: &[&HourTables], words: &[&str]) -> Result<Measured, Strin
     }
 }
 
-/// A column of one of our own tables: one value, or the sum over the hours.
+/// Measures a column of one of our own tables: one value, or the sum over the hours.
 fn table_cell(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Measured, String> {
     let mut cells = Vec::new();
     for hour in tables {
@@ -93,7 +93,7 @@ fn table_cell(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<M
     }
 }
 
-/// The sum of a column of `cost_allocation` over the rows that the words choose.
+/// Returns the sum of a column of `cost_allocation` over the rows that the words choose.
 fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Measured, String> {
     let mut rows: Vec<&CostRow> =
         tables.iter().flat_map(|tables| &tables.cost_allocation).map(|row| &**row).collect();
@@ -149,7 +149,7 @@ fn retain(rows: &mut Vec<&CostRow>, id: &str, keep: impl Fn(&CostRow, &str) -> b
     rows.retain(|row| keep(row, id));
 }
 
-/// Sums a column; `rows` counts.
+/// Sums a column. `rows` counts the rows.
 fn sum(rows: &[&CostRow], subject: &str, column: &str) -> Result<Measured, String> {
     if column == "rows" {
         return Ok(Measured::Number(whole(rows.len() as i64), 0));
@@ -161,7 +161,7 @@ fn sum(rows: &[&CostRow], subject: &str, column: &str) -> Result<Measured, Strin
     if values.is_empty() {
         return Ok(Measured::Text("-".into()));
     }
-    // Each row's part of a charge may be one unit off; what all rows sum to may not.
+    // Each row's part of a charge may be one unit off. The sum of all rows may not.
     let slack = if subject == "all" { 0 } else { rows.len() as i128 };
     Ok(Measured::Number(values.into_iter().map(exact).sum(), slack))
 }

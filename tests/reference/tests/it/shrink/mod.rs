@@ -1,4 +1,4 @@
-//! Makes a failing history small, and shows it and what differs.
+//! Shrinks a failing history, and shows it with its differences.
 
 use std::fmt::{Debug, Write};
 
@@ -45,7 +45,7 @@ pub fn shrink(mut scenario: Scenario, fails: impl Fn(&Scenario) -> bool) -> Scen
     if fails(&plain) { plain } else { scenario }
 }
 
-/// The event without one of its quantities, or without what may be absent.
+/// Returns the event without one of its quantities, or without an optional field.
 fn plainer(record: &EventRecord) -> Vec<EventRecord> {
     let mut plainer = Vec::new();
     let mut push = |change: &dyn Fn(&mut Payload)| {
@@ -77,7 +77,7 @@ fn plainer(record: &EventRecord) -> Vec<EventRecord> {
     plainer
 }
 
-/// The history, as text, earliest event first.
+/// Returns the history as text, earliest event first.
 pub fn show(scenario: &Scenario) -> String {
     let mut records = scenario.records.clone();
     records.sort_by_key(|record| record.event.event_time);
@@ -88,7 +88,7 @@ pub fn show(scenario: &Scenario) -> String {
     text
 }
 
-/// What differs between two runs, line by line of the rows that differ.
+/// Returns the differences between two runs, line by line of the rows that differ.
 pub fn differences(left: &[HourTables], right: &[HourTables], names: (&str, &str)) -> String {
     let mut text = String::new();
     if left.len() != right.len() {
@@ -120,7 +120,7 @@ pub fn differences(left: &[HourTables], right: &[HourTables], names: (&str, &str
     text
 }
 
-/// Rows of one table that only one side has, shown by the fields in which the n-th of each differ.
+/// Writes the rows of one table that only one side has, with the fields in which the n-th of each differ.
 fn rows<R: Debug + PartialEq>(text: &mut String, table: &str, left: &[R], right: &[R], names: (&str, &str)) {
     let only = |of: &[R], other: &[R]| -> Vec<String> {
         of.iter().filter(|row| !other.contains(row)).map(|row| format!("{row:#?}")).collect()
