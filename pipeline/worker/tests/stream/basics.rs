@@ -1,4 +1,4 @@
-//! One worker that nothing happens to, and backfills of foreign events into its root.
+//! One worker without faults, and backfills of foreign events into its root.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::sim::foreign;
 use crate::world::script::read;
 use crate::world::{SCHEMA, TOPICS, What, World};
 
-/// Asserts that the lake is what a plain fold of these events through the trace's end gives.
+/// Asserts that the lake is equal to a plain fold of these events through the trace's end.
 fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
     assert_content(&world.lake, &expected(events, TRACE_END, shard_of, rules), context);
 }
@@ -83,7 +83,7 @@ async fn a_second_worker_goes_on_where_the_first_stopped() {
 async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
     let world = World::default();
     let ancient = |hours: i64| pod("acme", -60 * hours, "ancient", 1);
-    // 7 hours have passed since the start of the trace.
+    // Seven hours have passed since the start of the trace.
     world.produce(&[ancient(94), ancient(93)]);
     world.produce(&trace());
     let mut member = world.start("a", Faults::default(), |options| options.max_history_hours = 100);
@@ -136,7 +136,7 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
     let foreign = node("hermes", 20, 1);
     let value = FakeMessages::encode(SCHEMA, &foreign);
     world.send_event(&foreign, value, What::Bad(Reason::ForeignOrganization));
-    // `h*` lets it in; acme's name is no beginning of others.
+    // `h*` allows the organization; the pattern `acme` matches no longer name.
     let own = pod("hermes", 20, "own", 1);
     world.produce(std::slice::from_ref(&own));
     let longer = pod("acme-eu", 20, "longer", 1);
@@ -163,7 +163,7 @@ fn options(owner: &str, world: &World) -> BackfillOptions {
     options
 }
 
-/// Hours in the tables that the wall clock has not reached.
+/// Returns how many hours of the tables the wall clock has not reached.
 fn published_ahead(world: &World) -> usize {
     let now = world.now().hour();
     let files = world.lake.files();
@@ -176,7 +176,7 @@ async fn one_foreign_event_with_a_clock_ahead_does_not_keep_live_events_from_cou
     let world = read().await;
     let closed: Vec<Option<Hour>> =
         world.audit.latest().values().map(|latest| latest.closed_through).collect();
-    // One record of a producer whose clock is 60 days ahead, in a file that is folded into the worker's root.
+    // A file has one record of a producer whose clock is 60 days ahead, and is folded into the worker's root.
     let future = [pod("acme", 60 * 24 * 60, "clock", 1)];
     let outcome =
         foreign::run(&world, &future, Faults::default(), options("backfill", &world)).await.unwrap();
@@ -230,7 +230,7 @@ async fn an_end_in_the_future_is_refused_in_a_workers_root() {
     assert!(error.to_string().contains("is in the future"), "{error}");
 }
 
-/// Decodes, and meanwhile asks for the status as a probe does: on another thread.
+/// A decoder that also reads the status from another thread while it decodes, as a probe does.
 struct Probed {
     messages: FakeMessages,
     status: Arc<Status>,

@@ -1,4 +1,4 @@
-//! Faults at every single effect: the next owner ends where an untouched worker does.
+//! Faults at every single effect: the next owner gets the same result as a worker without faults.
 
 use prorata_testkit::fakes::{Fault, Faults};
 
@@ -7,7 +7,7 @@ use crate::world::cluster::Cluster;
 use crate::world::oracle;
 use crate::world::script::{LONG, SHORT, Story, check, live, tell};
 
-/// Effects of a life without faults.
+/// Returns the number of effects of a run without faults.
 async fn effects(story: Story) -> u64 {
     let faults = Faults::default();
     let cluster = live(faults.clone(), story, "untouched").await;
@@ -15,7 +15,7 @@ async fn effects(story: Story) -> u64 {
     faults.effects()
 }
 
-/// Lives with each fault, one by one.
+/// Runs the story with each fault, one at a time.
 async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64, dies: bool) {
     let effects = effects(story).await;
     assert!(effects > 60, "{effects} effects");
@@ -106,7 +106,7 @@ async fn no_dead_letter_is_sent_before_its_offset_is_decided() {
     for effect in 0..40 {
         let world = World::default();
         let mut cluster = Cluster::new(&world, SHORT.tune);
-        // An answer is asked for three times; what comes next is not refused any more.
+        // An effect is tried three times; later effects are not refused.
         cluster.start("a", Faults::schedule((effect..effect + 3).map(Fault::Refuse)));
         tell(&world, 0);
         for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! How often: checkpoints while messages flow, and folding again while late events come.
+//! The rate of checkpoints while messages flow, and of recomputations while late events come.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{What, World};
 /// A schema that is not registered.
 const LATER: u32 = 9;
 
-/// Steps without any time passing, enough of them for all that can be done.
+/// Steps without any time passing, often enough to finish all possible work.
 async fn rest(member: &mut Member) {
     for _ in 0..40 {
         let stepped = member.step().await;
@@ -31,7 +31,7 @@ async fn while_messages_flow_hours_close_by_the_batch() {
     world.produce(&trace());
     let messages = u64::try_from(trace().len()).unwrap();
     let mut member = world.member("a");
-    // One step to join, then a message each: hours could close all along.
+    // One step joins the group, and each further step reads one message. Hours could close at every step.
     for _ in 0..messages {
         member.step().await;
     }
@@ -108,7 +108,8 @@ async fn late_events_of_a_minute_are_folded_together() {
     );
 }
 
-/// The second late event may not write as much again before live hours have: it waits for the delay.
+/// The second late event may not write as much again before live hours have been written: it waits for the
+/// delay.
 #[tokio::test]
 async fn late_events_that_never_end_wait_for_live_hours() {
     let world = World::default();
@@ -136,7 +137,7 @@ async fn late_events_that_never_end_wait_for_live_hours() {
     assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), "");
 }
 
-/// Who takes a shard writes at once what waits: how long it has waited before, nobody knows.
+/// A new owner of a shard writes waiting hours at once, because it does not know how long they have waited.
 #[tokio::test]
 async fn what_waits_is_written_when_the_shard_is_taken_or_no_more_comes() {
     for restarts in [true, false] {

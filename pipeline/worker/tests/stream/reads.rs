@@ -1,12 +1,14 @@
-//! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a
-//! loud stop of a shard, which goes on by itself once it reads well, and never are tables wrong.
+//! Reads that fail or return something other than what was written. The worker falls back to an older
+//! snapshot; any other bad read stops the shard with an error. The shard continues by itself once the object
+//! reads well, and the tables are never wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::{StopReason, WorkerError};
 
 use crate::world::script::{LONG, SHORT, Story, check, live};
 
-/// Lives with each fault of a read, one by one. Returns how many loud stops there were.
+/// Runs the story with each fault of a read, one at a time. Returns how often a process or a shard stopped
+/// with an error.
 async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usize {
     let faults = Faults::default();
     live(faults.clone(), story, "untouched").await;

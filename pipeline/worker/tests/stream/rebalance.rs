@@ -1,4 +1,4 @@
-//! Shards that come and go at every single step.
+//! Shards that are assigned and revoked at every single step.
 
 use prorata_samples::trace::{pod, trace};
 use prorata_testkit::fakes::{FakeMessages, Faults};
@@ -10,11 +10,11 @@ use crate::world::member::Stepped;
 use crate::world::script::{LONG, SHORT, check, tell};
 use crate::world::{What, World};
 
-/// Rounds of each part in which something may happen: afterwards all is quiet.
+/// Rounds of each part in which the group may change. After them all is quiet.
 const ROUNDS: u64 = 10;
 
-/// Two members, `second` of them from the start, live through the story; in one round something happens to
-/// the group, and a few rounds later it is undone.
+/// Runs the story with one member, or with two if `second`. In one round `happens` changes the group, and a
+/// few rounds later `undone` reverses the change.
 async fn survives(second: bool, happens: impl Fn(&mut Cluster), undone: impl Fn(&mut Cluster)) {
     for story in [SHORT, LONG] {
         for at in story.numbers(story.parts as u64 * ROUNDS, 2) {
@@ -87,7 +87,7 @@ async fn a_revocation_that_runs_out_makes_two_owners_for_a_while() {
         let newcomer = cluster.members.pop().unwrap();
         cluster.members.insert(0, newcomer);
     };
-    // The newcomer steps first: its shard is revoked from the other, which has not heard of it yet.
+    // The newcomer steps first: its shard is revoked from the other member, which has not heard of it yet.
     survives(true, join, |cluster| cluster.world.broker.run_out("b")).await;
     let at_once = |cluster: &mut Cluster| {
         cluster.world.broker.isolate("b", true);
@@ -115,8 +115,8 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     // A checkpoint is decided, so that none is due for a minute.
     world.produce(&rest[..4]);
     while let Stepped::Done(true) = member.step().await {}
-    // Some messages are taken, those behind them in their topic partition wait for a schema: none of them is
-    // decided. If the next claim took those that wait, it would count those before them as read.
+    // Some messages are taken, and later messages of their topic partition wait for a schema: none of them is
+    // decided. If the next claim took the waiting messages, it would count the earlier ones as read.
     world.produce(&[pod("acme", 290, "before", 1)]);
     world.registry.set_down(true);
     let waits = pod("acme", 300, "waits", 1);
@@ -127,7 +127,8 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     let stepped = member.step().await;
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
     assert_eq!(member.status.lock().counts.checkpoints, decided);
-    // A backfill takes the shards; the group assigns them to the worker still, so it takes them again.
+    // A backfill takes the shards. The group still assigns them to the worker, so the worker takes them
+    // again.
     let mut options = BackfillOptions::new("backfill".into());
     (options.shards, options.take_over) = (Some(2), true);
     foreign::run(&world, first, Faults::default(), options).await.unwrap();

@@ -1,4 +1,4 @@
-//! Roots of another release: of a newer format, or with rules of another engine version.
+//! Roots of another release, with a newer format or with rules of another engine version.
 
 use prorata_samples::trace::{START, TRACE_END, pod, trace};
 use prorata_schemas::event::EventRecord;
@@ -28,13 +28,13 @@ fn change(world: &World, path: &str, from: &str, to: &str) {
     world.lake.store.overwrite(path, checksum::add_to_json(changed.as_bytes()).into());
 }
 
-/// Gives the rules of the root another engine version.
+/// Changes the engine version of the root's rules.
 fn set_engine_version(world: &World, from: u32, to: u32) {
     let [from, to] = [from, to].map(|version| format!("\"engine_version\":{version},"));
     change(world, &names::rules("1"), &from, &to);
 }
 
-/// Makes an object one of format 2, which has a field more.
+/// Changes an object to format 2, which has an additional field.
 fn raise(world: &World, path: &str) {
     change(world, path, "\"format\":1,", "\"format\":2,\"more\":0,");
 }
@@ -45,12 +45,12 @@ fn version_2() -> Rules {
     rules
 }
 
-/// A worker whose configuration names rules of version 2.
+/// Starts a worker whose configuration names rules of version 2.
 fn member(world: &World, name: &str) -> Member {
     world.start(name, Faults::default(), |options| options.rules = version_2())
 }
 
-/// Asserts that a worker and a backfill end with exit code 2, and say these words.
+/// Asserts that a worker and a backfill end with exit code 2 and a message with these words.
 async fn assert_refused(world: &World, words: &[&str]) {
     let worker = world.member("b").settle(world).await.unwrap_err();
     let mut options = BackfillOptions::new("backfill".into());
@@ -95,7 +95,7 @@ async fn a_root_is_raised_to_no_format_that_the_program_does_not_know() {
     world.start("b", Faults::default(), to(1)).settle(&world).await.unwrap();
 }
 
-/// Asserts that hours through `last` are folded by version 1, and those after it by version 2.
+/// Asserts that hours through `last` are folded by version 1, and later hours by version 2.
 fn assert_folded(world: &World, events: &[EventRecord], last: Hour, through: Hour) {
     let rules = |hour| if hour <= last { Rules::default() } else { version_2() };
     assert_content(&world.lake, &expected(events, through, shard_of, rules), "");
@@ -113,7 +113,7 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     let goes_on = [trace(), live.to_vec()].concat();
     let through = Hour(START + 6);
     assert_folded(&world, &goes_on, TRACE_END, through);
-    // An hour of the other engine version waits, and the shard goes on.
+    // An hour of the other engine version waits, and the shard continues.
     let late = [pod("acme", 70, "late", 1)];
     world.produce(&late);
     world.set_minutes(9 * 60 + 10);
@@ -129,7 +129,7 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     };
     assert_eq!(dirty(&world), [Hour(START + 1)]);
     newer.drain().await;
-    // The release that computes that version: the late event counts.
+    // With the release that computes that version, the late event counts.
     set_engine_version(&world, 2, 1);
     let mut older = member(&world, "c");
     older.settle(&world).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     options.rewrite_rules = true;
     foreign::run(&world, &[], Faults::default(), options.clone()).await.unwrap();
     assert_folded(&world, &trace(), Hour(i64::MIN), TRACE_END);
-    // Without the rewrite, a late event of such an hour is refused with the way out.
+    // Without `rewrite_rules`, a late event of such an hour is refused, and the message names the remedy.
     let world = read().await;
     set_engine_version(&world, 1, 2);
     options.rewrite_rules = false;
@@ -166,6 +166,6 @@ async fn the_same_rules_with_another_engine_version_are_refused_with_the_way_out
     let error = world.member("b").settle(&world).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("give rules.version another name"), "{error}");
-    // As it says.
+    // The test follows the message.
     member(&world, "c").settle(&world).await.unwrap();
 }

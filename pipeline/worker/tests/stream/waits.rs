@@ -1,4 +1,4 @@
-//! What a worker waits for, says of it, and when it no longer does.
+//! The dependencies for which a worker waits, their messages in its status, and the end of each wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ async fn it_says_that_it_waits_for_storage_until_storage_answers() {
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
 }
 
-/// What the worker says of storage: the kind of its wait and the message.
+/// Returns the kind and the message of the worker's wait for storage.
 fn storage_wait(member: &Member) -> Option<(ErrorKind, String)> {
     let status = member.status.lock();
     status.waits.get(&Dependency::Storage).map(|wait| (wait.kind, wait.message.clone()))
@@ -141,7 +141,7 @@ async fn tables_that_take_no_commit_are_behind_from_the_first_checkpoint_they_la
         worker.step(Duration::ZERO).await.unwrap();
         world.pass(Duration::from_secs(5));
     }
-    // Hours without news make no table lag.
+    // Hours without new events make no table lag.
     world.pass(Duration::from_secs(6 * 3_600));
     worker.step(Duration::ZERO).await.unwrap();
     assert_eq!(shard().published_at, Some(world.now()));
@@ -155,7 +155,7 @@ async fn tables_that_take_no_commit_are_behind_from_the_first_checkpoint_they_la
     }
     let since = shard().published_at;
     assert!(since > Some(before), "{since:?} after {before:?}");
-    // Nor do further checkpoints, or their absence, make it shorter.
+    // Further checkpoints, or their absence, do not shorten the lag either.
     for _ in 0..100 {
         world.pass(Duration::from_secs(600));
         worker.step(Duration::ZERO).await.unwrap();
@@ -208,7 +208,7 @@ async fn storage_that_answers_within_a_long_step_is_a_sign_of_life() {
     member.settle(&world).await.unwrap();
 }
 
-/// Steps every five seconds.
+/// Lets time pass, with a step every five seconds, until the worker does not finish a step.
 async fn pass(world: &World, member: &mut Member, seconds: u64) -> Stepped {
     for _ in 0..seconds / 5 {
         world.pass(Duration::from_secs(5));
@@ -341,7 +341,7 @@ async fn a_stop_does_not_wait_for_a_storage_that_never_answers() {
     outcome.expect("it goes on waiting").unwrap();
 }
 
-/// A worker has read the trace and has stopped, and every snapshot of its is gone.
+/// Creates a root into which a worker has read the trace before it stopped, and deletes every snapshot.
 async fn without_snapshots() -> World {
     let world = World::default();
     world.produce(&trace());

@@ -1,4 +1,4 @@
-//! An owner that is held up at any effect, and whose effect happens after another has taken its shards.
+//! An owner that hangs at an effect, which happens only after another owner has taken its shards.
 
 use prorata_testkit::fakes::{Fault, Faults, Resume};
 
@@ -6,25 +6,26 @@ use crate::world::World;
 use crate::world::cluster::Cluster;
 use crate::world::script::{LONG, SHORT, Story, check, live, tell};
 
-/// What becomes of the one that was held up.
+/// The fate of the owner that hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It wakes up.
+    /// The owner wakes up.
     Wakes,
-    /// It is dead; what it had asked for happens all the same.
+    /// The owner is dead, but the effects that it requested still happen.
     Dead,
 }
 
-/// How long the other one has had when the effect happens.
+/// The state of the other owner when the effect happens.
 #[derive(Clone, Copy, Debug)]
 enum Other {
-    /// It has settled, and so has what came meanwhile.
+    /// The other owner has settled, with the events that arrived meanwhile.
     Settled,
-    /// It is held up itself, at this effect.
+    /// The other owner hangs too, at this effect.
     At(u64),
 }
 
-/// Until the worker hangs at `effect`; then another takes over, then the effect happens.
+/// Runs a worker until it hangs at `effect`, lets another worker take over, and then lets the effect happen.
+/// Returns whether the first worker hung.
 async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: Story) -> bool {
     let context = format!("{effect} {other:?} {fate:?} {how:?}");
     let world = World::default();
@@ -52,7 +53,7 @@ async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: S
         settle_but_one(&mut cluster, &second, &context).await;
         assert!(world.resume(&held_up, effect, how), "{context}: it does not wait");
         for number in second.paused() {
-            // The other one may hear of it or not, as it was asked first.
+            // The second owner's effect happens after the first owner's effect.
             world.resume(&second, number, Resume::Happen);
         }
         cluster.settle(&context).await;
@@ -66,7 +67,7 @@ async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: S
     hung
 }
 
-/// Lets the second go on until it hangs or has nothing to do, though the first hangs.
+/// Runs until the second member hangs or has nothing to do, although the first member hangs.
 async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
     let mut quiet = 0;
     for _ in 0..200 {
@@ -78,7 +79,7 @@ async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
     panic!("{context}: it does not settle");
 }
 
-/// Every effect in turn meets one of the cases, or all of them.
+/// Tries the effects in order, each with one of the cases, or with all of them.
 async fn survives(cases: &[(Other, Fate, Resume)], story: Story, all: bool) {
     let faults = Faults::default();
     live(faults.clone(), story, "untouched").await;

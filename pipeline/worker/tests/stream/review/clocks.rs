@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong: what closes, what is rejected, and what is said.
+//! Wrong wall clocks: which hours close, which events are rejected, and which messages are reported.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::script::read;
 
 const DAY: i64 = 86_400;
 
-/// Hours in the tables that the world has not reached.
+/// Returns how many hours of the tables the world has not reached.
 fn ahead(world: &World) -> usize {
     let now = world.now().hour();
     let files = world.lake.files();
@@ -23,7 +23,7 @@ fn ahead(world: &World) -> usize {
     hours.filter(|file| file.hour > now).count()
 }
 
-/// Half an hour of live events, from the minute at hand.
+/// Sends live events for some minutes from now, and steps the worker.
 async fn lives(world: &World, member: &mut Member, minutes: i64) {
     let from = (world.now().0 - Hour(START).start().0) / 60_000_000;
     for minute in from..from + minutes {
@@ -42,7 +42,7 @@ fn closed(world: &World) -> Vec<Option<Hour>> {
     world.audit.latest().values().map(|checkpoint| checkpoint.closed_through).collect()
 }
 
-/// What the worker says of its clock.
+/// Returns the message that the worker reports about its clock.
 fn told(member: &Member) -> Option<String> {
     let status = member.status.lock();
     let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.message.clone());
@@ -59,7 +59,7 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
     let before = closed(&world);
     assert_eq!(told(&member), None);
     world.clock_of("b").set_ahead(40 * DAY);
-    // Nobody produces, so that only the clock could close an hour.
+    // Nobody sends events, so that only the clock could close an hour.
     for _ in 0..5 * 12 {
         member.step().await;
         world.pass(Duration::from_secs(5));
@@ -88,7 +88,7 @@ async fn a_clock_that_falls_behind_rejects_no_event() {
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 130).await;
     assert_eq!(world.letters.letters().len(), 0, "live events are dead letters");
-    // All that came is in the tables: the same as a worker with a good clock makes.
+    // The tables have all events, exactly as a worker with a correct clock writes them.
     member.drain().await;
     crate::world::oracle::check(&world, &Default::default(), |_, hour| crate::harness::rules(hour), "");
 }
@@ -99,7 +99,7 @@ async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
     let mut member = world.member("b");
     lives(&world, &mut member, 10).await;
     let before = closed(&world);
-    // The producer has the same wrong clock.
+    // The producer's clock has the same error.
     world.clock_of("b").set_ahead(40 * DAY);
     let minute = (world.now().0 - Hour(START).start().0) / 60_000_000;
     world.produce(&[pod("acme", minute + 40 * 24 * 60, "ahead", 1)]);
@@ -116,7 +116,7 @@ async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
     assert!(reasons.len() == 1 && reasons[0].starts_with("in_the_future: "), "{reasons:?}");
 }
 
-/// One organization's producers are ahead, by no more than is taken, and send as often as the others.
+/// One organization's producers are ahead, within the accepted limit, and send as often as the others.
 #[tokio::test]
 async fn no_hour_closes_before_the_clock_has_passed_its_end_whatever_event_times_come() {
     for ahead in [0, 4, 9] {
@@ -135,7 +135,7 @@ async fn no_hour_closes_before_the_clock_has_passed_its_end_whatever_event_times
                 }
                 world.pass(Duration::from_secs(5));
             }
-            // The others' clocks are right, and a minute passes until their events are read.
+            // The other producers' clocks are right, and a minute passes until their events are read.
             world.produce(&[pod("acme", minute, &of("a"), 1), pod("hooli", minute, &of("h"), 1)]);
             world.produce(&[node("acme", minute, 3), node("hooli", minute, 3)]);
         }
@@ -193,7 +193,7 @@ async fn a_difference_within_what_is_allowed_is_none() {
 async fn a_backfill_whose_clock_is_wrong_is_refused_in_a_workers_root() {
     let world = read().await;
     let before = (closed(&world), world.lake.files());
-    // An event of two days ahead, which a clock as far ahead would take for one of today.
+    // The event is two days ahead, so a clock that is as far ahead takes it for an event of today.
     let minute = (world.now().0 - Hour(START).start().0) / 60_000_000;
     let files = files(&[&[pod("acme", minute + 2 * DAY / 60, "ahead", 1)]]);
     for seconds in [2 * DAY, -DAY] {

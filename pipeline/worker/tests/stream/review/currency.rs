@@ -1,4 +1,4 @@
-//! Rules that change an organization's currency while prices run on.
+//! Rules that change an organization's currency while prices are in force.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ fn euros() -> Rules {
     Rules { version: "2".into(), currency: "EUR".into(), ..Rules::default() }
 }
 
-/// The same event with its price in euros.
+/// Returns the same event with its price in euros.
 fn in_euros(record: EventRecord) -> EventRecord {
     let Payload::NodeStarted(mut node) = record.event.payload else { panic!("no price") };
     node.currency = "EUR".into();
     EventRecord::new(Event { payload: Payload::NodeStarted(node), ..record.event })
 }
 
-/// A worker whose rules say euros from the hour after the trace on.
+/// Starts a worker whose rules use euros from the hour after the trace.
 async fn renewed(world: &World) -> Member {
     let mut member = world.member("a");
     member.settle(world).await.unwrap();
@@ -40,7 +40,7 @@ async fn an_event_is_judged_by_the_rules_of_its_own_hour() {
     let world = World::default();
     world.produce(&trace());
     let mut member = renewed(&world).await;
-    // Late, of an hour under dollars; and of the present, under euros.
+    // The first event is late and of an hour under dollars; the second is current and under euros.
     world.set_minutes(9 * 60);
     world.produce(&[node("acme", 90, 4), in_euros(node("hooli", 8 * 60 + 50, 6))]);
     member.settle(&world).await.unwrap();

@@ -1,5 +1,5 @@
-//! Damage to what is no archive file, and faults of the program: what the message of the stopped shard says
-//! is done, literally.
+//! Damage to objects other than archive files, and faults of the program. The test follows the message of the
+//! stopped shard literally.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::world::member::Stepped;
 use crate::world::script::read;
 use crate::world::{TOPICS, World};
 
-/// A root whose checkpoints have parts: its first hours are more than a day old.
+/// Creates a root whose checkpoints have parts, because its first hours are more than a day old.
 async fn read_for_30_hours() -> (World, Vec<EventRecord>) {
     let world = World::default();
     let mut events = trace();
@@ -42,7 +42,7 @@ async fn read_for_30_hours() -> (World, Vec<EventRecord>) {
     (world, events)
 }
 
-/// What a worker says that cannot go on with a shard, or at all.
+/// Returns the message of a worker that cannot continue with a shard, or at all.
 async fn said(world: &World, name: &str) -> String {
     let mut member = world.member(name);
     for _ in 0..600 {
@@ -62,7 +62,7 @@ async fn said(world: &World, name: &str) -> String {
     panic!("nothing is said");
 }
 
-/// All events of the archive: what `--events <root>/events` reads.
+/// Returns all events of the archive, as `--events <root>/events` reads them.
 fn archived(world: &World) -> Vec<EventRecord> {
     let mut events = Vec::new();
     for (path, bytes) in world.lake.store.objects() {
@@ -93,7 +93,7 @@ async fn damaged_state_and_rules_are_restored_or_folded_into_a_new_root() {
         assert!(message.contains(&format!("'{path}' is damaged")), "{what}: {message}");
         let way_out = "restore it from a copy, or fold its events into a new root";
         assert!(message.contains(way_out), "{what}: {message}");
-        // Its events, into a new root.
+        // The first remedy: fold the events into a new root.
         let fresh = world.fresh();
         let mut options = BackfillOptions::new("new".into());
         options.shards = Some(world.shards);
@@ -101,7 +101,7 @@ async fn damaged_state_and_rules_are_restored_or_folded_into_a_new_root() {
         foreign::run(&fresh, &archived(&world), Faults::default(), options).await.unwrap();
         let shard_of = |id: &str| world.shard_of(id);
         assert_content(&fresh.lake, &expected(&events, Hour(START + 29), shard_of, rules), what);
-        // And the copy.
+        // The second remedy: restore the copy.
         world.lake.store.overwrite(&path, copy);
         let mut next = world.member("c");
         next.settle(&world).await.unwrap();
@@ -114,7 +114,7 @@ const FINE: u8 = 0;
 const FAILS: u8 = 1;
 const PANICS: u8 = 2;
 
-/// An archive that cannot write the events of one organization, while it is told so.
+/// An archive that fails to write the events of one organization while a flag is set.
 struct Faulty(Arc<AtomicU8>);
 
 impl Archive for Faulty {
@@ -183,11 +183,11 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_mended_release_goes_on() {
         assert!(stop.message.contains("report it"), "{}", stop.message);
         assert!(shards[&hooli].closed_through >= Some(Hour(START + 6)), "the other goes on");
         if fault == PANICS {
-            // The mended release.
+            // The next worker is the fixed release.
             worker.drain().await;
             world.member("c").settle(&world).await.unwrap();
         } else {
-            // It is tried again by itself.
+            // The worker tries the shard again by itself.
             faulty.store(FINE, Ordering::Relaxed);
             steps(400).await;
             assert!(status.lock().ready && status.lock().shards[&acme].stopped.is_none());

@@ -1,4 +1,4 @@
-//! The first start on a root that nobody has made yet.
+//! The first start on a root that does not exist yet.
 
 use prorata_samples::trace::trace;
 use prorata_testkit::fakes::Faults;

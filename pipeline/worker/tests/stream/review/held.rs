@@ -1,4 +1,4 @@
-//! One organization's trouble: does it stay that organization's?
+//! Problems of one organization, which must not affect other organizations.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ use crate::world::World;
 use crate::world::greed;
 use crate::world::member::{Member, Stepped};
 
-/// Rules under which they are beyond measure.
+/// Returns rules under which the charges overflow.
 fn protected(_hour: Hour) -> Rules {
     Rules { version: "protected".into(), ..greed::protected(&Rules::default()) }
 }
 
-/// Nine pods, each with a charge that fits, whose sum passes 128 bits.
+/// Returns nine pods, each with a charge that fits 128 bits, although their sum overflows.
 fn nine(organization: &str) -> Vec<EventRecord> {
     greed::greedy(organization, 5, 20, 9)
 }
 
-/// One pod with a charge that fits no column.
+/// Returns one pod with a charge that fits no column.
 fn one(organization: &str) -> Vec<EventRecord> {
     greed::greedy(organization, 5, 1_000, 1)
 }
 
-/// All of the nine stopped at the instant of their start: then they never ran.
+/// Returns stops of all nine pods at the instant of their start, so that they never ran.
 fn stopped(organization: &str) -> Vec<EventRecord> {
     greed::stops(organization, 5)
 }
 
-/// A member with rules whose factor is beyond measure.
+/// Starts a member with rules whose factor makes the charges overflow.
 fn member_under(world: &World, name: &str) -> Member {
     world.start(name, Faults::default(), |options| options.rules = protected(Hour(0)))
 }
 
-/// An organization of this shard that is not one of the trace's.
+/// Returns an organization of this shard that is not in the trace.
 fn tenant_of(world: &World, shard: u16) -> String {
     (0..).map(|n| format!("tenant-{n}")).find(|name| world.shard_of(name) == shard).unwrap()
 }
@@ -54,14 +54,15 @@ async fn lives(world: &World, member: &mut Member, minutes: u64) {
     }
 }
 
-/// Organizations that are held, over all shards, and why one is.
+/// Returns the number of held organizations over all shards, and the reason for one of them.
 fn held(member: &Member) -> (u64, Option<String>) {
     let status = member.status.lock();
     let count = status.shards.values().map(|shard| shard.held).sum();
     (count, status.shards.values().find_map(|shard| shard.held_example.clone()))
 }
 
-/// A world in which one organization of shard 0 cannot be folded, after an hour of a worker's life.
+/// Creates a world in which one organization of shard 0 cannot be folded, and runs a worker on it for an
+/// hour.
 async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, String) {
     let world = World::default();
     let evil = tenant_of(&world, 0);
@@ -85,7 +86,7 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
     (world, member, evil)
 }
 
-/// A backfill of these events into a fresh root comes to the same tables, with the same hold.
+/// Asserts that a backfill of these events into a fresh root writes the same tables, with the same hold.
 async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &str) {
     let fresh = world.fresh();
     let mut options = BackfillOptions::new("fresh".into());

@@ -1,4 +1,4 @@
-//! Kafka in ways that the simulation's fake has not.
+//! Behaviour of Kafka that the simulation's fake does not have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn a_partition_without_a_leader_for_a_day_grows_no_checkpoint() {
     assert!(checkpoints < 10, "{checkpoints} checkpoints of a shard without news");
 }
 
-/// Steps until a shard is stopped, for at most so many seconds; why.
+/// Steps until a shard is stopped, for at most `seconds`. Returns the stop.
 async fn stopped(world: &World, member: &mut Member, seconds: u64) -> Option<ShardStop> {
     for _ in 0..seconds {
         match member.step().await {
@@ -65,10 +65,10 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
     let next = world.broker.bounds("nodes", shard).unwrap().1;
     assert!(next >= 1);
     world.broker.recreate("nodes");
-    // Fewer than were read before, as the worker first looks.
+    // The topic has fewer records than were read before when the worker first looks.
     let mut member = world.member("b");
     let mut stop = stopped(&world, &mut member, 2).await;
-    // Then it fills.
+    // Then the topic fills.
     for organization in ["acme", "hooli"] {
         let news: Vec<_> = (0..next + 6).map(|n| node(organization, 400 + n, 50 + n)).collect();
         world.produce(&news);
@@ -80,8 +80,8 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
     assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
 }
 
-/// A topic is recreated while nobody reads it, and the new log has a marker of a transaction where the last
-/// record was, with `after` events after it.
+/// Recreates a topic while nobody reads it. The new log has a transaction marker at the offset of the last
+/// record read, with `after` events after it. Returns the stop of the shard.
 async fn recreated_with_a_marker(after: i64) -> Option<ShardStop> {
     let world = read().await;
     let shard = world.shard_of("acme");
@@ -133,7 +133,7 @@ async fn a_topic_away_for_an_hour_is_compared_though_another_topic_is_heard_all_
     assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
 }
 
-/// Another installation on the root of `world`, which reads as another consumer.
+/// Returns another installation on the root of `world`, which reads as another consumer.
 fn other(world: &World, group_id: &str, cluster_id: Option<&str>) -> World {
     let mut other = world.clone();
     other.broker = FakeBroker::of_consumer(group_id, cluster_id);
@@ -141,7 +141,7 @@ fn other(world: &World, group_id: &str, cluster_id: Option<&str>) -> World {
     other
 }
 
-/// Steps; the message of a worker that is refused.
+/// Steps until the worker is refused. Returns the message.
 async fn refused(member: &mut Member) -> String {
     for _ in 0..10 {
         match member.step().await {
@@ -158,7 +158,7 @@ async fn refused(member: &mut Member) -> String {
 
 #[tokio::test]
 async fn two_groups_on_one_root_are_noticed() {
-    // Blue and green: the same topics, the same root, another group.
+    // Blue and green deployments: the same topics, the same root, another group.
     let blue = World::default();
     let mut one = blue.member("a");
     one.settle(&blue).await.unwrap();
@@ -175,7 +175,7 @@ async fn two_groups_on_one_root_are_noticed() {
         assert!(told.contains("set kafka.moved_from: 'prorata@memory'"), "{told}");
     }
     assert_eq!(claims(&blue), before, "it is compared before anything is claimed");
-    // A cluster that is not told is no other.
+    // An unknown cluster id does not count as another cluster.
     let untold = other(&blue, "prorata", None);
     let mut member = untold.member("b");
     assert!(matches!(member.step().await, Stepped::Done(_)));
@@ -192,7 +192,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
         || green.start("g", Faults::default(), |options| options.moved_from = "prorata@memory".to_owned());
     let mut member = moved();
     assert!(matches!(member.step().await, Stepped::Done(_)));
-    // Blue was not stopped: it is told once green has taken its shards, and does not take them back.
+    // Blue was not stopped. It is refused once green has taken its shards, and does not take them back.
     let mut told = None;
     for second in 0..600 {
         if second % 30 == 0 {
@@ -208,7 +208,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
     }
     let told = told.expect("blue goes on for ever");
     assert!(told.contains("reads as 'prorata@memory'") && told.contains("read by 'green@memory'"), "{told}");
-    // The option does nothing once the root has moved, and blue does not come back by itself.
+    // The option has no effect once the root has moved, and blue does not come back by itself.
     let told = refused(&mut blue.member("c")).await;
     assert!(told.contains("read by 'green@memory'"), "{told}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));
@@ -219,7 +219,7 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
     let world = read().await;
     let mut member = world.member("b");
     member.settle(&world).await.unwrap();
-    // Under load its own session ends, and the next one of the same name takes its place.
+    // Under load the member's own session ends, and the next one of the same name takes its place.
     for _ in 0..11 {
         assert!(matches!(member.step().await, Stepped::Done(_)));
         world.pass(Duration::from_secs(60));
@@ -236,7 +236,7 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
         told.contains("Restart the worker: if it ends at once for the same reason, another member"),
         "{told}"
     );
-    // At once means a rival.
+    // A worker that is fenced again at once has a rival.
     let mut rival = world.member("b");
     assert!(matches!(rival.step().await, Stepped::Done(_)));
     let (code, told) = fenced(again.step().await);
@@ -254,7 +254,7 @@ async fn more_partitions_close_nothing_from_the_moment_that_they_are_told() {
         world.audit.latest().values().map(|latest| latest.closed_through).collect()
     };
     let before = closed(&world);
-    // Hours that would close with the next step.
+    // These hours would close with the next step.
     world.produce(&[pod("acme", 60 * 40, "late", 1), pod("hooli", 60 * 40, "late", 1)]);
     TOPICS.iter().for_each(|topic| world.broker.set_partitions(topic, 2 * world.shards));
     let told = refused(&mut member).await;
@@ -277,7 +277,7 @@ async fn a_retired_topic_leaves_the_checkpoints() {
             .collect::<BTreeSet<_>>()
     };
     assert_eq!(read(&world), TOPICS.map(str::to_owned).into());
-    // Left out without a word, it is missed.
+    // A topic that is left out but not retired is reported as missing.
     let told = refused(&mut world.start_with_topics("b", &[kept])).await;
     assert!(
         told.contains(retired) && told.contains("in kafka.retired_topics once nobody writes to it"),
@@ -291,7 +291,7 @@ async fn a_retired_topic_leaves_the_checkpoints() {
     member.settle(&world).await.unwrap();
     member.drain().await;
     assert_eq!(read(&world), BTreeSet::from([kept.to_owned()]));
-    // From then on nobody needs the option.
+    // After that no worker needs the option.
     let mut member = world.start_with_topics("d", &[kept]);
     member.settle(&world).await.unwrap();
 }

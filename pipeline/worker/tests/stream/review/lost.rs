@@ -1,5 +1,5 @@
-//! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has
-//! changed.
+//! Stops with an error: messages that Kafka lost, topics that are not as they were, a root that somebody else
+//! has changed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 use crate::world::{TOPICS, World};
 
-/// Where the next message of `acme`'s nodes goes, and more of them.
+/// Returns the shard of `acme` and the offset of its next message of nodes.
 fn acme(world: &World) -> (u16, i64) {
     let shard = world.shard_of("acme");
     (shard, world.broker.bounds("nodes", shard).unwrap().1)
@@ -27,15 +27,15 @@ fn more(hourly_cost: i64) -> Vec<EventRecord> {
     (0..4).map(|minute| node("acme", 365 + minute, hourly_cost + minute)).collect()
 }
 
-/// Steps until the process ends with an error, and is no member of the group any more.
+/// Steps until the process ends with an error, and removes it from the group.
 async fn ends(world: &World, mut member: Member) -> WorkerError {
     let error = member.settle(world).await.expect_err("it does not stop");
     world.broker.expire(&member.name);
     error
 }
 
-/// Steps until a shard is stopped, and stops the process cleanly. It ends by itself, with exit code 1, where
-/// no other shard is left.
+/// Steps until a shard is stopped, and then stops the process cleanly. If no other shard is left, the process
+/// ends by itself with exit code 1.
 async fn stops(world: &World, mut member: Member) -> ShardStop {
     for _ in 0..400 {
         match member.step().await {
@@ -63,13 +63,13 @@ async fn stops_with_lost_offsets(world: &World, why: &str) {
     assert_eq!(reason, StopReason::OffsetsLost);
     assert!(message.contains(why), "{message}");
     assert!(message.starts_with("offsets_lost: topic nodes, partition "), "{message}");
-    // Nothing has changed by it, and it stops so again.
+    // The stop changes nothing, and the next worker stops in the same way.
     let before = world.lake.files();
     stops(world, world.member("c")).await;
     assert_eq!(world.lake.files(), before);
 }
 
-/// Steps on after a pause, and has read every topic partition to its end then.
+/// Steps again after a pause, and asserts that every topic partition is read to its end.
 async fn step_to_the_ends(world: &World, member: &mut Member) {
     world.pass(Duration::from_secs(60));
     for _ in 0..4 {
@@ -82,7 +82,7 @@ async fn step_to_the_ends(world: &World, member: &mut Member) {
     }
 }
 
-/// Goes on from what is there, as configured, and folds these events.
+/// Starts a worker with `kafka.offsets_lost: earliest`, and asserts that it folds these events.
 async fn goes_on(world: &World, events: &[EventRecord]) {
     world.audit.free_offsets();
     let mut member = world.start("d", Faults::default(), |options| options.go_on_without_lost = true);
@@ -90,7 +90,7 @@ async fn goes_on(world: &World, events: &[EventRecord]) {
     let latest = world.audit.latest();
     for (shard, checkpoint) in &latest {
         assert!(checkpoint.dirty.is_empty());
-        // A partition that is empty for now shows only later that it was recreated.
+        // If a partition is empty, the worker notices only later that it was recreated.
         let next = checkpoint.offsets["nodes"].next;
         assert!(next >= Some(world.broker.bounds("nodes", *shard).unwrap().1));
         let last = checkpoint.offsets["nodes"].last.as_ref().map(|last| last.offset);
@@ -164,7 +164,7 @@ async fn what_one_topic_loses_takes_nothing_from_another() {
         world.broker.set_poll_messages(40);
         world.audit.free_offsets();
         let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);
-        // It reads both topics from their beginning, and has some of each.
+        // The worker reads both topics from their beginning, and has read part of each.
         world.produce(&trace());
         for _ in 0..3 {
             let stepped = member.step().await;
@@ -211,7 +211,7 @@ async fn a_topic_made_anew_is_a_loud_stop() {
     let world = read().await;
     world.broker.recreate("nodes");
     world.produce(&more(20));
-    // The other shard's partition is empty now, and may be read first.
+    // The other shard's partition is now empty, and may be read first.
     stops_with_lost_offsets(&world, "").await;
     goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
 }
@@ -264,7 +264,7 @@ async fn a_topic_that_was_read_must_be_named() {
     let mut member = world.start_with_topics("b", &["nodes", "more"]);
     let error = member.settle(&world).await.unwrap_err();
     assert!(error.to_string().contains("has read topic 'pods', which kafka.topics does not name"), "{error}");
-    // One topic more is no error: it is read from its beginning.
+    // An additional topic is no error: it is read from its beginning.
     let mut member = world.start_with_topics("c", &["nodes", "pods", "more"]);
     member.settle(&world).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! What an adversarial review found: each test says what must hold in a life of years.
+//! Findings of an adversarial review: each test asserts a property that must hold for years of operation.
 
 mod clocks;
 mod currency;

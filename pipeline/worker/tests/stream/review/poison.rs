@@ -1,4 +1,4 @@
-//! One shard's trouble: does it stay that shard's?
+//! Problems of one shard, which must not affect other shards.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::world::World;
 use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 
-/// Members that Kubernetes starts again five minutes after they stop, while their shards go to the other one
-/// when the session has ended, after 45 seconds; how often each stopped, and why.
+/// Runs members that Kubernetes restarts five minutes after they stop. Their shards move to the other member
+/// when the session ends, after 45 seconds. Returns each stop: the member and the error.
 async fn live(world: &World, rounds: usize) -> Vec<(usize, WorkerError)> {
     let mut members: Vec<Option<Member>> = vec![Some(world.member("a")), Some(world.member("b"))];
     let mut again = [usize::MAX; 2];
@@ -38,8 +38,8 @@ async fn live(world: &World, rounds: usize) -> Vec<(usize, WorkerError)> {
     stops
 }
 
-/// Damages an archive file of shard 0, and has its hour folded again: the file, an organization of the shard,
-/// and one of the other.
+/// Damages an archive file of shard 0 and makes its hour dirty. Returns the file, an organization of the
+/// shard, and an organization of the other shard.
 fn damage(world: &World) -> (String, &'static str, &'static str) {
     let is_victim =
         |path: &String| ArchivePath::parse(path).is_some_and(|file| file.shard == 0 && file.hour.0 > START);

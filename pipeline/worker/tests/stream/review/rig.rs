@@ -11,10 +11,10 @@ use prorata_testkit::fakes::FakeSource;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{ConsumerId, Source, SourceError, SourceEvent, Start};
 
-/// A source whose `start` fails: a partition without a leader.
+/// A source whose `start` fails because a partition has no leader.
 pub struct Leaderless {
     pub inner: FakeSource,
-    /// How often `start` has failed.
+    /// Number of times that `start` has failed.
     pub fails: Arc<AtomicU32>,
 }
 

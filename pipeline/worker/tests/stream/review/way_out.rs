@@ -1,5 +1,5 @@
-//! Every way out that a stopped shard's message names, walked through as it says, while the other shard goes
-//! on.
+//! Every remedy that the message of a stopped shard names, applied as the message states, while the other
+//! shard continues.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::world::World;
 use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 
-/// Steps for so many minutes; it must not stop.
+/// Steps for some minutes, and asserts that the worker does not stop.
 async fn lives(world: &World, member: &mut Member, minutes: u64) {
     for _ in 0..minutes * 6 {
         let stepped = member.step().await;
@@ -29,7 +29,7 @@ async fn lives(world: &World, member: &mut Member, minutes: u64) {
     }
 }
 
-/// Steps until a shard is stopped; which, and the message.
+/// Steps until a shard is stopped. Returns the shard and the message.
 async fn stopped(world: &World, member: &mut Member, reason: StopReason) -> (Shard, String) {
     for _ in 0..400 {
         lives(world, member, 1).await;
@@ -43,7 +43,7 @@ async fn stopped(world: &World, member: &mut Member, reason: StopReason) -> (Sha
     panic!("no shard is stopped");
 }
 
-/// Steps until no shard is stopped, for at most so many minutes.
+/// Steps until no shard is stopped, for at most some minutes.
 async fn goes_on(world: &World, member: &mut Member, minutes: u64) {
     for _ in 0..minutes {
         lives(world, member, 1).await;
@@ -56,7 +56,7 @@ async fn goes_on(world: &World, member: &mut Member, minutes: u64) {
     panic!("it is still stopped: {stop:?}");
 }
 
-/// `prorata backfill --shards <shard>`, while the worker has the other shards.
+/// Runs `prorata backfill --shards <shard>` while the worker has the other shards.
 async fn backfill(world: &World, shard: Shard, events: &[EventRecord]) -> Result<(), WorkerError> {
     let mut options = BackfillOptions::new("mender".into());
     options.shards = Some(world.shards);
@@ -68,7 +68,7 @@ async fn backfill(world: &World, shard: Shard, events: &[EventRecord]) -> Result
     Ok(())
 }
 
-/// Asserts that both shards have closed their hours through this one at least, with these events.
+/// Asserts that both shards have closed their hours through at least `least`, with these events.
 pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) {
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {
@@ -83,7 +83,7 @@ pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) 
     assert_content(&world.lake, &content, "");
 }
 
-/// An archive file of acme's shard, and a late event of its hour.
+/// Returns an archive file of acme's shard, and a late event of its hour.
 fn victim(world: &World) -> (String, EventRecord) {
     let shard = world.shard_of("acme");
     let hour_of = |path: &String| {
@@ -123,7 +123,7 @@ async fn a_damaged_file_is_deleted_and_its_events_are_folded_from_a_copy() {
     assert!(message.contains(&way_out), "{message}");
     world.lake.store.delete(&path).await.unwrap();
     backfill(&world, shard, &trace()).await.unwrap();
-    // Somebody has mended it, so it need not wait for its next try.
+    // The backfill has fixed the shard, so the shard need not wait for its next try.
     goes_on(&world, &mut member, 2).await;
     member.settle(&world).await.unwrap();
     assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
@@ -146,7 +146,7 @@ async fn lost_events_are_folded_from_a_copy_and_then_earliest_goes_on() {
          kafka.offsets_lost: earliest and restart the worker"
     );
     assert!(message.contains(&way_out), "{message}");
-    // Nothing that happens while it runs can bring them back, so it is not tried again.
+    // Nothing that happens while the worker runs can restore the events, so the shard is not tried again.
     world.audit.look();
     let claims = world.audit.claims(shard);
     lives(&world, &mut member, 180).await;
@@ -227,7 +227,7 @@ async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
     let mut options = BackfillOptions::new("wrong".into());
     options.shards = Some(world.shards);
     options.readers = 1;
-    // It is refused only once the shards are claimed: the root has a worker.
+    // The backfill is refused only after it has claimed the shards, because the root has a worker.
     options.to = Some(Hour(START + 100));
     let late = [pod("acme", 61, "late", 1)];
     let error = foreign::run(&world, &late, Faults::default(), options).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a claim lists: its own shard's folders, and nothing where its archive is empty.
+//! The folders that a claim lists: only the folders of its own shard, and none if its archive is empty.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prorata_worker::names;
 use super::watched::{WatchedStore, worker};
 use crate::world::World;
 
-/// Two shards, all events on one of them; the shard of the events.
+/// Creates a world of two shards with all events on one of them. Returns the world and that shard.
 async fn world_of_60_hours() -> (World, u16) {
     let world = World::on(FakeBroker::default(), 2);
     let used = world.shard_of("acme");
@@ -23,7 +23,7 @@ async fn world_of_60_hours() -> (World, u16) {
     (world, used)
 }
 
-/// Folders of the archive that a new owner of all shards lists, with the objects that come back.
+/// Returns the archive folders that a new owner of all shards lists, with the number of objects returned.
 async fn lists_of_a_claim(world: &World, name: &str) -> Vec<(String, usize)> {
     let store = WatchedStore::of(world);
     let (mut worker, _) = worker(world, &store, name, |_| {}).await;

@@ -1,7 +1,7 @@
-//! What late events cost, counted: never more than three times the least possible.
+//! The cost of late events, counted: never more than three times the minimum.
 //!
-//! The least: the organization's own hours from the late one on, until its state is the recorded one; and for
-//! each hour whose rows change, one file of each table whose rows change, and the organization's state.
+//! The minimum is the fold of the organization's own hours, from the late one until its state is the recorded
+//! one. Each hour whose rows change adds one file of each changed table, and the organization's state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,16 +38,17 @@ fn organization(n: usize) -> String {
     format!("org-{n:03}")
 }
 
-/// Each organization has a node and a pod that run all along.
+/// Returns events in which each organization has a node and a pod that run the whole time.
 fn history(organizations: usize, hours: i64) -> Vec<EventRecord> {
     let running = |n| [node(&organization(n), 0, 10), pod(&organization(n), 5, "first", 1)];
     let mut events: Vec<_> = (0..organizations).flat_map(running).collect();
-    // The watermark is ahead of all of them.
+    // The watermark passes all hours.
     events.push(pod("org-000", hours * 60 + 20, "now", 1));
     events
 }
 
-/// The first organization has a node and a pod all along, each other one for some hours.
+/// Returns events in which the first organization has a node and a pod the whole time, and each other one for
+/// some hours.
 fn visits(organizations: usize, hours: i64) -> Vec<EventRecord> {
     const STAY: i64 = 12;
     let mut events = history(1, hours);
@@ -70,18 +71,18 @@ fn bytes(asked: &Asked, of: &str) -> (usize, usize) {
     puts.fold((0, 0), |(objects, bytes), (_, size)| (objects + 1, bytes + size))
 }
 
-/// What late events cost.
+/// The cost of late events.
 struct Cost {
     organization_hours: u64,
     archive_files: usize,
     restated: u64,
     whole: u64,
-    /// Objects and bytes.
+    /// Number of objects, and bytes.
     tables: (usize, usize),
     snapshots: (usize, usize),
 }
 
-/// A shard whose hours are all closed.
+/// A shard of which all hours are closed.
 struct Closed {
     world: World,
     store: WatchedStore,
@@ -134,7 +135,8 @@ impl Closed {
         }
     }
 
-    /// A pod that still runs lets no later state be the recorded one: all hours since then change.
+    /// Asserts the cost of a late pod that still runs. No later state is the recorded one, so that all hours
+    /// since then change.
     async fn check_late(&mut self, organization: &str, lateness: i64) {
         let late = self.hours - lateness;
         let before = latest(&self.world).await;
@@ -142,7 +144,7 @@ impl Closed {
         let cost = self.cost(&[pod(organization, late * 60 + 1, "late", 1)]).await;
         let context = format!("{lateness} h late");
         let changed = lateness as u64;
-        // Before two days ago, the nearest snapshot is of a day's end.
+        // More than two days ago, the nearest snapshot is of a day's end.
         let lead_up = if lateness >= 48 { 23 } else { 0 };
         let folded = cost.organization_hours;
         assert!(folded <= (changed + lead_up).min(3 * changed), "{context}: {folded} folded");
@@ -150,7 +152,7 @@ impl Closed {
         let entries: Vec<_> = before.hours.range(Hour(START + late)..).map(|(_, entry)| entry).collect();
         let tables = entries.iter().map(|entry| entry.file_bytes()).sum::<u64>() as usize;
         assert!(cost.tables.1 <= 3 * tables, "{context}: {:?} of tables, {tables} at least", cost.tables);
-        // Of each snapshot, the state of the organization.
+        // The minimum is the state of the organization in each snapshot.
         let kept: Vec<_> = entries.iter().filter_map(|entry| entry.snapshot.as_ref()).collect();
         let own = |path: &&String| {
             let states = snapshot::decode_packed(&objects[*path]).unwrap();
@@ -178,14 +180,14 @@ async fn a_late_event_of_one_among_a_thousand_costs_its_own_hours() {
     for (n, lateness) in [(7, 1), (8, 6), (9, 48)] {
         closed.check_late(&organization(n), lateness).await;
     }
-    // A pod that came and went leaves the state as it was: nothing after that is folded.
+    // A pod that came and went leaves the state unchanged, so that no later hour is folded.
     let over = [pod("org-010", 20 * 60 + 1, "late", 1), pod_stop("org-010", 20 * 60 + 31, "late")];
     let cost = closed.cost(&over).await;
     assert!(cost.organization_hours <= 3, "{} hours of organizations folded", cost.organization_hours);
     assert!(cost.restated <= 2, "{} hours restated", cost.restated);
 }
 
-/// A thousand organizations come and go, so that the hours of a month can be folded in a test.
+/// A thousand organizations come and go, so that a test can fold the hours of a month.
 #[tokio::test]
 async fn a_late_event_of_a_month_ago_costs_its_own_hours() {
     let hours = 24 * 32;
@@ -193,7 +195,7 @@ async fn a_late_event_of_a_month_ago_costs_its_own_hours() {
     closed.check_late("org-000", 24 * 30).await;
 }
 
-/// Of 100 events one is late by hours, all the time.
+/// One of 100 events is late by hours, all the time.
 #[tokio::test]
 async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
     let mut costs = Vec::new();
@@ -223,7 +225,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
             worker.step(Duration::ZERO).await.unwrap();
             worker.step(Duration::ZERO).await.unwrap();
         }
-        // Once no more come, all that waits is written.
+        // Once no more late events come, all waiting hours are written.
         settle(&world, &mut worker, 120).await;
         assert!(latest(&world).await.dirty.is_empty());
         let asked = store.take();
@@ -247,7 +249,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
     assert!(tables_late <= 2 * tables, "{tables_late} bytes of tables, {tables} without");
 }
 
-/// Where the other rows cannot be taken from the old file, they are folded again, and the file is mended.
+/// If the other rows cannot be taken from the old file, they are folded again, and the file is fixed.
 #[tokio::test]
 async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
     for damage in ["damaged", "acme 1 a row that nobody wrote"] {
@@ -260,7 +262,7 @@ async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
         let entry = world.audit.latest()[&shard].hours[&hour].clone();
         let file = &entry.files_of(Table::CostAllocation)[0].path;
         world.lake.store.overwrite(&format!("{}/{file}", Table::CostAllocation.name()), damage.into());
-        // Another organization of the shard, if there is one, must be read back.
+        // If the shard has another organization, its rows must be read back.
         let late = pod("acme", 190, "late", 1);
         world.produce(std::slice::from_ref(&late));
         for _ in 0..4 {

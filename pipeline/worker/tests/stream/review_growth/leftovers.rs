@@ -1,4 +1,4 @@
-//! What nobody needs is swept, no matter who left it, and as fast as it comes.
+//! Unneeded objects are swept, whoever left them, and as fast as they are made.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::watched::{WatchedStore, worker};
 use crate::sim::foreign;
 use crate::world::World;
 
-/// One shard, so many days closed.
+/// Creates a world of one shard with `days` closed days.
 pub async fn days(days: i64) -> World {
     let world = World::on(FakeBroker::default(), 1);
     world.set_minutes(7 * 60);
@@ -28,7 +28,7 @@ pub async fn days(days: i64) -> World {
     world
 }
 
-/// Snapshots that lie there and that no latest checkpoint names.
+/// Returns the stored snapshots that no latest checkpoint names.
 fn unnamed_snapshots(world: &World) -> Vec<String> {
     world.audit.look();
     let latest = world.audit.latest();
@@ -38,7 +38,7 @@ fn unnamed_snapshots(world: &World) -> Vec<String> {
     snapshots.filter(|path| !named.contains(path)).collect()
 }
 
-/// Archive files that no latest checkpoint admits.
+/// Returns the archive files that no latest checkpoint admits.
 fn orphaned_events(world: &World) -> Vec<String> {
     world.audit.look();
     let latest = world.audit.latest();
@@ -86,7 +86,7 @@ async fn a_delete_that_fails_is_tried_again() {
 
 #[tokio::test]
 async fn what_a_dead_attempt_left_is_swept_by_the_next_owner() {
-    // The worker dies at each effect in turn, so also between its objects and its decision.
+    // The worker dies at each effect in order, and so also between its objects and its decision.
     let mut found = 0;
     for effect in 0.. {
         let world = days(1).await;
@@ -122,12 +122,12 @@ async fn what_a_dead_attempt_left_is_swept_by_the_next_owner() {
 
 #[tokio::test]
 async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
-    // One organization's events come 30 hours late, one every two minutes.
+    // One organization's events are 30 hours late, one every two minutes.
     let world = World::on(FakeBroker::default(), 1);
     let start = 4 * 24 * 60;
     world.set_minutes(start);
     let mut member = world.start("a", Faults::default(), |options| {
-        // As many pods as fit one hour, and files of one hour at a time.
+        // A fold takes as many pods as fit one hour, and files of one hour at a time.
         options.rows_in_flight = 1;
         options.checkpoint_bytes = 1;
         options.max_restate_delay = Duration::ZERO;
@@ -147,7 +147,7 @@ async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
     }
     let made = checkpoints(&world);
     assert!(made.len() > 256, "it is a load of checkpoints: {}", made.len());
-    // A week later, one hour must do.
+    // A week later, one hour must be enough.
     world.set_minutes(start + 8 * 24 * 60);
     world.produce(&[pod("acme", start + 8 * 24 * 60 - 5, "a week later", 1)]);
     for step in 0..170 {

@@ -1,4 +1,5 @@
-//! Maintenance: what only grows is trimmed, next to workers, and cut off after every effect.
+//! Maintenance: everything that only grows is trimmed while workers run, and the maintenance is cut off after
+//! every effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::leftovers::days;
 use crate::world::World;
 use crate::world::member::Member;
 
-/// What maintenance of a world runs on.
+/// Returns the ports for maintenance of a world.
 pub fn ports(world: &World, store: Arc<dyn ObjectStore>, tables: Arc<FakeTables>) -> MaintainPorts {
     let (encoder, clock) = (Arc::new(FakeEncoder), Arc::new(world.clock.clone()));
     MaintainPorts { store, tables: tables.clone(), logs: tables, encoder, clock }
@@ -28,7 +29,7 @@ pub async fn run(world: &World, faults: Faults) -> Result<Maintained, WorkerErro
     maintain(&ports(world, store, tables), "keeper").await
 }
 
-/// Table files that lie there, live or not.
+/// Returns all stored table files, live or not.
 fn table_files(world: &World) -> BTreeSet<String> {
     let of_table =
         |path: &String| Table::ALL.iter().any(|table| path.starts_with(&format!("{}/", table.name())));
@@ -42,7 +43,8 @@ fn live(world: &World) -> BTreeSet<String> {
         .collect()
 }
 
-/// A shard that restated hours nine days ago, and yesterday.
+/// Creates a shard that restated hours nine days ago and yesterday. Returns the files that the older
+/// restatement replaced.
 async fn restated() -> (World, BTreeSet<String>) {
     let world = days(1).await;
     let mut member = world.member("b");
@@ -88,7 +90,7 @@ async fn what_was_replaced_a_week_ago_goes_and_what_a_reader_may_read_stays() {
     let again = run(&world, Faults::default()).await.unwrap();
     assert_eq!(again.tables.values().map(|table| table.files + table.log_files).sum::<u64>(), 0);
     assert_eq!(again.state_objects, 0);
-    // The shard goes on, and restates an hour whose first files are gone.
+    // The shard continues, and restates an hour whose first files are gone.
     let mut member = world.member("c");
     world.set_minutes(10 * 24 * 60 + 70);
     world.produce(&[pod("acme", 80, "later still", 1), pod("acme", 10 * 24 * 60 + 60, "live", 1)]);
@@ -96,7 +98,7 @@ async fn what_was_replaced_a_week_ago_goes_and_what_a_reader_may_read_stays() {
     assert!(table_files(&world).is_superset(&live(&world)));
 }
 
-/// In a local folder the times of files are the clocks of those who wrote them.
+/// In a local folder the times of files come from the clocks of the processes that wrote them.
 #[tokio::test]
 async fn a_worker_whose_clock_was_ahead_makes_no_file_old() {
     let (world, long_ago) = restated().await;
@@ -125,7 +127,7 @@ async fn maintenance_that_is_cut_off_after_any_effect_is_finished_by_the_next() 
         assert!(table_files(&world).is_superset(&live(&world)), "after effect {effect}");
         assert_eq!(live(&world), live_before);
         run(&world, Faults::default()).await.unwrap();
-        // Owners have random names, so numbers are compared.
+        // Owners have random names, so only the numbers of objects are compared.
         assert_eq!(world.lake.objects().len(), whole.len(), "after effect {effect}");
         if cut_off.is_ok() {
             assert!(effect > 20, "there was something to cut off: {effect}");

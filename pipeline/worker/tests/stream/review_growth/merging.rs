@@ -1,4 +1,4 @@
-//! Archive files of an hour that is closed come to one, and no death in between loses an event.
+//! Archive files of a closed hour are merged into one, and a crash in between loses no event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::world::World;
 use crate::world::member::Member;
 use crate::world::oracle::{self, Also};
 
-/// Archive files by hour that the latest checkpoints admit.
+/// Returns the archive files that the latest checkpoints admit, by hour.
 fn files(world: &World) -> BTreeMap<Hour, BTreeSet<String>> {
     world.audit.look();
     let latest = world.audit.latest();
@@ -32,14 +32,14 @@ fn files(world: &World) -> BTreeMap<Hour, BTreeSet<String>> {
     files
 }
 
-/// The most files that a closed hour but the last has.
+/// Returns the maximum number of files of a closed hour, without the last one.
 fn most(world: &World) -> usize {
     let files = files(world);
     let closed = world.audit.latest()[&0].closed_through.unwrap_or(Hour(i64::MIN));
     files.iter().filter(|(hour, _)| **hour < closed).map(|(_, files)| files.len()).max().unwrap_or(0)
 }
 
-/// Whether the archive holds events twice: a merged file, and those that it replaces.
+/// Returns whether the archive holds events twice: in a merged file and in the files that it replaces.
 fn holds_twice(world: &World) -> bool {
     let (mut all, mut once) = (0, BTreeSet::new());
     for path in files(world).into_values().flatten() {
@@ -53,7 +53,7 @@ fn holds_twice(world: &World) -> bool {
     all > once.len()
 }
 
-/// Minutes of events, each with a checkpoint of its own.
+/// Sends events every ten minutes, with a checkpoint for each time.
 async fn minutes(world: &World, member: &mut Member, minutes: std::ops::Range<i64>) {
     for minute in minutes.step_by(10) {
         world.set_minutes(minute + 5);
@@ -86,7 +86,7 @@ async fn an_hour_that_is_closed_comes_to_one_archive_file() {
     let open = files(&world).into_iter().next_back().unwrap().1.len();
     assert!(open > 2, "open hours have many: {open}");
     assert_eq!(most(&world), 1, "{:#?}", files(&world));
-    // Late events add files, and never more than a few.
+    // Late events add files, but never more than a few.
     for late in 0..40 {
         world.produce(&[pod("acme", 130, &format!("late {late}"), 1)]);
         minutes(&world, &mut member, 600 + late * 10..610 + late * 10).await;
@@ -95,7 +95,7 @@ async fn an_hour_that_is_closed_comes_to_one_archive_file() {
     settle(&world, &mut member).await;
     check(&world, "merged");
     member.drain().await;
-    // Everything can be folded again from what is left.
+    // Everything can be folded again from the remaining files.
     let mut options = BackfillOptions::new("backfill".into());
     options.readers = 1;
     foreign::run(&world, &[], Faults::default(), options).await.unwrap();

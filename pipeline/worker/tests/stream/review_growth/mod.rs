@@ -1,4 +1,5 @@
-//! Everything that grows has an end: what the review of the protocol found growing, asserted.
+//! Limits of everything that grows: the tests assert a limit for each growth that the review of the protocol
+//! found.
 
 mod claims;
 mod files;

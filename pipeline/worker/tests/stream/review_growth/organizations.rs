@@ -1,4 +1,4 @@
-//! An organization of which nothing is left leaves state and tables.
+//! An organization without anything left leaves the state and the tables.
 
 use prorata_samples::trace::{pod, pod_stop};
 use prorata_testkit::fakes::FakeBroker;
@@ -11,7 +11,7 @@ async fn an_organization_that_has_left_leaves_the_tables_too() {
     const DAYS: i64 = 40;
     let world = World::on(FakeBroker::default(), 1);
     world.set_minutes(7 * 60);
-    // A producer sends one event under each of a thousand wrong organizations, once.
+    // A producer sends one event for each of a thousand wrong organizations, once.
     let mut events: Vec<_> = (0..1_000).map(|n| pod_stop(&format!("typo-{n}"), 5, "p")).collect();
     world.produce(&events);
     let mut member = world.member("a");
@@ -19,7 +19,7 @@ async fn an_organization_that_has_left_leaves_the_tables_too() {
     world.set_minutes(DAYS * 24 * 60);
     let later = [
         pod("acme", DAYS * 24 * 60 - 10, "p", 1),
-        // One that had left comes back.
+        // An organization that had left comes back.
         pod("typo-7", DAYS * 24 * 60 - 70, "p", 1),
         pod_stop("typo-7", DAYS * 24 * 60 - 65, "p"),
     ];

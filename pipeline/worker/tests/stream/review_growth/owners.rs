@@ -1,4 +1,5 @@
-//! Owners of a shard that a checkpoint lists: those with objects that count, however often it was claimed.
+//! The owners of a shard that a checkpoint lists: only owners with objects that count, however often the
+//! shard was claimed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use crate::harness::rules;
 use crate::world::oracle::{self, Also};
 use crate::world::{What, World};
 
-/// Owners that the latest checkpoint of the shard lists.
+/// Returns the owners that the latest checkpoint of the shard lists.
 fn listed(world: &World) -> Vec<String> {
     world.audit.look();
     world.audit.latest()[&0].owners.iter().map(|owner| owner.id.to_string()).collect()
 }
 
-/// Owners with archive files or dead letters that count.
+/// Returns the owners with archive files or dead letters that count.
 fn with_objects(world: &World) -> BTreeSet<String> {
     let latest = world.audit.latest();
     let id = |path: &str| -> Option<ObjectId> {
@@ -31,7 +32,7 @@ fn with_objects(world: &World) -> BTreeSet<String> {
     ids.filter(|id| latest[&0].admits(id)).map(|id| id.owner.to_string()).collect()
 }
 
-/// A process that takes the shard and lives for some steps. It ends cleanly, or is killed.
+/// Runs a process that takes the shard for some steps, and then stops it cleanly or kills it.
 async fn live(world: &World, name: &str, steps: usize, killed: bool) {
     let mut member = world.start(name, Faults::default(), |_| {});
     for _ in 0..steps {

@@ -1,4 +1,4 @@
-//! Parts of checkpoints, in the life of a shard, and what a table that fails keeps from the others.
+//! Parts of checkpoints in the life of a shard, and the tables that a failing table holds back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use prorata_worker::stream::Worker;
 use super::leftovers::days;
 use crate::world::{TOPICS, World};
 
-/// Parts that lie in the root, and those that the latest checkpoint names.
+/// Returns the parts in the root, and the parts that the latest checkpoint names.
 fn parts(world: &World) -> (Vec<String>, Vec<String>) {
     world.audit.look();
     let named = world.audit.latest()[&0].parts.clone();
@@ -36,7 +36,7 @@ async fn a_shard_of_40_days_goes_on_from_its_parts_and_leaves_none_behind() {
     let seq = world.audit.latest()[&0].seq;
     let decided = log::read(&world.lake.store, 0, seq).await.unwrap();
     assert!(decided.hours.len() > 35 * 24, "{}", decided.hours.len());
-    // Late events of old days, under a new owner.
+    // A new owner gets late events of old days.
     let mut next = world.member("next");
     for round in 0..6 {
         world.set_minutes((40 * 24 + round) * 60 + 70);
@@ -51,7 +51,7 @@ async fn a_shard_of_40_days_goes_on_from_its_parts_and_leaves_none_behind() {
         next.settle(&world).await.unwrap();
     }
     let (there, named) = parts(&world);
-    // What the last checkpoints replaced waits for the next hourly look, and nothing else is left.
+    // Parts that the last checkpoints replaced wait for the next hourly sweep, and nothing else is left.
     let checkpoints = world.audit.checkpoints().into_values().rev().take(4);
     let replaced: Vec<String> = checkpoints.flat_map(|checkpoint| checkpoint.parts.clone()).collect();
     let left = there.iter().filter(|path| !named.contains(path) && !replaced.contains(path));
@@ -59,7 +59,7 @@ async fn a_shard_of_40_days_goes_on_from_its_parts_and_leaves_none_behind() {
     assert!(named.iter().all(|path| there.contains(path)), "{named:?}");
 }
 
-/// Tables of which one takes no commits.
+/// Tables of which one accepts no commits.
 struct Refusing {
     inner: FakeTables,
     refused: Table,

@@ -1,4 +1,4 @@
-//! Snapshots that cannot be read, and recomputations that are cut off again and again.
+//! Snapshots that cannot be read, and recomputations that are interrupted again and again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::world::World;
 #[tokio::test]
 async fn folding_again_gets_on_however_often_the_group_moves_its_shard() {
     let world = days(10).await;
-    // Of 22 o'clock on the second day: the newest snapshot before it is of the day before, 23 hours earlier.
+    // The event is of 22:00 on the second day. The newest snapshot before it is of the day before, 23 hours
+    // earlier.
     world.produce(&[pod("acme", (24 + 22) * 60 + 5, "late", 1)]);
     let mut dirty = Vec::new();
     for life in 0..12 {
@@ -43,7 +44,7 @@ async fn a_snapshot_that_cannot_be_read_is_written_anew() {
     assert_is_written_anew("damaged".into()).await;
 }
 
-/// Its checksum is right: it is a snapshot, of another lake.
+/// The checksum is right, because the object is a snapshot of another lake.
 #[tokio::test]
 async fn a_snapshot_of_another_lake_is_written_anew() {
     let other = days(1).await;
@@ -58,7 +59,7 @@ async fn a_snapshot_of_another_lake_is_written_anew() {
     assert_is_written_anew(other.lake.store.object(&snapshot).unwrap()).await;
 }
 
-/// The newest snapshot of a lake is replaced by these bytes.
+/// Replaces the newest snapshot of a lake by these bytes, and asserts that it is written anew.
 async fn assert_is_written_anew(bytes: Bytes) {
     let world = days(1).await;
     let checkpoint = world.audit.latest()[&0].clone();
@@ -92,7 +93,7 @@ async fn assert_is_written_anew(bytes: Bytes) {
 
 #[tokio::test]
 async fn when_no_snapshot_can_be_read_late_events_fold_all_history_once_and_not_each_time() {
-    // As after a release that knows another format of snapshots.
+    // The snapshots are as after a release that uses another format.
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");

@@ -1,4 +1,4 @@
-//! A store that notes what is asked of it, and a worker on it.
+//! A store that notes every call, and a worker on it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use prorata_worker::stream::{Worker, WorkerOptions};
 
 use crate::world::{TOPICS, World};
 
-/// What was asked of a store.
+/// The calls of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Folders that were listed, each with the number of objects that came back.
+    /// Folders that were listed, each with the number of objects returned.
     pub lists: Vec<(String, usize)>,
     pub gets: Vec<String>,
     /// Objects that were written, with their sizes in bytes.
@@ -23,7 +23,7 @@ pub struct Asked {
     pub deletes: Vec<String>,
 }
 
-/// A store that notes what is asked of it.
+/// A store that notes every call.
 #[derive(Clone)]
 pub struct WatchedStore {
     inner: FakeStore,
@@ -37,12 +37,12 @@ impl WatchedStore {
         Self { inner, asked: Arc::default(), refuses_deletes: Arc::default() }
     }
 
-    /// From now on objects cannot be deleted, or can again.
+    /// Makes every deletion fail from now on, or succeed again.
     pub fn refuse_deletes(&self, refuse: bool) {
         self.refuses_deletes.store(refuse, Ordering::Relaxed);
     }
 
-    /// What was asked since the last time.
+    /// Returns the calls since the last time.
     pub fn take(&self) -> Asked {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -79,7 +79,7 @@ impl ObjectStore for WatchedStore {
     }
 }
 
-/// A worker on a watched store, and what it reports.
+/// Opens a worker on a watched store. Returns it with its status.
 pub async fn worker(
     world: &World,
     store: &WatchedStore,

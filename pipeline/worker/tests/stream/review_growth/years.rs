@@ -1,9 +1,7 @@
-//! What a root comes to over months of claims, late events and maintenance, counted: after the horizon
-//! nothing grows but the archive, by hours closed, and the tables, by days. What a worker keeps in
-//! memory does not grow either.
+//! The objects of a root over months of claims, late events and maintenance, counted. After the horizon only
+//! the archive grows, by hours closed, and the tables, by days. The memory of a worker does not grow either.
 //!
-//! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` make it as long and wide as one likes: 730 and 16 for
-//! two years.
+//! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` set the size of the run: 730 and 16 simulate two years.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,19 +21,19 @@ use super::maintain;
 use super::watched::WatchedStore;
 use crate::world::{TOPICS, World};
 
-/// Hours that pass at a time.
+/// The step of the clock, in hours.
 const HOURS_AT_ONCE: i64 = 6;
 
-/// Days until nothing is young any more: the horizon, two until its hours have left, and a week for
+/// Days until nothing is young any more: the horizon, two days until its hours have left, and a week for
 /// checkpoints and for the files that compaction has replaced.
 const GROWN_UP: i64 = 46;
 
 const ORGANIZATIONS: [&str; 3] = ["acme", "hooli", "initech"];
 
-/// What there is at the end of a day.
+/// The counts at the end of a day.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
-    /// Of the largest latest checkpoint, in bytes, without its parts.
+    /// Size of the largest latest checkpoint, in bytes, without its parts.
     checkpoint_bytes: usize,
     parts: usize,
     snapshots: usize,
@@ -43,15 +41,16 @@ struct Figures {
     archive_files: usize,
     live_files: usize,
     dead_files: usize,
-    /// Folders listed, and objects written, in a day.
+    /// Number of folders listed in a day. `puts` counts the objects written.
     lists: usize,
     puts: usize,
-    /// Most live files of one table that a worker saw at a time, and bytes of state that it held, in a day.
+    /// Maximum number of live files of one table that a worker saw at a time, in a day. `state_bytes` is the
+    /// maximum size of its state.
     viewed_files: usize,
     state_bytes: u64,
 }
 
-/// Tables that note how many files a worker sees of one at a time.
+/// Tables that note the maximum number of files of one table that a worker sees at a time.
 #[derive(Clone)]
 struct WatchedTables {
     inner: FakeTables,
@@ -127,8 +126,8 @@ impl Figures {
     }
 }
 
-/// A day under an owner of its own: pods come and go, some events are late, and at its end all is maintained.
-/// Returns what the worker kept: files of a table, and bytes of state.
+/// Runs a day under an owner of its own: pods come and go, some events are late, and maintenance runs at the
+/// end. Returns the worker's maximum files of a table and bytes of state.
 async fn live_a_day(world: &World, store: &WatchedStore, day: i64) -> (usize, u64) {
     let (name, watched) = (format!("day{day}"), WatchedTables::of(world));
     let source = world.broker.source(&name, &TOPICS);
@@ -182,7 +181,7 @@ async fn after_the_horizon_nothing_grows_but_what_has_happened() {
     let (first, last) = (first.unwrap(), Figures::of(&world, &store, kept).await);
     println!("day {days}: {last:?}");
     let used = ORGANIZATIONS.map(|name| world.shard_of(name)).into_iter().collect::<BTreeSet<_>>();
-    // Lines that do not depend on how long it has been.
+    // Limits that do not depend on the number of days.
     assert!(last.checkpoint_bytes < 100_000, "{last:?}");
     for (what, before, after) in [
         ("bytes of a checkpoint", first.checkpoint_bytes, last.checkpoint_bytes),
@@ -195,12 +194,12 @@ async fn after_the_horizon_nothing_grows_but_what_has_happened() {
         ("files of a table in memory", first.viewed_files, last.viewed_files),
         ("bytes of state in memory", first.state_bytes as usize, last.state_bytes as usize),
     ] {
-        // Owners and quarters add a few bytes and parts in a year.
+        // Owners and quarters add a few bytes and parts per year.
         let line = before + before / 10 + 4 + usize::try_from(days / 30).unwrap() * usize::from(shards);
         let line = if what.starts_with("bytes") { line + 90 * usize::try_from(days).unwrap() } else { line };
         assert!(after <= line, "{what}: {before} on day {GROWN_UP}, {after} on day {days}");
     }
-    // And those that do.
+    // Limits that depend on the number of days.
     let hours = usize::try_from((days + 1) * 24).unwrap();
     let (horizon, dates) = (37 * 24, usize::try_from(days + 2).unwrap());
     assert!(

@@ -1,4 +1,4 @@
-//! Trouble: what happens in a round besides the steps of the workers, and what is undone in a later one.
+//! Trouble: changes in a round besides the steps of the workers, and their reversal in a later round.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::producer::LATER;
 use crate::world::{TOPICS, greed};
 
-/// What is to be undone.
+/// A change that is to be undone.
 enum Undo {
     Registry,
     Brokers,
@@ -23,18 +23,18 @@ enum Undo {
     Clock(String),
 }
 
-/// Troubles of a run.
+/// The troubles of a run.
 #[derive(Default)]
 pub struct Chaos {
     undo: Vec<(i64, Undo)>,
     joined: usize,
     rules: u32,
-    /// The latest time that the clock ever showed.
+    /// The latest time that the clock has shown.
     pub latest: WallTime,
 }
 
 impl Chaos {
-    /// One round's trouble.
+    /// Causes the trouble of one round.
     pub async fn strike(&mut self, fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice, round: i64) {
         self.heal(fleet, round);
         self.processes(fleet, dice, round);
@@ -61,7 +61,7 @@ impl Chaos {
         rules(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
     }
 
-    /// Clocks of processes, some that are noticed and some that are not.
+    /// Sets clocks of processes wrong, by amounts that are noticed or not.
     fn clocks(&mut self, fleet: &mut Fleet, dice: &mut Dice, round: i64) {
         let (alive, chance) = (fleet.alive(), fleet.plan.chances.wrong_clock);
         if chance == 0 || alive.is_empty() || !dice.happens(chance) {
@@ -168,7 +168,7 @@ impl Chaos {
         }
     }
 
-    /// Holes, compaction and retention of what is read and decided.
+    /// Makes gaps in logs, and compacts or deletes records that are read and decided.
     fn logs(&mut self, fleet: &mut Fleet, dice: &mut Dice) {
         let (world, chances) = (fleet.world.clone(), fleet.plan.chances);
         let (topic, shard) = (dice.pick(&TOPICS), dice.below(usize::from(world.shards)) as Shard);
@@ -181,7 +181,7 @@ impl Chaos {
         let places = decided.and_then(|offsets| Some((offsets.next?, offsets.last?.offset)));
         let Some((next, last)) = places.filter(|_| dice.happens(chances.retention)) else { return };
         if dice.happens(500) {
-            // The last record is missed.
+            // The last record read is gone too.
             world.broker.compact(topic, shard, last - 1 - dice.between(0, 3)).unwrap();
         } else {
             world.broker.delete_before(topic, shard, next - dice.between(0, 3)).unwrap();
@@ -206,7 +206,7 @@ impl Chaos {
         }
     }
 
-    /// Everything is well again, and no clock shows less than any did before.
+    /// Ends all trouble, and sets the clock to at least the latest time that it has shown.
     pub fn end(&mut self, fleet: &mut Fleet, dice: &mut Dice) {
         self.heal(fleet, i64::MAX);
         let world = &fleet.world;
@@ -223,16 +223,16 @@ impl Chaos {
     }
 }
 
-/// Versions of rules there are.
+/// Number of versions of plain rules.
 pub const RULES: u32 = 3;
 
-/// The rules that a run begins with.
+/// Returns the first rules of a run.
 pub fn first_rules(plan: &Plan) -> Rules {
     rules(if plan.chances.greed > 0 { RULES } else { 0 })
 }
 
-/// One of the rules: [`RULES`] plain ones, and as many under which greed cannot be folded. Their versions are
-/// numbers from 1 on.
+/// Returns rules by number: [`RULES`] plain ones, and as many under which greedy events cannot be folded.
+/// Their versions are numbers from 1.
 pub fn rules(number: u32) -> Rules {
     let plain = match number % RULES {
         0 => Rules::default(),

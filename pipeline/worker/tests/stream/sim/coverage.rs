@@ -1,4 +1,4 @@
-//! How often everything was reached that a simulation is to reach.
+//! Counts of everything that a simulation must reach.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::world::World;
 use crate::world::member::Member;
 use crate::world::oracle::Held;
 
-/// What the fixed seeds must reach, each at least once.
+/// Names that the fixed seeds must reach, each at least once.
 const WANTED: &[&str] = &[
     // Faults.
     "crash_before",
@@ -49,7 +49,7 @@ const WANTED: &[&str] = &[
     "stopped_by_its_clock",
     "slow_storage",
     "stranger_refused",
-    // Organizations that no hour can be folded with.
+    // Organizations with which no hour can be folded.
     "held",
     // Time.
     "late_events",
@@ -91,7 +91,7 @@ impl Coverage {
         }
     }
 
-    /// Reads that failed, or gave something else than what is there.
+    /// Returns how many reads failed or returned something other than the stored bytes.
     pub fn failed_reads(&self) -> u64 {
         let classes = ["read_fails", "truncated", "flipped", "missing"];
         classes.iter().filter_map(|class| self.0.get(class)).sum()
@@ -101,7 +101,7 @@ impl Coverage {
         other.0.iter().for_each(|(what, count)| self.add(what, *count));
     }
 
-    /// What a process counted in its life.
+    /// Adds the counts of a process at its end.
     pub fn take(&mut self, member: &Member) {
         member.faults.counts().into_iter().for_each(|(class, count)| self.add(class, count));
         let status = member.status.lock();
@@ -113,7 +113,7 @@ impl Coverage {
         self.add("rebalances", status.counts.rebalances);
     }
 
-    /// What the log and the dead letters show in the end.
+    /// Adds the counts that the checkpoint log and the dead letters show at the end.
     pub fn look_back(&mut self, world: &World, held: &Held) {
         self.add("read_back", world.audit.read_back());
         for reason in held.letters.values() {
@@ -139,7 +139,7 @@ impl Coverage {
         }
     }
 
-    /// Prints all, and says what was never reached.
+    /// Prints all counts, and returns the names that were never reached.
     pub fn missing(&self) -> Vec<&'static str> {
         for (what, count) in &self.0 {
             println!("{count:>8} {what}");

@@ -1,4 +1,4 @@
-//! Choices of a seed: the same on every machine.
+//! Random choices from a seed, the same on every machine.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -17,17 +17,17 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// In [0, bound).
+    /// Returns a number in [0, bound).
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.bits() % bound.max(1) as u64).unwrap()
     }
 
-    /// In [from, to).
+    /// Returns a number in [from, to).
     pub fn between(&mut self, from: i64, to: i64) -> i64 {
         from + i64::try_from(self.bits() % u64::try_from(to - from).unwrap()).unwrap()
     }
 
-    /// Whether something of this chance, in thousandths, happens.
+    /// Returns whether an event with this chance, in thousandths, happens.
     pub fn happens(&mut self, thousandths: u32) -> bool {
         self.bits() % 1_000 < u64::from(thousandths)
     }

@@ -1,5 +1,5 @@
-//! The economy law: what a run leaves and asks for stays under lines that depend on how much it did, not on
-//! what happened to it.
+//! The economy law: the objects and calls of a run stay under limits that depend on how much the run did, and
+//! not on its faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::coverage::Coverage;
 use super::plan::Plan;
 use crate::world::World;
 
-/// What a run came to, over all shards.
+/// The totals of a run, over all shards.
 #[derive(Debug)]
 struct Economy {
     /// Hours closed.
@@ -22,26 +22,26 @@ struct Economy {
     claims: usize,
     checkpoints: usize,
     lists: usize,
-    /// Snapshots and parts of checkpoints, but for new ones that no sweep has looked at, and patches of
+    /// Snapshots and parts of checkpoints, except new ones that no sweep has looked at, and except patches of
     /// snapshots that a checkpoint names.
     state_objects: usize,
     /// The patches of snapshots that a checkpoint names.
     patches: usize,
     /// Hours with a snapshot.
     snapshots: usize,
-    /// Archive files that were written, also those that were merged since.
+    /// Archive files that were written, including files that were merged later.
     archived: usize,
-    /// The largest one as it is stored.
+    /// The stored size of the largest checkpoint.
     checkpoint_bytes: usize,
 }
 
-/// Dates up to that of the most wrong clock, and some.
+/// Number of dates up to the date of the most wrong clock, and a margin.
 const DATES_AHEAD_MAX: usize = 42;
 
-/// A worker sweeps what lists show once an hour, counted from its claim.
+/// The age from which an object is swept: a worker sweeps once an hour, counted from its claim.
 const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
-/// Checks the law at the end of a run.
+/// Asserts the law at the end of a run.
 pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let objects = world.lake.store.objects();
     let latest = world.audit.latest();
@@ -73,26 +73,26 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let Economy { hours, shard_hours, claims, .. } = economy;
     let is_doubtful = plan.chances.wrong_clock > 0 || plan.chances.clock_step > 0;
     let doubts = if is_doubtful { plan.members * plan.rounds.unsigned_abs() as usize } else { 0 };
-    // A process that starts with a clock weeks ahead lists the dates up to its own once, before the store's
-    // time is known.
+    // A process that starts with a clock weeks ahead lists the dates up to its own time once, before it knows
+    // the store's time.
     let ahead = if plan.chances.wrong_clock > 0 { DATES_AHEAD_MAX * claims } else { 0 };
-    // A shard that is weeks behind, as after a first event of long ago, has its open dates listed by each
-    // owner, until they are closed.
+    // If a shard lags by weeks, as after a very old first event, each owner lists its open dates until they
+    // are closed.
     let behind = latest.keys().map(|shard| world.audit.dates_claimed(*shard)).sum::<usize>();
     let behind = behind.saturating_sub(2 * claims);
-    // A list that fails is asked for once more.
+    // A list that fails is requested again.
     let again = coverage.failed_reads() as usize;
     let letters = world.letters.letters().len();
-    // Where storage takes hours, what is swept waits.
+    // If calls of storage take hours, objects wait longer to be swept.
     let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
     let lines = [
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
-        // PROTOCOL.md, Restating: at most three for a snapshot.
+        // PROTOCOL.md, section Restating: a snapshot has at most three patches.
         ("patches of snapshots", economy.patches, 3 * economy.snapshots),
         ("lists", economy.lists, 40 + 8 * claims + shard_hours + ahead + behind + again),
-        // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
-        // clock that is wrong, of one shard each round.
+        // One for each flush of events or dead letters, claim, release and hour. If a clock is wrong, its
+        // witness adds one of one shard in each round.
         (
             "checkpoints",
             economy.checkpoints,
@@ -104,7 +104,7 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     }
 }
 
-/// The snapshots and parts that a checkpoint names.
+/// Returns the snapshots and parts that a checkpoint names.
 fn named(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
     let snapshots = checkpoint.hours.values().flat_map(|entry| entry.snapshot_objects());
     snapshots.chain(&checkpoint.parts).map(String::as_str)

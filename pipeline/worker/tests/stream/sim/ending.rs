@@ -1,4 +1,5 @@
-//! The end of a run: nothing goes wrong any more, so everything must settle soon; then all is compared.
+//! The end of a run: nothing goes wrong any more, so that everything must settle soon. Then all results are
+//! compared.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,17 +21,18 @@ use crate::harness::{Content, Lake};
 use crate::world::World;
 use crate::world::oracle::{self, Also};
 
-/// Rounds in which everything must settle, and how long nothing must happen until it has.
+/// The number of rounds in which everything must settle, and the number of quiet rounds that count as
+/// settled.
 const ROUNDS_MAX: i64 = 3_000;
 const QUIET_ROUNDS: u32 = 16;
 
-/// Settles, compares with a plain fold, then with backfills.
+/// Settles, and compares the result with a plain fold and then with backfills.
 pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> Coverage {
     let seed = fleet.seed;
     let world = fleet.world.clone();
     settle(fleet, dice).await;
     if !foreign.events.is_empty() {
-        // Some of the batches may not be in yet, or in part.
+        // Some batches may not be folded yet, or only in part.
         fleet.stop_all(dice).await;
         let outcome = foreign.fold(&world, chaos::first_rules(&fleet.plan), Faults::default(), |_| {}).await;
         outcome.unwrap_or_else(|error| panic!("seed {seed}: a backfill after a clean stop: {error}"));
@@ -69,7 +71,7 @@ fn any_dirty(world: &World) -> bool {
     world.audit.latest().values().any(|checkpoint| !checkpoint.dirty.is_empty())
 }
 
-/// The rules that the latest checkpoints list.
+/// Returns the rules that the latest checkpoints list.
 fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
     let latest = world.audit.latest();
     move |shard, hour| {
@@ -78,7 +80,7 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
     }
 }
 
-/// No shard with events is left behind: all that the watermark lets close is closed.
+/// Asserts that every shard with events has closed all hours that the watermark lets close.
 fn check_closed(fleet: &Fleet) {
     let rule = fleet.plan.tune.watermark;
     let held_at = fleet
@@ -109,13 +111,13 @@ fn options(owner: &str, world: &World) -> BackfillOptions {
     options
 }
 
-/// A backfill over the worker's archive, from the first event on, finds every hour as it is.
+/// Asserts that a backfill over the worker's archive, from the first event, changes no hour.
 async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context: &str) {
     let Some(first) = events.iter().map(|event| event.event.event_time.hour()).min() else { return };
     let before = world.lake.files();
     let mut options = options("again", world);
-    // All workers have stopped. The claim of one that was killed may have landed after the last checkpoint of
-    // the shard's owner, which had nothing to decide and so did not notice.
+    // All workers have stopped. The claim of a killed worker may have landed after the last checkpoint of the
+    // shard's owner. That owner had nothing to decide and so did not notice.
     options.take_over = true;
     options.from = Some(first);
     options.to = world.audit.latest().values().filter_map(|checkpoint| checkpoint.closed_through).min();
@@ -136,7 +138,7 @@ async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context
     }
 }
 
-/// A backfill of the same events into a fresh root makes the same tables.
+/// Asserts that a backfill of the same events into a fresh root makes the same tables.
 async fn backfill_makes_the_same(world: &World, events: &[EventRecord], context: &str) {
     let latest = world.audit.latest();
     let versions = latest.values().flat_map(|checkpoint| checkpoint.rules.iter());

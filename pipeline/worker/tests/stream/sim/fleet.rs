@@ -1,4 +1,5 @@
-//! The processes of a simulation: started, killed, held up, restarted; and what dead ones had asked for.
+//! The processes of a simulation, which start, die, hang and restart, and the pending effects of dead
+//! processes.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,26 +21,26 @@ use crate::world::member::{Member, Stepped};
 pub struct Berth {
     pub name: String,
     pub member: Option<Member>,
-    /// When a process is started in it, where there is none.
+    /// The round in which a process starts here, if there is none.
     pub start_at: i64,
     pub kind: Kind,
 }
 
 impl Berth {
-    /// Whether a process is started again where one has ended.
+    /// Returns whether a new process starts after one has ended.
     fn is_refilled(&self) -> bool {
         self.kind == Kind::Own
     }
 }
 
-/// What the processes of a berth are.
+/// The kind of the processes of a berth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of the group.
+    /// A member of the group.
     Own,
-    /// A second process of a name that another berth has.
+    /// A second process with the name of another berth.
     Twin,
-    /// Of another group on another cluster.
+    /// A member of another group, on another cluster.
     Stranger,
 }
 
@@ -48,11 +49,11 @@ pub struct Fleet {
     pub world: World,
     pub plan: Plan,
     pub berths: Vec<Berth>,
-    /// Faults of dead processes with effects that may yet happen.
+    /// Faults of dead processes whose effects may still happen.
     ghosts: Vec<Faults>,
-    /// Whether anything still goes wrong.
+    /// `true` once nothing goes wrong any more.
     pub calm: bool,
-    /// Rules that new processes are configured with.
+    /// The rules in the configuration of new processes.
     pub rules: Arc<Mutex<Rules>>,
     pub coverage: Coverage,
     pub seed: u64,
@@ -78,12 +79,12 @@ impl Fleet {
         }
     }
 
-    /// A place for one more.
+    /// Adds a berth.
     pub fn join(&mut self, name: String, round: i64, kind: Kind) {
         self.berths.push(Berth { name, member: None, start_at: round, kind });
     }
 
-    /// Berths with a process.
+    /// Returns the berths with a process.
     pub fn alive(&self) -> Vec<usize> {
         let alive = self.berths.iter().enumerate().filter(|(_, berth)| berth.member.is_some());
         alive.map(|(index, _)| index).collect()
@@ -108,7 +109,7 @@ impl Fleet {
         berth.member = Some(world.start(&berth.name, faults, change));
     }
 
-    /// A process dies now.
+    /// Kills a process.
     pub fn kill(&mut self, index: usize, round: i64, dice: &mut Dice) {
         if let Some(member) = &self.berths[index].member {
             member.faults.kill();
@@ -117,7 +118,7 @@ impl Fleet {
         }
     }
 
-    /// Forgets a process that is gone, but not what it asked for.
+    /// Forgets a process that is gone, but keeps its pending effects.
     fn bury(&mut self, index: usize, start_at: i64) {
         let berth = &mut self.berths[index];
         let Some(member) = berth.member.take() else { return };
@@ -129,7 +130,7 @@ impl Fleet {
         }
     }
 
-    /// Each process steps once, except for those passed over. Whether nothing happened.
+    /// Steps each process once, except those that are skipped. Returns whether nothing happened.
     pub async fn round(&mut self, round: i64, dice: &mut Dice) -> bool {
         let mut quiet = true;
         for index in 0..self.berths.len() {
@@ -160,17 +161,17 @@ impl Fleet {
         quiet
     }
 
-    /// Whether a shard may be stopped for this reason.
+    /// Asserts that a shard may be stopped for this reason.
     fn judge_stop(&mut self, stop: &ShardStop, index: usize) {
         let rates = &self.plan.rates;
-        // It stays stopped for a while after all is well.
+        // A shard stays stopped for a while after the damage ends.
         let damage = rates.truncated + rates.flipped + rates.missing > 0;
         let fine = damage && stop.reason == StopReason::Damaged;
         assert!(fine, "seed {}: {}: {}", self.seed, self.berths[index].name, stop.message);
         self.coverage.hit("stopped_damaged");
     }
 
-    /// Whether a worker may stop for this reason.
+    /// Asserts that a worker may stop for this reason.
     fn judge(&mut self, error: &WorkerError, index: usize) {
         let rates = &self.plan.rates;
         let damage = rates.truncated + rates.flipped + rates.missing > 0 && !self.calm;
@@ -180,8 +181,8 @@ impl Fleet {
                 self.coverage.hit("stranger_refused");
                 kind == Kind::Stranger
             }
-            // All clocks are set together, too, and when all is well again. A request that was under way then
-            // looks like a wrong clock to a process that starts, which is started again.
+            // All clocks are also set together, and again at the end of all trouble. If a request is under
+            // way then, a starting process sees a wrong clock; it is restarted.
             WorkerError::Configuration(message) if message.contains("clock") => {
                 self.plan.chances.wrong_clock > 0 || self.plan.chances.clock_step > 0
             }
@@ -201,7 +202,7 @@ impl Fleet {
         });
     }
 
-    /// Some of what waits happens, or fails.
+    /// Lets some of the waiting effects happen or fail.
     pub fn wake(&mut self, dice: &mut Dice, chance: u32) {
         let living = self.berths.iter().filter_map(|berth| berth.member.as_ref());
         let living: Vec<Faults> = living.map(|member| member.faults.clone()).collect();
@@ -216,7 +217,7 @@ impl Fleet {
         self.ghosts.retain(|faults| !faults.paused().is_empty());
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     pub fn calm(&mut self, dice: &mut Dice) {
         self.calm = true;
         for berth in &mut self.berths {
@@ -228,7 +229,7 @@ impl Fleet {
         self.wake(dice, 1_000);
     }
 
-    /// All stop cleanly.
+    /// Stops all processes cleanly.
     pub async fn stop_all(&mut self, dice: &mut Dice) {
         for berth in &mut self.berths {
             berth.start_at = i64::MAX;

@@ -27,13 +27,13 @@ use crate::world::audit::{AuditedStore, AuditedTables};
 #[derive(Default)]
 pub struct Foreign {
     pub events: Vec<EventRecord>,
-    /// Events of a time that a run never reaches: they must never count.
+    /// Events of a time that a run never reaches, so that they must never count.
     ahead: Vec<EventRecord>,
     backfills: u64,
 }
 
 impl Foreign {
-    /// A batch more.
+    /// Adds a batch.
     fn gather(&mut self, world: &World, plan: &Plan, coverage: &mut Coverage, dice: &mut Dice) {
         let now = world.now().0 / 60_000_000 - START * 60;
         for _ in 0..dice.between(1, 12) {
@@ -68,7 +68,7 @@ impl Foreign {
         run(world, &events, faults, options).await
     }
 
-    /// In the midst of everything: it may be refused, and it may break off.
+    /// Runs a backfill in the middle of a run: it may be refused or break off.
     pub async fn disturb(
         &mut self,
         world: &World,

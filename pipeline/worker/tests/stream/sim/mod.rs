@@ -1,7 +1,7 @@
 //! The simulation: everything at once, at random, the same for the same seed.
 //!
-//! `PRORATA_SIM_SEEDS` says how many seeds, `PRORATA_SIM_FIRST_SEED` the first of them, or `fresh` for one
-//! that nobody has tried. A failing seed is repeated by `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1
+//! `PRORATA_SIM_SEEDS` is the number of seeds. `PRORATA_SIM_FIRST_SEED` is the first seed, or `fresh` for one
+//! that nobody has tried. To repeat a failing seed, run `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1
 //! cargo test -p prorata-worker --test stream sim`.
 
 mod chaos;
@@ -29,10 +29,10 @@ use foreign::Foreign;
 use plan::Plan;
 use producer::Producer;
 
-/// Seeds that are always tried.
+/// The number of seeds that are always tried.
 const FIXED: u64 = 64;
 
-/// Fresh seeds that have found faults: they are always tried, too.
+/// Fresh seeds that have found faults; they are always tried too.
 const FOUND: [u64; 12] = [
     302160609,
     434207631,
@@ -72,7 +72,7 @@ async fn whatever_happens_the_tables_are_what_the_archive_folds_to() {
     assert!(!fixed || missing.is_empty(), "never reached: {missing:?}");
 }
 
-/// The first seed, how many, and whether they are the fixed ones.
+/// Returns the first seed, the number of seeds, and whether they are the fixed ones.
 fn seeds() -> (u64, u64, bool) {
     let number = |name: &str| std::env::var(name).ok().map(|text| (text.parse::<u64>().ok(), text));
     let seeds = number("PRORATA_SIM_SEEDS").map(|(seeds, text)| seeds.unwrap_or_else(|| panic!("{text}")));
@@ -81,14 +81,14 @@ fn seeds() -> (u64, u64, bool) {
         None => {
             assert_eq!(text, "fresh", "PRORATA_SIM_FIRST_SEED is a number, or 'fresh'");
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            // Sixteens, so that every run has its share of long ones.
+            // The first seed is a multiple of sixteen, so that every run has its share of long seeds.
             (now.as_micros() as u64 % 1_000_000_000) * 16
         }
     });
     (first.unwrap_or(0), seeds.unwrap_or(FIXED), first.is_none() && seeds.is_none())
 }
 
-/// One run from its beginning to its end.
+/// Runs one seed from beginning to end.
 async fn simulate(seed: u64) -> Coverage {
     let mut dice = Dice::new(seed);
     let plan = Plan::of(seed, &mut dice);
@@ -99,7 +99,7 @@ async fn simulate(seed: u64) -> Coverage {
     broker.set_ends(plan.ends);
     broker.set_eager(plan.eager);
     let mut world = World::on(broker, plan.shards);
-    // Files of an hour are cut early in some.
+    // Some seeds cut the files of an hour early.
     world.lake.file_rows = seed.is_multiple_of(3).then_some(3);
     if plan.slow > 0 {
         let (mut slow, chance) = (Dice::new(seed ^ 0x5_10), plan.slow);

@@ -1,4 +1,4 @@
-//! What a seed is made of: sizes, limits, and which kinds of trouble it has at all, so that each seed has its
+//! The plan of a seed: sizes, limits, and the kinds of trouble that it has at all, so that each seed has its
 //! own mix.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use prorata_worker::stream::{WatermarkRule, WorkerOptions};
 
 use super::dice::Dice;
 
-/// Kinds of trouble, with the chance of each per round, in thousandths.
+/// The chance of each kind of trouble per round, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chances {
     pub kill: u32,
@@ -30,17 +30,17 @@ pub struct Chances {
     pub backfill: u32,
     pub new_rules: u32,
     pub skipped_step: u32,
-    /// The clock of a process goes wrong.
+    /// A wrong clock of a process.
     pub wrong_clock: u32,
-    /// A foreign batch has events of the future.
+    /// Events of the future in a foreign batch.
     pub ahead: u32,
-    /// An organization sends what no hour can be folded with.
+    /// Events of an organization with which no hour can be folded.
     pub greed: u32,
-    /// A process of another group starts on the root.
+    /// The start of a process of another group on the root.
     pub stranger: u32,
 }
 
-/// A seed's plan.
+/// The plan of a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub shards: Shard,
@@ -49,9 +49,9 @@ pub struct Plan {
     pub rounds: i64,
     /// Seconds between two rounds.
     pub round_seconds: i64,
-    /// Most events of a round.
+    /// Maximum number of events in a round.
     pub events: usize,
-    /// How late a late event may be, in minutes.
+    /// Maximum lateness of an event, in minutes.
     pub lateness: i64,
     pub poll_messages: usize,
     pub ends: Ends,
@@ -59,21 +59,21 @@ pub struct Plan {
     pub tune: Tune,
     pub rates: Rates,
     pub chances: Chances,
-    /// A partition of this topic is down for the first rounds, so that it falls behind.
+    /// The topic of which a partition is down for the first rounds, so that it lags.
     pub behind: Option<&'static str>,
     pub backfill_first: bool,
-    /// Chance, in thousandths, that a call of storage takes up to hours.
+    /// Chance, in thousandths, that a call of storage takes up to several hours.
     pub slow: u32,
 }
 
-/// WorkerOptions of the workers.
+/// The varied options of the workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Tune {
     pub rows_in_flight: u64,
     pub memory_limit: u64,
     pub checkpoint_bytes: u64,
     pub checkpoint_interval: u64,
-    /// In minutes.
+    /// The maximum delay of a restatement, in minutes.
     pub max_restate_delay: u64,
     pub watermark: WatermarkRule,
 }
@@ -85,7 +85,8 @@ impl Tune {
         options.checkpoint_bytes = self.checkpoint_bytes;
         options.checkpoint_interval = Duration::from_secs(self.checkpoint_interval);
         options.max_restate_delay = Duration::from_secs(self.max_restate_delay * 60);
-        // Rounds are up to some minutes apart: shorter than some, longer than most.
+        // Rounds are up to some minutes apart, so the interval is shorter than some rounds and longer than
+        // most.
         options.compare_after = Duration::from_secs(self.checkpoint_interval * 20);
         options.watermark = self.watermark;
     }
@@ -122,7 +123,7 @@ impl Chances {
 impl Plan {
     pub fn of(seed: u64, dice: &mut Dice) -> Self {
         let minutes = |count: u64| Duration::from_secs(count * 60);
-        // Every sixteenth lasts for seven weeks.
+        // Every sixteenth seed lasts for seven weeks.
         let long = seed % 16 == 7;
         let chances = Chances::of(long, dice);
         let mut rate = |most: u64| if dice.happens(350) { (dice.bits() % (most * 1_000)) as u32 } else { 0 };
@@ -144,7 +145,7 @@ impl Plan {
             memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
             checkpoint_interval: dice.pick(&[10, 60]),
-            // By the seed alone: the dice fall as they did before there was a delay.
+            // The delay comes from the seed alone, so that the dice give every older choice the same value.
             max_restate_delay: [0, 10, 360][(seed / 3 % 3) as usize],
             watermark: WatermarkRule {
                 out_of_orderness: minutes(dice.pick(&[1, 5, 20])),
@@ -152,7 +153,7 @@ impl Plan {
                 max_watermark_hold: minutes(dice.pick(&[30, 60, 120])),
             },
         };
-        // Dice of their own, so that the others fall as before.
+        // These choices have dice of their own, so that the other choices keep their values.
         let mut more = Dice::new(!seed);
         let mut often = |most: u32| if more.happens(300) { 1 + more.below(most as usize) as u32 } else { 0 };
         let chances = Chances { wrong_clock: often(60), ahead: often(500), greed: often(40), ..chances };

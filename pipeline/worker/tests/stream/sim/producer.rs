@@ -1,5 +1,5 @@
-//! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no
-//! events.
+//! Correct and faulty producers: reordering, duplicates, late events, clocks in the future, messages that are
+//! not events.
 
 use prorata_samples::trace::{START, node, node_priced, node_stop, pod, pod_stop};
 use prorata_schemas::event::{EventRecord, Payload};
@@ -12,17 +12,17 @@ use super::dice::Dice;
 use super::plan::Plan;
 use crate::world::{SCHEMA, What, World, greed};
 
-/// A schema that is registered in the end, and one that never is.
+/// A schema that is registered at the end, and one that never is.
 pub const LATER: u32 = 7;
 const NEVER: u32 = 9;
 
-/// In minutes: a little less than what is kept of the past.
+/// A little less than the horizon, in minutes.
 const DAYS_34: i64 = 34 * 24 * 60;
 
 /// All producers of a world.
 pub struct Producer {
     organizations: Vec<String>,
-    /// Events on their way, by the round in which they are sent.
+    /// Events on their way, with the round in which they are sent.
     held: Vec<(i64, EventRecord)>,
     sent: Vec<EventRecord>,
 }
@@ -33,7 +33,7 @@ impl Producer {
         Self { organizations, held: Vec::new(), sent: Vec::new() }
     }
 
-    /// What comes in one round.
+    /// Sends the messages of one round.
     pub fn produce(&mut self, world: &World, plan: &Plan, dice: &mut Dice, round: i64) {
         let now = world.now().0 / 60_000_000 - START * 60;
         for _ in 0..dice.below(plan.events + 1) {
@@ -68,7 +68,7 @@ impl Producer {
         self.send_due(world, round);
     }
 
-    /// Sends all that is still on its way.
+    /// Sends all events that are still on their way.
     pub fn finish(&mut self, world: &World) {
         self.send_due(world, i64::MAX);
     }
@@ -85,7 +85,7 @@ impl Producer {
         self.sent.push(event.clone());
     }
 
-    /// Something that happens, happened long ago, or is to come.
+    /// Returns an event that happens now, happened long ago, or lies in the future.
     fn event(&self, organization: &str, now: i64, plan: &Plan, dice: &mut Dice) -> EventRecord {
         let minutes = match dice.below(100) {
             0..3 if plan.lateness > DAYS_34 => now - dice.between(DAYS_34, plan.lateness),
@@ -97,7 +97,7 @@ impl Producer {
     }
 }
 
-/// One event of an organization.
+/// Returns an event of an organization.
 pub fn something(organization: &str, minutes: i64, dice: &mut Dice) -> EventRecord {
     let uid = format!("p{}", dice.below(6));
     match dice.below(10) {
@@ -108,7 +108,7 @@ pub fn something(organization: &str, minutes: i64, dice: &mut Dice) -> EventReco
     }
 }
 
-/// A message that is no event, or not one that may count.
+/// Sends a message that is not an event, or an event that may not count.
 fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
     let organization = event.event.organization_id.to_string();
     let value = FakeMessages::encode(SCHEMA, event);

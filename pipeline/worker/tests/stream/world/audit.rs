@@ -1,5 +1,5 @@
-//! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every
-//! moment.
+//! Checks every version of every table and every checkpoint when it appears, for properties that must always
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use prorata_worker::ports::{
 
 use crate::harness::Lake;
 
-/// What was seen so far. Clones share it.
+/// Everything seen so far. Clones share it.
 #[derive(Clone)]
 pub struct Audit {
     store: FakeStore,
@@ -31,7 +31,7 @@ pub struct Audit {
     on_call: Arc<Mutex<Option<OnCall>>>,
 }
 
-/// What happens at every call of storage.
+/// A function that runs at every call of storage.
 type OnCall = Box<dyn FnMut() + Send>;
 
 #[derive(Default)]
@@ -40,13 +40,13 @@ struct Seen {
     files: BTreeMap<Table, BTreeMap<(Shard, Hour), BTreeSet<String>>>,
     revisions: BTreeMap<(Shard, Hour), i64>,
     checkpoints: BTreeMap<(Shard, u64), Arc<Checkpoint>>,
-    /// Offsets may go back: messages were lost on purpose.
+    /// Whether offsets may go back, because messages were lost on purpose.
     offsets_free: bool,
-    /// Files of hours that were not closed and had to be read back.
+    /// Archive files of open hours that were read back.
     read_back: u64,
-    /// Folders that were listed.
+    /// Number of folders that were listed.
     lists: usize,
-    /// Archive files that were written.
+    /// Number of archive files that were written.
     archived: usize,
     /// The latest true time at which anything was stored.
     latest: WallTime,
@@ -63,42 +63,42 @@ impl Audit {
         }
     }
 
-    /// From now on offsets may go back, and topics may be taken off.
+    /// Allows offsets to go back and topics to be removed from now on.
     pub fn free_offsets(&self) {
         self.seen.lock().unwrap().offsets_free = true;
     }
 
-    /// Storage does not answer anybody, or does again.
+    /// Starts or ends an outage of storage.
     pub fn set_outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::Relaxed);
     }
 
-    /// This happens at every call of storage from now on.
+    /// Runs `call` at every call of storage from now on.
     pub fn on_call(&self, call: impl FnMut() + Send + 'static) {
         *self.on_call.lock().unwrap() = Some(Box::new(call));
     }
 
-    /// Nothing happens at calls of storage any more.
+    /// Removes the function that runs at every call of storage.
     pub fn no_call(&self) {
         *self.on_call.lock().unwrap() = None;
     }
 
-    /// How many archive files of hours that were not closed were read.
+    /// Returns how many archive files of open hours were read.
     pub fn read_back(&self) -> u64 {
         self.seen.lock().unwrap().read_back
     }
 
-    /// How many folders were listed.
+    /// Returns how many folders were listed.
     pub fn lists(&self) -> usize {
         self.seen.lock().unwrap().lists
     }
 
-    /// How many archive files were written.
+    /// Returns how many archive files were written.
     pub fn archived(&self) -> usize {
         self.seen.lock().unwrap().archived
     }
 
-    /// Whether an object was stored less than this ago.
+    /// Returns whether an object was stored less than `age` ago.
     pub fn is_younger(&self, path: &str, age: Duration) -> bool {
         let stored_at = now(self.store.stat(path)).unwrap().map(|meta| meta.modified).unwrap_or_default();
         self.store.now() < stored_at.after(age)
@@ -130,17 +130,17 @@ impl Audit {
         }
     }
 
-    /// Every checkpoint decided so far.
+    /// Returns every checkpoint decided so far.
     pub fn checkpoints(&self) -> BTreeMap<(Shard, u64), Arc<Checkpoint>> {
         self.seen.lock().unwrap().checkpoints.clone()
     }
 
-    /// The newest checkpoint of every shard.
+    /// Returns the latest checkpoint of every shard.
     pub fn latest(&self) -> BTreeMap<Shard, Arc<Checkpoint>> {
         self.checkpoints().into_iter().map(|((shard, _), checkpoint)| (shard, checkpoint)).collect()
     }
 
-    /// The first checkpoint of each owner of a shard.
+    /// Returns the first checkpoint of each owner of a shard.
     fn claiming(&self, shard: Shard) -> Vec<Arc<Checkpoint>> {
         let seen = self.seen.lock().unwrap();
         let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
@@ -149,12 +149,13 @@ impl Audit {
         of_shard.chunk_by(|a, b| owner(a) == owner(b)).map(|of_owner| Arc::clone(of_owner[0])).collect()
     }
 
-    /// How often a shard was claimed.
+    /// Returns how often a shard was claimed.
     pub fn claims(&self, shard: Shard) -> usize {
         self.claiming(shard).len()
     }
 
-    /// Dates that were open when a shard was claimed, up to a day ahead, over all its claims.
+    /// Returns how many dates were open when a shard was claimed, up to a day ahead, summed over all its
+    /// claims.
     pub fn dates_claimed(&self, shard: Shard) -> usize {
         let dates = |claim: Arc<Checkpoint>| {
             let last = Hour(claim.written_at.hour().0 + 24);
@@ -163,7 +164,7 @@ impl Audit {
         self.claiming(shard).into_iter().filter_map(dates).sum()
     }
 
-    /// Looks at whatever is new.
+    /// Checks everything that is new.
     pub fn look(&self) {
         let mut seen = self.seen.lock().unwrap();
         for path in self.store.paths_under(names::STATE) {
@@ -187,7 +188,7 @@ impl Audit {
             return;
         }
         if seq > 1 {
-            // Another process may have decided it unseen.
+            // Another process may have decided the previous checkpoint unseen.
             self.look_at_object(seen, &names::checkpoint(shard, seq - 1));
         }
         let checkpoint = now(log::read(&self.store, shard, seq)).unwrap();
@@ -203,7 +204,7 @@ impl Audit {
         seen.checkpoints.insert((shard, seq), Arc::new(Checkpoint::clone(&checkpoint)));
     }
 
-    /// Where owners are gone, what counted counts as before, and nothing else does.
+    /// Asserts that, if the list of owners shrinks, exactly the objects that counted before still count.
     fn check_owners(&self, before: &Checkpoint, after: &Checkpoint) {
         let ids = |checkpoint: &Checkpoint| -> Vec<_> {
             checkpoint.owners.iter().map(|owner| (owner.id.clone(), owner.seq)).collect()
@@ -224,7 +225,7 @@ impl Audit {
         }
     }
 
-    /// What a checkpoint names is stored before it is decided.
+    /// Asserts that a checkpoint names only objects that were stored before it was decided.
     fn check_objects(&self, before: &Checkpoint, checkpoint: &Checkpoint) {
         let stored = |path: &str| self.object(path).is_some();
         let what = |hour: &Hour| format!("hour {hour} of shard {} at {}", checkpoint.shard, checkpoint.seq);
@@ -246,7 +247,8 @@ impl Audit {
         }
     }
 
-    /// The rows that a file has of an hour, as the files of hours that they are or were: digest and text.
+    /// Returns the rows of an hour in a file, as digest and text of each file of the hour that it is or
+    /// contains.
     fn rows_of(&self, table: Table, (_, hour): (Shard, Hour), path: &str) -> Vec<(String, String)> {
         let bytes = self.object(&format!("{}/{path}", table.name()));
         let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
@@ -290,7 +292,7 @@ impl Audit {
             }
         }
         if table == Table::Hours {
-            // Nobody is left in an hour whose checkpoint names no file of it.
+            // An hour leaves the table if no organization is left in it: then its checkpoint names no file.
             let is_empty = |(shard, hour): &(Shard, Hour)| {
                 let of_shard = seen.checkpoints.range((*shard, 0)..=(*shard, u64::MAX));
                 let entry = of_shard.last().and_then(|(_, checkpoint)| checkpoint.hours.get(hour));
@@ -302,7 +304,7 @@ impl Audit {
     }
 }
 
-/// Whether a file only has rows of other files: no checkpoint names it.
+/// Returns whether a file only has rows of other files, so that no checkpoint names it.
 fn is_rearranged(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) -> bool {
     let Some(name) = TableFile::parse(path) else { return true };
     let checkpoint = seen.checkpoints.get(&(shard, name.object_id.seq));
@@ -311,7 +313,7 @@ fn is_rearranged(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) -> bool 
     entry.is_none_or(|entry| entry.files().all(|(_, file)| file.path != path))
 }
 
-/// Each checkpoint carries on what the one before it says.
+/// Asserts that each checkpoint continues from the one before it.
 fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool) {
     let what = format!("shard {} at {}", after.shard, after.seq);
     assert!(before.closed_through <= after.closed_through, "an hour opens again: {what}");
@@ -329,8 +331,8 @@ fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool)
     }
 }
 
-/// No hour is closed that the world has not reached: a backfill may close the running one, clocks differ
-/// within `max_clock_skew`, and the true time of a simulation steps back by half an hour at most.
+/// Asserts that no hour is closed that the world has not reached. A backfill may close the current hour, and
+/// clocks differ within `max_clock_skew`. The true time of a simulation steps back by half an hour at most.
 fn check_not_ahead(checkpoint: &Checkpoint, latest: WallTime) {
     const SLACK: Duration = Duration::from_secs(2 * 3_600);
     let (shard, closed) = (checkpoint.shard, checkpoint.closed_through);
@@ -338,7 +340,7 @@ fn check_not_ahead(checkpoint: &Checkpoint, latest: WallTime) {
     assert!(!ahead, "shard {shard} is closed through {closed:?}, the future of {latest:?}");
 }
 
-/// Revisions in `hours` never decrease.
+/// Asserts that revisions in `hours` never decrease.
 fn check_revision(seen: &mut Seen, key: (Shard, Hour), text: &str) {
     let clocks = text.lines().last().unwrap();
     let (_, revision) = clocks.split_once("revision: ").unwrap();
@@ -348,7 +350,7 @@ fn check_revision(seen: &mut Seen, key: (Shard, Hour), text: &str) {
     *newest = revision;
 }
 
-/// When `hours` says that an hour has changed, all its other tables are there.
+/// Asserts that, if `hours` shows a change of an hour, all tables have the files of that change.
 fn check_whole(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) {
     let seq = TableFile::parse(path).unwrap().object_id.seq;
     let checkpoint = seen.checkpoints.get(&(shard, seq));
@@ -365,12 +367,12 @@ fn check_whole(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) {
     }
 }
 
-/// Twins without faults answer at once.
+/// Returns the result of a future of a fake without faults, which is ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     futures::executor::block_on(future)
 }
 
-/// A store whose every new checkpoint is looked at.
+/// A store that audits every new checkpoint.
 pub struct AuditedStore {
     inner: FakeStore,
     audit: Audit,
@@ -416,7 +418,7 @@ impl ObjectStore for AuditedStore {
     }
 }
 
-/// Tables whose every new version is looked at.
+/// Tables that audit every new version.
 pub struct AuditedTables {
     inner: FakeTables,
     audit: Audit,

@@ -1,4 +1,4 @@
-//! Members that step in turn; one that dies is restarted.
+//! Members that step in order. A member that dies is restarted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub const ROUND: Duration = Duration::from_secs(5);
 /// Rounds without any effect until a cluster counts as settled: longer than a checkpoint waits.
 const QUIET_ROUNDS: u32 = 14;
 
-/// All members of the group.
+/// All members of the consumer group.
 pub struct Cluster {
     pub world: World,
     pub members: Vec<Member>,
     pub tune: fn(&mut WorkerOptions),
-    /// Loud stops of processes so far.
+    /// Errors with which processes have stopped.
     pub stops: Vec<WorkerError>,
-    /// Stops of shards so far, in processes that went on.
+    /// Stops of shards so far, in processes that continued.
     pub shard_stops: Vec<ShardStop>,
     /// Shards that are stopped.
     stopped: BTreeSet<(usize, Shard)>,
-    /// Processes that died, or stopped because storage was unavailable, and were restarted.
+    /// Number of restarts of processes that died, or that stopped because storage was unavailable.
     pub restarts: u32,
-    /// Faults of the next processes that are restarted.
+    /// Faults for the next processes that are restarted.
     pub next_faults: VecDeque<Faults>,
 }
 
@@ -55,8 +55,9 @@ impl Cluster {
         self.members.push(member);
     }
 
-    /// Each member steps once. What has died starts again under its name, without faults; what stops with an
-    /// error that says "run it again" starts again with its faults. What hangs stays so.
+    /// Steps each member once, and returns whether nothing happened. A member that dies restarts under its
+    /// name, with the next faults, if any. A member that stops with exit code 4 restarts with its own faults.
+    /// A member that hangs stays as it is.
     pub async fn round(&mut self) -> bool {
         let mut quiet = true;
         for index in 0..self.members.len() {
@@ -91,7 +92,7 @@ impl Cluster {
         quiet
     }
 
-    /// Notes which shards of a member are stopped; whether any is, and will be tried again.
+    /// Notes which shards of a member are stopped. Returns whether any of them is.
     fn note_stopped(&mut self, index: usize) -> bool {
         let shards = self.members[index].status.lock().shards.clone();
         let before: BTreeSet<_> = self.stopped.iter().filter(|(of, _)| *of == index).copied().collect();
@@ -105,7 +106,7 @@ impl Cluster {
         self.stopped.iter().any(|(of, _)| *of == index)
     }
 
-    /// Rounds until nothing has happened for a while.
+    /// Runs rounds until nothing has happened for a while.
     pub async fn settle(&mut self, context: &str) {
         let mut quiet = 0;
         for _ in 0..2_000 {
@@ -117,7 +118,7 @@ impl Cluster {
         panic!("{context}: it does not settle");
     }
 
-    /// A member stops cleanly, and a new process takes its place with the same faults.
+    /// Stops a member cleanly and starts a new process in its place, with the same faults.
     pub async fn replace(&mut self, index: usize) {
         self.members[index].stop();
         self.round().await;
@@ -127,7 +128,7 @@ impl Cluster {
         }
     }
 
-    /// Rounds until it has settled, or a member hangs; whether one does.
+    /// Runs rounds until the cluster has settled or a member hangs. Returns whether a member hangs.
     pub async fn settle_or_hang(&mut self, context: &str) -> bool {
         let mut quiet = 0;
         for _ in 0..2_000 {

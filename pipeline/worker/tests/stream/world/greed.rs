@@ -1,5 +1,5 @@
-//! Valid events of an organization that no hour can be folded with: charges beyond measure, under rules that
-//! no bound at intake can foresee, or more work than an hour may take.
+//! Valid events of an organization with which no hour can be folded. Their charges overflow under rules that
+//! no limit at intake can foresee, or they need more work than an hour allows.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod};
 use prorata_schemas::event::{
@@ -11,17 +11,17 @@ use prorata_schemas::quantity::{Quantity, TFLOPS};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-/// How many pods [`stops`] stops.
+/// The number of pods that [`stops`] stops.
 const PODS: usize = 9;
 
-/// These rules, with a factor for eviction protection of 10^16.
+/// Returns these rules with a factor of 10^16 for eviction protection.
 pub fn protected(rules: &Rules) -> Rules {
     let ratio = Ratio::from_atoms(10_i128.pow(28) - 1).unwrap();
     Rules { eviction_protection_ratio: ratio, ..rules.clone() }
 }
 
-/// A pool, and pods of it that are protected from eviction and ask for 10^8 TFLOPs each, the most that an
-/// event may say. Under [`protected`] each is charged 10^24 times the price. `minutes` are after the trace's
+/// Returns a pool and pods of it that are protected from eviction. Each pod requests 10^8 TFLOPs, the maximum
+/// of an event. Under [`protected`] each is charged 10^24 times the price. `minutes` are after the trace's
 /// start.
 pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<EventRecord> {
     let price = QosPrice {
@@ -57,7 +57,7 @@ pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<
     std::iter::once(event(organization, minutes, Payload::PoolSet(Box::new(pool)))).chain(greedy).collect()
 }
 
-/// So many commitments, and as many nodes that each of them may cover.
+/// Returns `count` commitments and as many nodes, each of which every commitment may cover.
 pub fn crowded(organization: &str, minutes: i64, count: usize) -> Vec<EventRecord> {
     let commitment = |number: usize| CommitmentSet {
         commitment_id: format!("c{number}").as_str().into(),
@@ -90,7 +90,7 @@ pub fn crowded(organization: &str, minutes: i64, count: usize) -> Vec<EventRecor
     commitments.chain((0..count).map(node)).collect()
 }
 
-/// Stops of nine such pods.
+/// Returns the stops of the nine pods of [`greedy`].
 pub fn stops(organization: &str, minutes: i64) -> Vec<EventRecord> {
     let stop = |id| PodStopped {
         cluster_id: "c".into(),

@@ -1,4 +1,4 @@
-//! A process with a worker in it, step by step: a step may be left hanging at an effect that waits.
+//! A process with a worker in it, run step by step. A step may hang at an effect that waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -32,16 +32,16 @@ pub struct Member {
     stopping: bool,
 }
 
-/// How a step came out.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Stepped {
-    /// Done; whether more is to do at once.
+    /// The step is done; `true` if there is more to do at once.
     Done(bool),
-    /// An effect waits.
+    /// The step hangs at an effect that waits.
     Paused,
     /// The process has died.
     Dead,
-    /// It has stopped cleanly, or for a reason.
+    /// The process has stopped cleanly, or with an error.
     Stopped(Option<WorkerError>),
 }
 
@@ -51,17 +51,17 @@ impl Member {
         Self { name, status, faults, state: State::Opening(opening), stopping: false }
     }
 
-    /// Whether a step hangs.
+    /// Returns whether a step hangs.
     pub fn hangs(&self) -> bool {
         !self.faults.paused().is_empty()
     }
 
-    /// Whether it has stopped.
+    /// Returns whether the process has stopped.
     pub fn is_gone(&self) -> bool {
         matches!(self.state, State::Gone)
     }
 
-    /// One step, or the rest of one that was left hanging.
+    /// Runs one step, or the rest of a step that hung.
     pub async fn step(&mut self) -> Stepped {
         let stepped = self.advance().await;
         if self.faults.dead() {
@@ -71,7 +71,7 @@ impl Member {
         stepped
     }
 
-    /// From now on, once the step at hand is done, it stops cleanly.
+    /// Requests a clean stop after the current step.
     pub fn stop(&mut self) {
         self.stopping = true;
     }
@@ -106,7 +106,7 @@ impl Member {
         Stepped::Stopped(error)
     }
 
-    /// Steps until there is nothing to do for a minute and more.
+    /// Steps until there has been nothing to do for more than a minute.
     pub async fn settle(&mut self, world: &World) -> Result<(), WorkerError> {
         let mut quiet = 0;
         let mut effects = self.faults.effects();
@@ -146,7 +146,7 @@ fn begin(mut worker: Worker<FakeSource>, stop: bool) -> Running {
     })
 }
 
-/// Polls until it is done, or hangs at an effect that waits.
+/// Polls a future until it is ready or hangs at an effect that waits.
 async fn until_paused<T>(
     mut running: Pin<&mut (dyn Future<Output = T> + 'static)>,
     faults: &Faults,

@@ -1,4 +1,4 @@
-//! Kafka, registry, root and clock in memory, everything that was ever sent, and the workers that live in it.
+//! Kafka, registry, root and clock in memory, every message sent, and the workers on them.
 
 pub mod audit;
 pub mod cluster;
@@ -36,7 +36,7 @@ use crate::harness::Lake;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 
-/// The schema that producers write with.
+/// The schema with which producers write.
 pub const SCHEMA: u32 = 1;
 
 /// Everything that outlives a worker.
@@ -46,7 +46,7 @@ pub struct World {
     pub broker: FakeBroker,
     pub registry: FakeRegistry,
     pub letters: FakeDeadLetterTopic,
-    /// The true time, by which the store stamps.
+    /// The true time, with which the store stamps objects.
     pub clock: SteppedClock,
     /// The clocks of processes, by name.
     clocks: Arc<Mutex<BTreeMap<String, ProcessClock>>>,
@@ -66,11 +66,11 @@ pub struct Sent {
     pub what: What,
 }
 
-/// What it is.
+/// The kind of a message.
 #[derive(Clone, Debug)]
 pub enum What {
     Event(EventRecord),
-    /// It must be rejected for this reason.
+    /// A message that must be rejected for this reason.
     Bad(Reason),
     /// An event whose schema the registry learns later, or never.
     Unregistered(EventRecord),
@@ -83,24 +83,25 @@ impl Default for World {
 }
 
 impl World {
-    /// Two topics; it is seven hours after the start of every trace, so that six may close.
+    /// Creates a world with two topics, seven hours after the start of every trace, so that six hours may
+    /// close.
     pub fn on(broker: FakeBroker, shards: Shard) -> Self {
         Self::at(broker, shards, SteppedClock::new(WallTime(Hour(START + 7).start().0)))
     }
 
-    /// The same root, for consumers of a group of another cluster with the same topics.
+    /// Returns the same root for consumers of another group, on another cluster with the same topics.
     pub fn of_another_group(&self) -> Self {
         let broker = FakeBroker::of_consumer("another", Some("elsewhere"));
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, self.shards));
         Self { broker, ..self.clone() }
     }
 
-    /// Whether the root says who reads for it.
+    /// Returns whether the root names the consumer that reads for it.
     pub fn has_consumer(&self) -> bool {
         self.lake.store.object(&names::consumer(1)).is_some()
     }
 
-    /// An empty world besides another, of the same time.
+    /// Creates an empty world at the time of this one.
     pub fn fresh(&self) -> Self {
         Self::at(FakeBroker::default(), self.shards, self.clock.clone())
     }
@@ -128,7 +129,7 @@ impl World {
         Root::new(self.shards).shard_of(organization)
     }
 
-    /// Sends these events as a good producer does.
+    /// Sends these events as a correct producer does.
     pub fn produce(&self, events: &[EventRecord]) {
         for event in events {
             let value = FakeMessages::encode(SCHEMA, event);
@@ -136,14 +137,14 @@ impl World {
         }
     }
 
-    /// Sends a value under an event's key to where the event belongs.
+    /// Sends a value with an event's key to the partition of the event.
     pub fn send_event(&self, event: &EventRecord, value: Vec<u8>, what: What) {
         let organization = event.event.organization_id.to_string();
         let shard = self.shard_of(&organization);
         self.send(topic_of(event), shard, Some(organization.into_bytes()), Some(value), what);
     }
 
-    /// Sends anything.
+    /// Sends any message.
     pub fn send(
         &self,
         topic: &'static str,
@@ -159,18 +160,18 @@ impl World {
         self.sent.lock().unwrap().push(Sent { topic, partition, offset, sent_at: self.now(), what });
     }
 
-    /// All messages so far.
+    /// Returns all messages so far.
     pub fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap().clone()
     }
 
-    /// Every call of storage takes time from now on: what `pass` says.
+    /// Makes every call of storage take the time that `pass` returns.
     pub fn set_slow(&self, pass: impl FnMut() -> Duration + Send + 'static) {
         let (clock, mut pass) = (self.clock.clone(), pass);
         self.audit.on_call(move || clock.advance(pass()));
     }
 
-    /// A new process: a member of the group once it steps.
+    /// Starts a process, which joins the group at its first step.
     pub fn start(
         &self,
         name: &str,
@@ -180,12 +181,12 @@ impl World {
         self.start_on(&TOPICS, name, faults, change)
     }
 
-    /// One that is configured with other topics.
+    /// Starts a process that is configured with other topics.
     pub fn start_with_topics(&self, name: &str, topics: &[&str]) -> Member {
         self.start_on(topics, name, Faults::default(), |_| {})
     }
 
-    /// The same, with other options.
+    /// Starts a process with other topics and options.
     pub fn start_on(
         &self,
         topics: &[&str],
@@ -198,7 +199,7 @@ impl World {
         Member::new(name, status, faults, Box::pin(opening))
     }
 
-    /// A worker, to be opened.
+    /// Returns a worker that is yet to be opened.
     pub fn open<C: FnOnce(&mut WorkerOptions) + 'static>(
         &self,
         topics: &[&str],
@@ -230,7 +231,7 @@ impl World {
         Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)
     }
 
-    /// A worker on this source and store, without audit or faults, and what it reports.
+    /// Opens a worker on this source and store, without audit or faults. Returns it with its status.
     pub async fn worker_on<S: Source>(
         &self,
         source: S,
@@ -241,7 +242,7 @@ impl World {
         self.worker_with(source, store, Arc::new(self.lake.tables.clone()), owner, change).await
     }
 
-    /// One on these tables, too.
+    /// Opens a worker like [`Self::worker_on`], on these tables.
     pub async fn worker_with<S: Source>(
         &self,
         source: S,
@@ -258,7 +259,7 @@ impl World {
         (Worker::open(source, ports, options).await.unwrap(), status)
     }
 
-    /// The ports of a worker on this store and these tables, without audit or faults.
+    /// Returns the ports of a worker on this store and these tables, without audit or faults.
     pub fn ports_on(&self, store: Arc<dyn ObjectStore>, tables: Arc<dyn TableCommitter>) -> StreamPorts {
         StreamPorts {
             shared: Ports {
@@ -274,18 +275,18 @@ impl World {
         }
     }
 
-    /// The clock of the processes of this name.
+    /// Returns the clock of the processes with this name.
     pub fn clock_of(&self, name: &str) -> ProcessClock {
         let mut clocks = self.clocks.lock().unwrap();
         clocks.entry(name.to_owned()).or_insert_with(|| self.clock.of_process()).clone()
     }
 
-    /// A process that nothing happens to.
+    /// Starts a process without faults.
     pub fn member(&self, name: &str) -> Member {
         self.start(name, Faults::default(), |_| {})
     }
 
-    /// Ends the wait of an effect, and looks at what it made. Whether it waited.
+    /// Ends the wait of an effect and audits its result. Returns whether the effect waited.
     pub fn resume(&self, faults: &Faults, effect: u64, how: Resume) -> bool {
         let waited = faults.resume(effect, how);
         self.audit.look();
@@ -301,7 +302,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Sets the clock to this many minutes after the start.
+    /// Sets the clock to this many minutes after the start of the trace.
     pub fn set_minutes(&self, minutes: i64) {
         self.clock.set(WallTime(Hour(START).start().0 + minutes * 60_000_000));
     }

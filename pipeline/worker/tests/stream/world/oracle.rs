@@ -1,5 +1,5 @@
-//! What must be there in the end: every message sent is in the archive or a dead letter, each once, and the
-//! tables are what a plain fold of the archived events gives.
+//! The final state of a root. Each message sent is once in the archive or among the dead letters, and the
+//! tables are equal to a plain fold of the archived events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,25 +17,25 @@ use prorata_worker::ports::{Archive, DeadLetter, Origin};
 use crate::harness::{assert_content, expected};
 use crate::world::{Sent, What, World};
 
-/// Where a message was.
+/// The topic, partition and offset of a message.
 pub type Place = (String, Shard, i64);
 
-/// What the root holds that its checkpoints admit.
+/// Everything in the root that its checkpoints admit.
 pub struct Held {
     pub events: BTreeSet<(EventKind, Box<[u8]>)>,
     pub letters: BTreeMap<Place, Reason>,
 }
 
-/// What may differ from a run that is all worker.
+/// Allowed differences from a run with workers only.
 #[derive(Default)]
 pub struct Also {
     /// Events that did not come through Kafka.
     pub foreign: Vec<EventRecord>,
-    /// Offsets that Kafka lost, so that nobody can have read them.
+    /// Offsets that Kafka lost, so that perhaps nobody has read them.
     pub lost: BTreeSet<Place>,
 }
 
-/// Reads archive and dead letters.
+/// Reads the archive and the dead letters.
 pub fn held(world: &World) -> Held {
     let latest = world.audit.latest();
     let mut held = Held { events: BTreeSet::new(), letters: BTreeMap::new() };
@@ -73,7 +73,7 @@ fn place(letter: &DeadLetter) -> Option<Place> {
     }
 }
 
-/// Asserts all of it once everything has settled. Returns the dead letters by place.
+/// Asserts the final state once everything has settled. Returns the dead letters by place.
 pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, context: &str) -> Held {
     world.audit.look();
     let held = held(world);
@@ -95,7 +95,7 @@ pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, c
     held
 }
 
-/// Every message is accounted for once. Returns the events that count.
+/// Asserts that every message is accounted for once. Returns the events that count.
 fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventRecord> {
     let mut accepted: Vec<EventRecord> = also.foreign.clone();
     let mut letters = held.letters.clone();
@@ -121,7 +121,7 @@ fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventR
     let wanted: BTreeSet<_> = accepted.iter().map(key).collect();
     let lost = wanted.difference(&held.events).count();
     assert_eq!(lost, 0, "{context}: events are not in the archive");
-    // What Kafka lost may have been read before.
+    // Messages that Kafka lost may have been read before.
     let of_lost = |sent: &Sent| also.lost.contains(&(sent.topic.to_owned(), sent.partition, sent.offset));
     let mut foreign: BTreeSet<_> = held.events.difference(&wanted).cloned().collect();
     for sent in world.sent().iter().filter(|sent| of_lost(sent)) {
@@ -138,7 +138,7 @@ fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventR
     accepted
 }
 
-/// Whether an event may have been rejected for a reason that depends on when it came.
+/// Returns whether an event may have been rejected for a reason that depends on its arrival time.
 fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bool {
     const CLOCK_STEPS: i64 = 2 * 3_600_000_000;
     const SKEW: i64 = 600_000_000;
@@ -153,19 +153,19 @@ fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bo
     }
 }
 
-/// Messages that the topic of dead letters has.
+/// Returns the messages that are in the topic of dead letters.
 pub fn fed(world: &World) -> BTreeSet<Place> {
     world.letters.letters().iter().filter_map(place).collect()
 }
 
-/// The topic of dead letters has each at least once, and nothing else.
+/// Asserts that the topic has each dead letter at least once, and nothing else.
 fn check_topic(world: &World, held: &Held, context: &str) {
     let fed = fed(world);
     let filed: BTreeSet<Place> = held.letters.keys().cloned().collect();
     assert_eq!(fed, filed, "{context}: dead letters on the topic, and in files");
 }
 
-/// Every hour that a checkpoint names is in the tables as it names it.
+/// Asserts that the tables have every hour exactly as its checkpoint names it.
 fn check_tables_are_the_checkpoints(
     world: &World,
     latest: &BTreeMap<Shard, std::sync::Arc<Checkpoint>>,

@@ -1,5 +1,4 @@
-//! A short story with everything in it: hours that close one after another, late events, dead letters, a
-//! clean stop.
+//! A short story with everything in it: hours that close in order, late events, dead letters, a clean stop.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
@@ -12,20 +11,20 @@ use crate::world::cluster::Cluster;
 use crate::world::oracle::{self, Also};
 use crate::world::{SCHEMA, What, World};
 
-/// How it is told.
+/// The way in which the story runs.
 #[derive(Clone, Copy)]
 pub struct Story {
     pub tune: fn(&mut WorkerOptions),
     pub parts: usize,
-    /// Every how manieth effect or read is tried. Each kind of fault begins elsewhere.
+    /// The step between tried effects or reads: 1 tries all. Each kind of fault begins at another one.
     every: u64,
 }
 
-/// Hours in large windows, all in memory; every effect is tried.
+/// Many hours fit a fold and all stay in memory; every effect is tried.
 pub const SHORT: Story = Story { tune: |_| {}, parts: 4, every: 1 };
 
-/// Small everything, so that hours close one by one while old ones are folded again, and events are dropped
-/// from memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
+/// All limits are small. Hours close one at a time while old ones are recomputed, and events are dropped from
+/// memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
 pub const LONG: Story = Story { tune: hurry, parts: 5, every: 4 };
 
 fn hurry(options: &mut WorkerOptions) {
@@ -35,19 +34,19 @@ fn hurry(options: &mut WorkerOptions) {
 }
 
 impl Story {
-    /// Numbers of the effects or reads that are tried, of so many.
+    /// Returns the numbers of the effects or reads to try, of `all`.
     pub fn numbers(&self, all: u64, first: u64) -> impl Iterator<Item = u64> {
         let every = std::env::var("PRORATA_SIM_EVERY").map_or(self.every, |every| every.parse().unwrap());
         (first % every..all).step_by(usize::try_from(every).unwrap())
     }
 }
 
-/// Late events of part 2.
+/// Returns the late events of part 2.
 pub fn late() -> Vec<EventRecord> {
     vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
 }
 
-/// Lets the events of a part come.
+/// Sends the events of a part.
 pub fn tell(world: &World, part: usize) {
     let between = |from: i64, to: i64| -> Vec<EventRecord> {
         let minutes = |event: &EventRecord| (event.event.event_time.0 / 60_000_000) - START * 60;
@@ -74,7 +73,7 @@ pub fn tell(world: &World, part: usize) {
             world.set_minutes(425);
             world.produce(&[pod("gamma", 320, "g2", 1), node("acme", 365, 12)]);
         }
-        // Hours after hours to close while an old one is folded again.
+        // Many hours are to close while an old one is recomputed.
         _ => {
             world.set_minutes(900);
             let news = |hour: i64| [pod("acme", hour * 60 + 5, "a3", 1), node("gamma", hour * 60 + 9, hour)];
@@ -97,7 +96,7 @@ fn bad(world: &World, organization: &str, reason: Reason) {
     world.send_event(&event, value, What::Bad(reason));
 }
 
-/// Asserts that all is well after the whole story.
+/// Asserts that the root is correct after the whole story.
 pub fn check(world: &World, context: &str) {
     oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
     for (shard, checkpoint) in world.audit.latest() {
@@ -106,7 +105,7 @@ pub fn check(world: &World, context: &str) {
     assert_eq!(world.audit.latest().len(), 2, "{context}");
 }
 
-/// One worker lives through it, with these faults and one clean stop; where it dies it is restarted.
+/// Runs the story with one worker, these faults and one clean stop. A worker that dies is restarted.
 pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     let world = World::default();
     let mut cluster = Cluster::new(&world, story.tune);
@@ -121,7 +120,7 @@ pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     cluster
 }
 
-/// A root into which a worker has read the trace, and which it has left by a clean stop.
+/// Creates a root into which a worker has read the trace before it stopped cleanly.
 pub async fn read() -> World {
     let world = World::default();
     world.produce(&trace());

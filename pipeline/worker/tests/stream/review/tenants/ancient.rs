@@ -1,4 +1,4 @@
-//! Events with a wrong clock in foreign files, far back.
+//! Events with a wrong clock in foreign files, far in the past.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod, trace};
 use prorata_schemas::reject::Reason;
@@ -12,7 +12,7 @@ use crate::sim::foreign;
 use crate::world::World;
 use crate::world::script::read;
 
-/// Far beyond the horizon.
+/// A time far beyond the horizon, in hours.
 const BACK: i64 = 3_000;
 
 fn options(world: &World, owner: &str) -> BackfillOptions {
@@ -20,7 +20,7 @@ fn options(world: &World, owner: &str) -> BackfillOptions {
     options.shards = Some(world.shards);
     options.readers = 1;
     options.max_hours = 1_000;
-    // As with more than 64 MiB of events.
+    // The limit has the same effect as more than 64 MiB of events.
     options.buffer_bytes = 1;
     options
 }
@@ -30,7 +30,7 @@ async fn an_ancient_event_is_a_dead_letter_and_the_tables_are_those_without_it()
     let mut lake = Lake::default();
     lake.store = lake.store.with_clock(SteppedClock::new(WallTime(TRACE_END.end().0)));
     let run = |owner| Run::new(owner).with(|options| (options.max_hours, options.buffer_bytes) = (1_000, 1));
-    // One organization of each shard: a shard that was claimed before the event came, and one that was not.
+    // Each shard has one organization. One shard was claimed before the event came, the other was not.
     let ancient = [pod("acme", -60 * BACK, "ancient", 1), pod("hooli", -60 * BACK, "ancient", 1)];
     for owner in ["aa", "bb"] {
         let outcome = lake.run(&files(&[&trace(), &ancient]), run(owner)).await.unwrap();
@@ -41,7 +41,7 @@ async fn an_ancient_event_is_a_dead_letter_and_the_tables_are_those_without_it()
     }
     let letters = lake.objects().into_iter().filter(|path| path.starts_with("dead-letter/"));
     assert_eq!(letters.count(), 1, "the same input leaves one copy");
-    // The hour that is named is the end from which on an event is too far back.
+    // If `to` is set, the distance of an event is counted from that hour.
     let named = run("cc").with(|options| options.to = Some(Hour(START - BACK + 10)));
     let outcome = Lake::default().run(&files(&[&ancient]), named).await.unwrap();
     assert_eq!((outcome.events_new, outcome.dead_letters.len()), (2, 0));
@@ -63,7 +63,7 @@ async fn a_worker_never_folds_half_a_century_for_a_backfill() {
     assert!(first >= Hour(START), "hours are published from {} hours before the first on", START - first.0);
 }
 
-/// A world with shards that nobody has sent anything to, and a worker has had.
+/// Creates a world with shards that a worker has owned, but to which nobody has sent anything.
 async fn untouched() -> World {
     let world = World::default();
     let mut member = world.member("a");

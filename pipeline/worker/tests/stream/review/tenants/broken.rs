@@ -1,4 +1,4 @@
-//! A broken shard keeps no other from what a command or a worker does for all.
+//! A broken shard does not prevent a command or a worker from handling the other shards.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::world::member::Member;
 use crate::world::script::read;
 use crate::world::{What, World};
 
-/// Cuts the newest checkpoint of a shard to nothing, as a power cut does in a local folder.
+/// Truncates the latest checkpoint of a shard to nothing, as a power cut does in a local folder.
 fn damage(world: &World, shard: u16) {
     let latest = world.audit.latest();
     world.lake.store.overwrite(&names::checkpoint(shard, latest[&shard].seq), "".into());
@@ -31,7 +31,7 @@ async fn one_damaged_shard_keeps_no_other_from_maintenance() {
     let world = read().await;
     let latest = world.audit.latest();
     damage(&world, 0);
-    // What a dead attempt of the other shard left.
+    // The orphan is from an attempt of the other shard that died.
     let orphan = format!("{}part-{:010}-dead-0-ff.json", names::state_folder(1), latest[&1].seq);
     assert!(names::parse_part(&orphan).is_some());
     world.lake.store.overwrite(&orphan, "{}".into());
@@ -63,19 +63,19 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
         .map(|((_, _, shard), _)| shard)
         .collect();
     assert_eq!(changed, [world.shard_of("hooli")].into());
-    // A shard that is named must be whole.
+    // If a shard is named, it must be whole.
     options.owner = "cc".into();
     options.only_shards = Some([world.shard_of("acme")].into());
     let error = foreign::run(&world, &events, Faults::default(), options.clone()).await.unwrap_err();
     assert!(matches!(error, WorkerError::Damaged { .. }), "{error}");
-    // The others can be named meanwhile.
+    // The other shards can be named meanwhile.
     options.owner = "dd".into();
     options.only_shards = Some([world.shard_of("hooli")].into());
     options.from = Some(Hour(TRACE_END.0 - 1));
     foreign::run(&world, &events, Faults::default(), options).await.unwrap();
 }
 
-/// A world with a waiting file of dead letters in each of two shards.
+/// Creates a world with a waiting file of dead letters in each of two shards.
 async fn with_letters() -> (World, Member, Vec<String>) {
     let world = World::default();
     world.produce(&trace());
@@ -104,7 +104,7 @@ async fn with_letters() -> (World, Member, Vec<String>) {
 async fn lost_and_damaged_files_of_letters_keep_no_other_from_the_topic() {
     for damage in [None, Some("not letters")] {
         let (world, mut member, letters) = with_letters().await;
-        // Somebody has cleaned up, or damaged what is there.
+        // Somebody has deleted or damaged the files.
         for path in letters.iter().filter(|path| names::parse_dead_letter_shard(path) == Some(0)) {
             match damage {
                 None => world.lake.store.delete(path).await.unwrap(),

@@ -1,4 +1,4 @@
-//! One tenant, and one broken shard, never stop the others.
+//! One tenant or one broken shard never stops the others.
 
 mod ancient;
 mod broken;

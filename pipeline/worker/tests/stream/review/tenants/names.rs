@@ -1,4 +1,4 @@
-//! How long names may be.
+//! The maximum length of names.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prorata_worker::names;
 
 use crate::world::World;
 
-/// Half of what a broker takes as a message by default.
+/// Half of the default maximum message size of a broker.
 const LENGTH: usize = 500_000;
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Schemas that the registry does not give: who waits for them, and who does not.
+//! Schemas that the registry does not return: which topic partitions wait for them, and which do not.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::world::member::{Member, Stepped};
 use crate::world::script::check;
 use crate::world::{What, World};
 
-/// A schema about which the registry answers oddly.
+/// A schema for which the registry returns an unexpected answer.
 const ODD: u32 = 40_301;
 
-/// The least id of a flood of unknown ones.
+/// The smallest id of many unknown schemas.
 const UNKNOWN: u32 = 1_000_000;
 
 fn send(world: &World, schema: u32, event: &EventRecord) {
@@ -29,7 +29,7 @@ async fn live(world: &World, member: &mut Member, seconds: u64) {
     }
 }
 
-/// The next offset that a worker will read.
+/// Returns the next offset that a worker will read.
 fn next(member: &Member, shard: u16, topic: &str) -> i64 {
     member.status.lock().shards[&shard].topics[topic].next_offset
 }
@@ -54,7 +54,7 @@ async fn a_schema_that_the_registry_does_not_give_holds_up_its_topic_partition_a
     }
     assert!(world.audit.latest()[&(1 - shard)].closed_through >= Some(TRACE_END));
     assert!(world.registry.fetches() < 100, "{} questions in 20 minutes", world.registry.fetches());
-    // It is settled: the registry does not know it.
+    // The registry now answers that it does not know the schema.
     world.registry.set_odd(ODD, false);
     member.settle(&world).await.unwrap();
     assert_eq!(unknown(&member), 1);
@@ -71,7 +71,7 @@ async fn a_flood_of_unknown_schemas_holds_up_no_other_topic_partition() {
     (0..FLOOD).for_each(|number| send(&world, UNKNOWN + number, &event));
     world.produce(&trace());
     let mut member = world.member("a");
-    // One step to join, one to read.
+    // One step joins the group, one reads.
     live(&world, &mut member, 15).await;
     let ends = |shard, topic| world.broker.bounds(topic, shard).unwrap().1;
     for (shard, topic) in [(shard, "nodes"), (1 - shard, "pods"), (1 - shard, "nodes")] {
@@ -100,7 +100,7 @@ async fn a_topic_partition_that_waits_for_long_is_not_read_and_is_no_silence_of_
     let rest = |number| [pod("acme", 300, &format!("{number}"), 1), node("hooli", 300, number)];
     (1..50).for_each(|number| world.produce(&rest(number)));
     let mut member = world.start("a", Faults::default(), |options| options.queue_bytes = 4_096);
-    // Longer than Kafka may be silent.
+    // The time is longer than Kafka may be silent.
     live(&world, &mut member, 1_200).await;
     assert_eq!([next(&member, 0, "pods"), next(&member, 0, "nodes")], [0, 0]);
     world.registry.set_odd(ODD, false);

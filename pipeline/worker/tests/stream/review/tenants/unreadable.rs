@@ -1,4 +1,4 @@
-//! A batch of messages that nobody can read: it stops its shard, until it is passed over.
+//! A batch of messages that cannot be read: it stops its shard until it is skipped.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::harness::{assert_content, expected, rules, shard_of};
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
 
-/// Lives for twenty minutes.
+/// Steps for twenty minutes.
 async fn live(world: &World, member: &mut Member) {
     for _ in 0..240 {
         let stepped = member.step().await;
@@ -21,8 +21,8 @@ async fn live(world: &World, member: &mut Member) {
     }
 }
 
-/// A world with two records of `acme` in a batch that nobody can read, in the middle of the others: their
-/// shard and first offset.
+/// Creates a world in which two records of `acme` are in an unreadable batch among other records. Returns the
+/// world, their shard and their first offset.
 fn broken() -> (World, u16, i64) {
     let world = World::default();
     world.produce(&trace()[..4]);
@@ -70,7 +70,7 @@ async fn a_batch_that_is_to_be_passed_over_is_a_dead_letter_and_the_rest_is_read
     assert!(letter.rejected.reject.message.contains(&message), "{letter:?}");
     assert_eq!(letter.origin.to_string(), format!("topic pods, partition {shard}, offset {first}"));
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
-    // It is passed over once: the next worker needs no setting.
+    // The batch is skipped once, and the next worker needs no setting.
     member.drain().await;
     let mut member = world.member("c");
     world.produce(&[pod("acme", 365, "next", 1)]);

@@ -1,4 +1,4 @@
-//! A configuration that is rolled back, and forward again.
+//! A configuration that is rolled back and then forward again.
 
 use prorata_samples::trace::{pod, trace};
 use prorata_schemas::rules::Rules;
@@ -10,7 +10,7 @@ fn version(version: &str) -> Rules {
     Rules { version: version.into(), ..Rules::default() }
 }
 
-/// Shards that began before the rollback stay on the version that came last, and say so.
+/// Shards that began before the rollback stay on the latest version, and their status shows it.
 #[tokio::test]
 async fn the_version_in_force_is_in_the_status_of_every_shard() {
     let world = World::default();

@@ -1,5 +1,5 @@
-//! An hour's table in several files: a late event writes only those again that have rows of its organization,
-//! and what comes out is what a backfill of everything writes.
+//! An hour's table in several files. A late event rewrites only the files with rows of its organization, and
+//! the result equals the files of a backfill of everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::world::World;
 use crate::world::member::Member;
 use crate::world::oracle::{self, Also};
 
-/// Rows with which a file ends. Each organization has one row of cost an hour, that of its pod.
+/// Number of rows after which a file ends. Each organization has one cost row an hour, for its pod.
 const FILE_ROWS: u64 = 5;
 
 const ORGANIZATIONS: usize = 24;
 const HOURS: i64 = 6;
 
-/// The hour that is late, and has five files of cost.
+/// The hour of the late events, which has five files of cost.
 const LATE: i64 = 2;
 
 fn world() -> World {
@@ -42,7 +42,7 @@ fn history() -> Vec<EventRecord> {
     events
 }
 
-/// Pods that run within the late hour alone.
+/// Returns pods that run only within the late hour.
 fn late(organization: &str, pods: std::ops::Range<usize>) -> Vec<EventRecord> {
     let one = |n| {
         let name = format!("late {n}");
@@ -66,7 +66,7 @@ fn check(world: &World, context: &str) {
     oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
 }
 
-/// Live files by table and hour.
+/// Returns the live files by table and hour.
 fn live(lake: &Lake) -> BTreeMap<(Table, Hour), BTreeSet<String>> {
     let mut live: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for (table, paths) in lake.files() {
@@ -77,7 +77,7 @@ fn live(lake: &Lake) -> BTreeMap<(Table, Hour), BTreeSet<String>> {
     live
 }
 
-/// Files of the late hour's costs and totals that were replaced.
+/// Returns how many files of costs and of totals of the late hour were replaced.
 fn replaced(before: &Lake, files: &BTreeMap<(Table, Hour), BTreeSet<String>>) -> [usize; 2] {
     let after = live(before);
     [Table::CostAllocation, Table::Hours].map(|table| {
@@ -96,9 +96,9 @@ async fn a_late_event_writes_the_file_with_its_organization() {
     assert_eq!(before[&(Table::CostAllocation, Hour(START + LATE))].len(), 5);
     assert_eq!(before[&(Table::Hours, Hour(START + LATE))].len(), 1);
     let (mut all, mut files) = (history(), before);
-    // What is late, and how many files of cost are written again: the second moves the end of its file and so
-    // of those behind it; the third comes behind all others; the last comes before them, and moves the end of
-    // its file, but not of the next.
+    // Each case has the late events and the number of rewritten cost files. The second case moves the end of
+    // its file, and so of all files after it. The third case comes after all other organizations. The last
+    // case comes before all of them, and moves the end of its file but not of the next.
     let cases = [("org-09", 0..1, 1), ("org-07", 1..3, 4), ("zebra", 3..4, 1), ("aaa", 4..5, 2)];
     for (organization, pods, written) in cases {
         let late = late(organization, pods);

@@ -1,5 +1,5 @@
-//! Tables beyond the horizon come to one file a shard and day, and no crash, no race and no backfill that
-//! comes back to such a day loses a row or has it twice.
+//! Tables beyond the horizon are compacted to one file a shard and day. No crash, no race and no backfill of
+//! such a day loses a row or duplicates it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::review_growth::leftovers::days;
 use crate::review_growth::maintain::ports;
 use crate::world::World;
 
-/// Days of the world: those of the horizon, and three before it.
+/// Days of the world: the days of the horizon, and three before it.
 const DAYS: i64 = 38;
 
-/// A root whose first days lie beyond the horizon, at rest.
+/// Creates a root whose first days lie beyond the horizon, with nothing left to do.
 async fn old() -> World {
     let world = days(DAYS).await;
-    // Hours leave with a checkpoint that knows them published.
+    // Hours leave the checkpoint with a checkpoint that knows that they are published.
     let mut member = world.member("b");
     world.set_minutes(DAYS * 24 * 60 + 70);
     world.produce(&[pod("acme", DAYS * 24 * 60 + 60, "once more", 1)]);
@@ -38,7 +38,7 @@ async fn old() -> World {
     world
 }
 
-/// The same root for itself.
+/// Returns an independent copy of the root.
 fn copy(world: &World) -> World {
     let store = FakeStore::default().with_clock(world.clock.clone());
     world.lake.store.objects().into_iter().for_each(|(path, bytes)| store.overwrite(&path, bytes));
@@ -60,7 +60,7 @@ fn compacted(maintained: &Maintained) -> u64 {
     maintained.tables.values().map(|table| table.compacted).sum()
 }
 
-/// All rows with their clocks, by table, hour and shard.
+/// Returns all rows with their clocks, by table, hour and shard.
 fn rows(world: &World) -> BTreeMap<(Table, Hour, Shard), String> {
     let objects = world.lake.store.objects();
     let mut rows = BTreeMap::new();
@@ -88,13 +88,13 @@ fn day_files(world: &World) -> usize {
     world.lake.files().values().flatten().filter(|path| DayFile::parse(path).is_some()).count()
 }
 
-/// Some of so many effects, the last ones all: commits come at the end.
+/// Returns some of the effects, and all of the last ones, because commits come at the end.
 fn some_of(effects: u64) -> impl Iterator<Item = u64> {
     let few = effects.saturating_sub(8);
     (0..few).step_by(usize::try_from(few / 8 + 1).unwrap()).chain(few..effects)
 }
 
-/// An event of the first day, and one of the third.
+/// Returns an event of the first day and one of the third.
 fn late() -> [EventRecord; 2] {
     [pod("acme", 70, "late", 1), pod_stop("acme", 2 * 24 * 60 + 100, "late")]
 }
@@ -105,7 +105,7 @@ async fn backfill(
     faults: Faults,
     change: impl FnOnce(&mut BackfillOptions),
 ) -> Result<Outcome, WorkerError> {
-    // No two runs have one id: it says whose objects count.
+    // Each run has its own id, because the id decides whose objects count.
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let id = format!("backfill{}", RUNS.fetch_add(1, Ordering::Relaxed));
     let run = Run::new(&id).faults(faults).with(|options| options.shards = Some(1));
@@ -202,7 +202,7 @@ async fn a_backfill_that_comes_back_to_compacted_days_is_as_without_compaction()
     backfill(&world, &late(), Faults::default(), |_| {}).await.unwrap();
     assert_content(&world.lake, &expected, "a backfill");
     assert!(day_files(&world) < days, "days were told apart");
-    // Cut off anywhere, and run again.
+    // The backfill is cut off at any effect, and runs again.
     let counted = Faults::default();
     backfill(&copy(&compacted), &late(), counted.clone(), |_| {}).await.unwrap();
     for effect in some_of(counted.effects()) {
