@@ -1,10 +1,10 @@
-//! A small fixed load, once through what a worker does with events: decode them from archive files, fold them
-//! into hours, close the hours, encode the tables. Then an hour of one organization in which very many things
-//! change. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of each
-//! `counted_` function by itself. Without Valgrind it only prints what the load is.
+//! Counts instructions of a small fixed load. First it takes a worker's path of events: decode archive files,
+//! fold hours, close them, encode the tables. Then it folds an hour of one organization in which very many
+//! things change. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of
+//! each `counted_` function separately. Without Valgrind the program only prints what the load is.
 //!
-//! Everything runs on the main thread, which is the one thread of rayon's pool: a count depends on the load
-//! and the code alone.
+//! Everything runs on the main thread, which is the only thread of rayon's pool, so a count depends only on
+//! the load and the code.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 
@@ -25,7 +25,7 @@ use prorata_tables::encode_files;
 use prorata_worker::ports::Wanted;
 use prorata_worker::{Body, in_archive_order};
 
-/// Two organizations, no event late or twice.
+/// Two organizations, without late or duplicate events.
 const LOAD: Load = Load {
     organizations: 2,
     pods: 150,
@@ -36,10 +36,10 @@ const LOAD: Load = Load {
     duplicates_per_million: 0,
     usage_interval: None,
 };
-/// Objects of each kind in the crowded hour. If one of them took time for each of the others, they would take
-/// several times what they do.
+/// Objects of each kind in the crowded hour. If each of them took time for each of the others, the count
+/// would be several times as high.
 const CROWD: i64 = 300;
-/// Fewer, because each of them looks at all nodes.
+/// Fewer than the other objects, because each commitment looks at all nodes.
 const COMMITMENTS: i64 = CROWD / 10;
 const FILE_ROWS: u64 = 100_000;
 const CLOCK: HourClock = HourClock {
@@ -50,13 +50,13 @@ const CLOCK: HourClock = HourClock {
     last_updated: WallTime(0),
 };
 
-/// Events of one hour as they are decoded.
+/// Decoded events of one hour, by organization.
 type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
 
 /// Events of each hour, by organization.
 type Hours = BTreeMap<Hour, BTreeMap<OrganizationId, OrderedEvents>>;
 
-/// One archive file for each hour, in the order of a worker's own files.
+/// One archive file for each hour, ordered like a worker's own files.
 fn archive() -> Vec<(Hour, Vec<u8>)> {
     let mut hours: BTreeMap<Hour, Vec<Body>> = BTreeMap::new();
     for event in LOAD.arrivals() {
@@ -85,7 +85,7 @@ fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, ByOrganization)> {
     files.iter().map(read).collect()
 }
 
-/// Usage reduced to sums, everything else in order without duplicates.
+/// Reduces usage to sums; orders everything else and removes duplicates.
 #[inline(never)]
 fn counted_fold(decoded: Vec<(Hour, ByOrganization)>) -> Hours {
     let fold = |(hour, organizations): (Hour, ByOrganization)| {
@@ -119,9 +119,9 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     files
 }
 
-/// One organization's hour: quotas, rates, pools and nodes are set one after the other, each with a pod that
-/// it governs, prices or bears; and prices and quotas once more while all run. Then commitments of the nodes'
-/// family, each twice.
+/// One hour of one organization. It sets quotas, rates, pools and nodes in order, each with a pod that it
+/// governs, prices or bears. It sets prices and quotas again while all pods run. Then it sets commitments for
+/// the nodes' family, each twice.
 fn crowd() -> HourEvents {
     let mut hour = HourEvents::new(LOAD.start);
     let mut at = LOAD.start.start();
@@ -155,8 +155,8 @@ fn crowd() -> HourEvents {
     hour
 }
 
-/// The same event of another object. A third of the pods run on a node each, a third at a rate, a third in a
-/// pool.
+/// Returns the same event for another object. A third of the pods run on a node each, a third at a rate, a
+/// third in a pool.
 fn of_number(mut payload: Payload, number: i64) -> Payload {
     let name = |kind: &str, number: i64| format!("{kind}-{number}");
     match &mut payload {
@@ -210,7 +210,7 @@ fn counted_crowd(events: HourEvents, rules: &Rules) -> HourTables {
 }
 
 fn main() {
-    // Kept to the end: dropping it would end the pool.
+    // Lives to the end, because dropping it would end the pool.
     let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
     let files = archive();
     let decoded = counted_decode(&files);

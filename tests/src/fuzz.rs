@@ -1,4 +1,4 @@
-//! What must hold for any bytes. The same functions run under the fuzzer, `tests/fuzz`, and over the
+//! Checks that must hold for any bytes. The same functions run under the fuzzer, `tests/fuzz`, and over the
 //! committed corpus in an ordinary test, `tests/tests/corpus.rs`.
 
 use std::collections::BTreeSet;
@@ -22,9 +22,9 @@ use prorata_worker::names;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// A message. The first byte chooses one of our schemas; past them, a writer's schema of the length in the
-/// next two bytes comes first. An event that is accepted has one canonical body, which is read back as the
-/// same event.
+/// Checks a message. The first byte chooses one of our schemas. If it is out of their range, a writer's
+/// schema comes first, of the length in the next two bytes. An accepted event has one canonical body, which
+/// is read back as the same event.
 pub fn decoder(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else { return };
     let decoded = match EventKind::ALL.get(usize::from(choice)) {
@@ -41,8 +41,8 @@ pub fn decoder(input: &[u8]) {
     }
 }
 
-/// A writer's schema. Its decoder and its fingerprint both refuse it or neither does. Then zeros and the text
-/// itself are passed as its records: a schema costs no more than the bytes that it reads.
+/// Checks a writer's schema. Either both the decoder and the fingerprint refuse it, or neither does. Then the
+/// decoder reads zeros and the text itself as records: a schema costs no more than the bytes that it reads.
 pub fn schema(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let compiled = Decoder::compile(&text);
@@ -61,8 +61,8 @@ fn assert_canonical(record: &EventRecord) {
     assert_eq!(again.as_ref(), Ok(&record.event));
 }
 
-/// A quantity of a resource that counts bytes and of one that counts thousandths: both read it or neither
-/// does, and bytes never pass thousandths.
+/// Checks a quantity, once in bytes and once in thousandths. Either both readings succeed or neither does,
+/// and the bytes are the thousandths rounded up.
 pub fn quantity(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match (Quantity::parse("memory", text), Quantity::parse("cpu", text)) {
@@ -73,8 +73,8 @@ pub fn quantity(input: &[u8]) {
     }
 }
 
-/// An archive file: every record it tells has a place behind the last one's, and no event is told that is not
-/// canonical.
+/// Checks an archive file: the position of every reported record is after the last record's, and every
+/// reported event is canonical.
 pub fn container(input: &[u8]) {
     let mut last = None;
     let result = read_events(input, &mut |position, record| {
@@ -88,8 +88,8 @@ pub fn container(input: &[u8]) {
     assert!(!matches!(result, Err(FileError::Io(_))), "a slice cannot fail to be read");
 }
 
-/// A checkpoint, whose checksum is put right. One that is read has a stored form, which is read back as the
-/// same. Returns whether it is read.
+/// Checks a checkpoint after correcting its checksum. A readable checkpoint has a stored form, which is read
+/// back as the same checkpoint. Returns whether it is readable.
 pub fn checkpoint(input: &[u8]) -> bool {
     let Ok(mut json) = serde_json::from_slice::<Value>(input) else { return false };
     let Some(fields) = json.as_object_mut() else { return false };
@@ -107,8 +107,8 @@ pub fn checkpoint(input: &[u8]) -> bool {
     true
 }
 
-/// A snapshot, whose format and checksum are put right. States that are read pack to bytes that are read back
-/// as the same. Returns whether there are such.
+/// Checks a snapshot after correcting its format and checksum. Readable states pack to bytes that are read
+/// back as the same states. Returns whether there are any.
 pub fn snapshot(input: &[u8]) -> bool {
     let Ok(empty) = snapshot::encode(&[]) else { return false };
     // The last byte is the number of organizations, and the checksum lies before it.
@@ -129,8 +129,8 @@ pub fn snapshot(input: &[u8]) -> bool {
     is_any_read
 }
 
-/// A price document of any provider, or a list of our own. What is imported is written as a list, which is
-/// read back as the same. Returns whether anything is.
+/// Checks a price document of any provider, or a price list of our own. An imported list is written and read
+/// back as the same list. Returns whether any document was imported.
 pub fn prices(input: &[u8]) -> bool {
     let mut is_any_read = false;
     for kind in [PriceDocument::Aws, PriceDocument::Azure, PriceDocument::Gcp, PriceDocument::Csv] {
@@ -149,10 +149,10 @@ pub fn prices(input: &[u8]) -> bool {
     is_any_read
 }
 
-/// A table file. Every reader of tables reads it or returns an error, whatever the Parquet library does. What
-/// is read keeps its rows: the hours of a day's file become the same file again, the rows of an hour's file
-/// are those of the day's file made of it, and a file of which no row is replaced is written once more as it
-/// is. Returns whether it is read as one of this release.
+/// Checks a table file. Every reader of tables reads it or returns an error, whatever the Parquet library
+/// does. A readable file keeps its rows. The hours of a file of the day become the same file again. A file of
+/// the day made of one hour's file has the same rows as that file. A file without replaced rows is written
+/// again unchanged. Returns whether it is readable as a file of this release.
 pub fn table(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
     let mut is_any_read = false;
@@ -174,7 +174,7 @@ pub fn table(input: &[u8]) -> bool {
     is_any_read
 }
 
-/// What a command that looks at tables sees in a file.
+/// The view that a command for tables has of a file.
 struct Seen {
     is_of_this_release: bool,
     /// The first hour that a row names.
@@ -201,7 +201,8 @@ fn look(table: Table, bytes: &Bytes) -> Seen {
     Seen { is_of_this_release, hour }
 }
 
-/// The number of rows of a day's file, which is told apart and joined again. `None` if it is refused.
+/// Returns the number of rows of a file of the day after splitting it and joining it again. `None` if it is
+/// refused.
 fn told_apart(table: Table, bytes: &Bytes) -> Option<u64> {
     let files = split(table, bytes).ok()?;
     let listed = day_parts(table, bytes).ok()?;
@@ -224,7 +225,7 @@ fn of_hour(hour: Hour, digest: &str, bytes: impl Into<Bytes>) -> RowSource<Bytes
     RowSource::Hour { hour, digest: digest.to_owned(), bytes: bytes.into() }
 }
 
-/// Writes the rows of a file once more.
+/// Writes the rows of a file again.
 fn without_change(table: Table, bytes: &[u8]) -> Result<SplicedFiles, EncodeError> {
     let last_updated = WallTime(0);
     let organizations = &BTreeSet::new();

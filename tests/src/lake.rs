@@ -1,4 +1,4 @@
-//! What a lake holds, read as a reader would: through the tables' logs, and through the checkpoints.
+//! A reader's view of a lake: through the tables' logs, and through the checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use tokio::runtime::Runtime;
 /// The columns of `hours` that depend on when events arrived.
 const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
 
-/// After the last hour of all.
+/// A bound after every hour.
 pub const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
 
 /// Live files by table, shard and hour, in the order of their digests.
 pub type LiveFiles = BTreeMap<(Table, Shard, Hour), Vec<TableFile>>;
 
-/// Paths of files by what they hold.
+/// Paths of files by content.
 type Contents = BTreeMap<String, String>;
 
 /// A lake.
@@ -34,7 +34,7 @@ pub struct StoredLake {
     runtime: Arc<Runtime>,
 }
 
-/// How far a lake must have come.
+/// The progress that a lake must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
     /// Messages taken, over all topics.
@@ -72,13 +72,13 @@ impl StoredLake {
         listed.into_iter().map(|object| object.path).collect()
     }
 
-    /// Everything below the tables' folders: every change of a table leaves something there.
+    /// Returns everything below the tables' folders: every change of a table leaves an object there.
     pub fn tables(&self) -> Vec<String> {
         Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
     }
 
-    /// Live files of hours up to `through`. Two files of one table, shard and hour with the same content
-    /// would count money twice.
+    /// Returns the live files of hours up to `through`. Fails if two files of one table, shard and hour have
+    /// the same content, because they would count money twice.
     pub fn files(&self, through: Hour) -> LiveFiles {
         let tables = DeltaTables::new(self.store.clone());
         let mut files = LiveFiles::new();
@@ -99,11 +99,11 @@ impl StoredLake {
         files
     }
 
-    /// What is missing until the goal is reached: everything taken, closed and folded, and the tables equal
-    /// to that.
+    /// Checks that the goal is reached: all messages are taken, all hours are closed and folded, and the
+    /// tables equal the checkpoints.
     ///
     /// # Errors
-    /// What is missing.
+    /// If anything is missing; the message says what.
     pub fn reached(&self, goal: Goal) -> Result<(), String> {
         let checkpoints = self.checkpoints();
         let taken: i64 = checkpoints.values().map(taken).sum();
@@ -127,7 +127,7 @@ impl StoredLake {
     }
 
     fn published(&self, checkpoints: &BTreeMap<Shard, Checkpoint>, through: Hour) -> Result<(), String> {
-        // Hours that are old enough have left the checkpoints.
+        // Old enough hours have left the checkpoints.
         let named_hour = |(_, shard, hour): &(Table, Shard, Hour)| {
             checkpoints.get(shard).is_some_and(|checkpoint| checkpoint.hours.contains_key(hour))
         };
@@ -149,14 +149,14 @@ impl StoredLake {
         }
     }
 
-    /// Fails unless both hold the same: byte for byte, except for the clock columns of `hours`.
+    /// Fails unless both lakes are equal: byte for byte, except for the clock columns of `hours`.
     pub fn assert_equals(&self, expected: &Self, through: Hour) {
         let of = |table: Table| self.files(through).keys().filter(|(of, ..)| *of == table).count();
         assert!(of(Table::CostAllocation) > 0, "there is nothing to compare");
         self.assert_holds(expected, through);
     }
 
-    /// The same for events that cost nothing.
+    /// Like [`Self::assert_equals`], but for events that cost nothing.
     pub fn assert_holds(&self, expected: &Self, through: Hour) {
         let (ours, theirs) = (self.contents(through), expected.contents(through));
         assert!(ours.keys().any(|(table, ..)| *table == Table::Hours), "there is nothing to compare");
@@ -177,8 +177,8 @@ impl StoredLake {
         }
     }
 
-    /// Paths of live files by table, shard and hour, and by what they hold: digests of their bytes, but of
-    /// `hours` of the rows without the clock columns.
+    /// Paths of live files by table, shard and hour, and by content: digests of their bytes, or for `hours`
+    /// of the rows without the clock columns.
     fn contents(&self, through: Hour) -> BTreeMap<(Table, Shard, Hour), Contents> {
         let content = |table: Table, file: &TableFile| {
             let path = format!("{}/{}", names::table(table), file.path());
@@ -209,12 +209,12 @@ fn assert_hours_equal(found: bytes::Bytes, wanted: bytes::Bytes, path: &str) {
     assert_eq!(found, wanted, "{path}");
 }
 
-/// Messages that a checkpoint has taken: offsets begin at 0.
+/// Returns the number of messages that a checkpoint has taken: offsets begin at 0.
 pub fn taken(checkpoint: &Checkpoint) -> i64 {
     checkpoint.offsets.values().map(|offsets| offsets.next.unwrap_or(0)).sum()
 }
 
-/// Whether a shard has had an event.
+/// Returns whether a shard has taken any event.
 fn taken_any(checkpoint: &Checkpoint) -> bool {
     checkpoint.offsets.values().any(|offsets| offsets.max_event_time.is_some())
 }

@@ -1,6 +1,7 @@
-//! What the tests of connectors, of the program and of the whole share: running programs, reading lakes,
-//! topics on any brokers, a registry that misbehaves on demand. What needs no connectors is in the test kit,
-//! `pipeline/testkit`. The tests of the whole lie in `tests/`; `README.md` says where the test of what is.
+//! Shared parts of the tests of the connectors, the program and the whole. They run programs, read lakes, use
+//! topics on any brokers, and serve a registry that misbehaves on demand. Parts that need no connectors are
+//! in the test kit, `pipeline/testkit`. The tests of the whole are in `tests/`; `README.md` lists the tests
+//! of each subject.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

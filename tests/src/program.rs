@@ -1,4 +1,5 @@
-//! Programs that run besides a test: started with their output in files, waited for, and ended with it.
+//! Programs that run next to a test: it starts them with their output in files, waits for them, and ends
+//! them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use prorata_testkit::wait::eventually;
 
-/// How much of a log is shown when something went wrong, in characters.
+/// Largest part of a log that is shown after a failure, in characters.
 const SHOWN: usize = 6_000;
 
-/// The program under test: what `PRORATA_BINARY` names, else one built from the working tree, once.
+/// The program under test: the binary that `PRORATA_BINARY` names, else one built from the working tree,
+/// once.
 pub fn prorata() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let binary = BINARY.get_or_init(|| std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));
@@ -35,14 +37,14 @@ pub struct Program {
     log: PathBuf,
 }
 
-/// What a program left behind.
+/// The result of a program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; none after a signal.
+    /// The exit code; `None` after a signal.
     pub code: Option<i32>,
-    /// What it printed.
+    /// The standard output.
     pub output: String,
-    /// What it said on standard error.
+    /// The standard error.
     pub log: String,
 }
 
@@ -58,17 +60,17 @@ impl Program {
         Self { child, name, output, log }
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it said so far on standard error.
+    /// Returns its standard error so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
-    /// The end of that, for people.
+    /// Returns the end of the log, for people.
     pub fn tail(&self) -> String {
         let log = self.log();
         let from = log.char_indices().rev().nth(SHOWN).map_or(0, |(index, _)| index);
@@ -86,18 +88,18 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Fails when it has ended.
+    /// Fails if it has ended.
     pub fn assert_running(&mut self) {
         let ended = self.child.try_wait().unwrap();
         assert!(ended.is_none(), "{} has ended: {ended:?}{}", self.name, self.tail());
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends on its own.
     pub fn wait(mut self) -> Ended {
         let code = eventually(&format!("{} ends", self.name), || {
             self.child.try_wait().unwrap().ok_or_else(|| format!("it runs{}", self.tail()))
@@ -108,14 +110,14 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended, or have been waited for.
+        // The child may have ended already.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }
 }
 
 impl Ended {
-    /// Fails unless it ended well; what it printed.
+    /// Fails unless it succeeds. Returns its output.
     pub fn succeeded(self) -> String {
         assert_eq!(self.code, Some(0), "{}{}", self.output, self.log);
         self.output

@@ -1,4 +1,4 @@
-//! A TCP proxy that stands between a worker and a server, and does to their connections what networks do.
+//! A TCP proxy between a worker and a server that subjects their connections to network faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use tokio::time::sleep;
 /// Bytes passed on at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// What the proxy does to connections, new and old.
+/// The treatment of connections, new and existing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
     /// Passes everything on.
     Clear,
-    /// Passes everything on, each chunk after this time.
+    /// Passes everything on, each chunk after this delay.
     Slow(Duration),
-    /// Breaks each connection off after so many bytes in either direction.
+    /// Breaks each connection after this many bytes in both directions together.
     Cut(usize),
-    /// Takes no connection.
+    /// Accepts no connection.
     Refusing,
     /// Answers every request with 503, as an overloaded S3 does.
     Unavailable,
-    /// Refuses every request that would change something, as for a key without the permission to write; each
+    /// Refuses every request that would change something, as for a key without the permission to write. Each
     /// connection serves one request.
     ReadOnly,
-    /// Refuses the same requests as a store whose disk is full does.
+    /// Refuses the same requests, as a store with a full disk does.
     Full,
-    /// Takes connections and requests, and never answers.
+    /// Accepts connections and requests, and never answers.
     Silent,
 }
 
 impl Weather {
-    /// Whether connections that are there go on.
+    /// Returns whether existing connections continue.
     const fn passes(self) -> bool {
         matches!(self, Self::Clear | Self::Slow(_) | Self::Cut(_))
     }
@@ -45,7 +45,7 @@ impl Weather {
 
 /// A proxy in front of one server.
 pub struct Proxy {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
     harmed: Arc<AtomicU64>,
@@ -82,7 +82,8 @@ impl Proxy {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// How many connections were made in any weather but a clear one, or ended with the weather.
+    /// Returns the number of connections that were made in any weather but clear, or that ended when the
+    /// weather changed.
     pub fn harmed(&self) -> u64 {
         self.harmed.load(Ordering::Relaxed)
     }
@@ -94,7 +95,7 @@ impl Proxy {
     }
 }
 
-/// Serves one connection. Whatever goes wrong with it ends it.
+/// Serves one connection. Any error ends it.
 async fn serve(
     mut client: TcpStream,
     server: String,
@@ -126,7 +127,7 @@ async fn serve(
     None
 }
 
-/// Passes one chunk on; false when the connection is to end.
+/// Passes one chunk on. Returns `false` if the connection must end.
 async fn pass(
     client: &mut TcpStream,
     server: &mut TcpStream,
@@ -148,7 +149,7 @@ async fn pass(
         }
     };
     if let Weather::Slow(pause) = weather {
-        // The network that is under test is this slow.
+        // The delay is the network under test.
         sleep(pause).await;
     }
     let passed = bytes.min(*left);
@@ -169,14 +170,14 @@ async fn read_only(mut client: TcpStream, server: String, refusal: (&str, &str))
         return refuse(client, status, code).await;
     }
     let mut server = TcpStream::connect(server).await.ok()?;
-    // Nobody may ask again on a connection whose next request would pass unread.
+    // A second request on this connection would pass unread, so the connection closes after the first.
     let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
     server.write_all(head.as_bytes()).await.ok()?;
     copy_bidirectional(&mut client, &mut server).await.ok()?;
     Some(())
 }
 
-/// Answers whatever is asked with an error of S3.
+/// Answers any request with an error of S3.
 async fn refuse(mut client: TcpStream, status: &str, code: &str) -> Option<()> {
     let mut request = [0; CHUNK];
     let body = format!("<Error><Code>{code}</Code><Message>The test says so.</Message></Error>");
@@ -186,7 +187,7 @@ async fn refuse(mut client: TcpStream, status: &str, code: &str) -> Option<()> {
          close\r\n\r\n{body}"
     );
     client.write_all(answer.as_bytes()).await.ok()?;
-    // What is left of a large request is read, else the answer may be lost with it.
+    // Reads the rest of a large request, because the answer may be lost with it otherwise.
     while tokio::time::timeout(Duration::from_millis(200), client.read(&mut request)).await.ok()?.ok()? > 0 {}
     Some(())
 }

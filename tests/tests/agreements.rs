@@ -1,8 +1,8 @@
-//! A file of agreements that is edited and sent again: all events that were ever sent are worth what the last
-//! file alone is worth.
+//! A file of agreements that is edited and sent again. The sum of all sent events has the same tables as the
+//! last file alone.
 //!
-//! `PRORATA_SEEDS` is the number of histories; `PRORATA_FIRST_SEED` where they begin, `fresh` for a new place
-//! each run.
+//! `PRORATA_SEEDS` is the number of histories. `PRORATA_FIRST_SEED` is the first seed, or `fresh` for a new
+//! first seed each run.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -54,11 +54,11 @@ fn supply(tables: &[HourTables]) -> Vec<String> {
     tables.iter().map(|hour| hour.totals.supply_cost.to_string()).collect()
 }
 
-/// What was sent of a file that is edited: each version is sent before the next one is written.
+/// Events sent for a file that is edited: each version is sent before the next one is written.
 #[derive(Default)]
 struct SentEvents {
     events: Vec<Event>,
-    /// What people are shown of the last one.
+    /// The changes that people are shown for the last version.
     changes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ fn reservation(from: &str, to: Option<&str>, quantity: i32, price: &str) -> Valu
     })
 }
 
-/// Whether or not the sender knows what was sent before.
+/// Returns the events from a sender that remembers what it sent, and from one that does not.
 fn with_and_without_memory(files: [Value; 2], now: Timestamp) -> [Vec<Event>; 2] {
     let later = Timestamp(now.0 + 1);
     let mut known = SentEvents::default();
@@ -196,7 +196,7 @@ fn a_correction_must_be_recorded_later() {
     assert!(message.contains("set a later 'recorded_at' at the top of the file"), "{message}");
 }
 
-/// Any file: up to two versions of each of a few objects, which begin and end at half hours.
+/// Returns any file: up to two versions of each of a few objects, which begin and end at half hours.
 fn any_file(rng: &mut ChaCha8Rng) -> Value {
     let text = |number: i64| half_hour(number).to_string();
     let mut sections = json!({"commitments": [], "reservations": [], "rates": [], "pools": []});
@@ -248,7 +248,7 @@ fn quantities(pairs: &[(&str, &str)]) -> Quantities {
     pairs.iter().map(parse).collect()
 }
 
-/// A pod of quality of service `a`, from the beginning.
+/// A pod of quality of service `a`, running from the start.
 fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
     let pod = PodStarted {
         cluster_id: "c".into(),
@@ -273,7 +273,7 @@ fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
     Event::new("acme".into(), half_hour(0), Payload::PodStarted(Box::new(pod)))
 }
 
-/// What agreements are about: a node, and pods on none.
+/// The subjects of agreements: a node, and pods without one.
 fn cluster() -> Vec<Event> {
     let node = NodeStarted {
         cluster_id: "c".into(),
@@ -299,7 +299,7 @@ fn cluster() -> Vec<Event> {
     ]
 }
 
-/// The tables without the number and the last time of events, which corrections add to.
+/// Returns the tables without the number and the last time of events, which corrections raise.
 fn worth(events: &[Event]) -> Vec<HourTables> {
     let mut tables = fold(events, half_hour(HALF_HOURS + 2).hour());
     for hour in &mut tables {
@@ -322,7 +322,7 @@ fn all_versions_of_a_file_are_worth_what_the_last_one_alone_is_worth() {
         let (mut sent, mut now) = (SentEvents::default(), half_hour(0));
         let mut files = vec![any_file(&mut rng)];
         for _ in 0..rng.random_range(1..5) {
-            // Some edits go back to an earlier version.
+            // Some edits return to an earlier version.
             let known = rng.random_range(0..files.len());
             let next = if rng.random_bool(0.3) { files[known].clone() } else { any_file(&mut rng) };
             files.push(next);

@@ -1,5 +1,5 @@
-//! The committed fuzz corpus, replayed: every input that was ever found, seeds of every form, and some damage
-//! to each.
+//! Replays the committed fuzz corpus: every input that was ever found and seeds of every form, each also with
+//! some damage.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use prorata_samples::dice::{dice, mutate};
 use prorata_tests::fuzz;
 
-/// How many times each input is damaged: without a fuzzer, `PRORATA_CORPUS_DAMAGES` searches for longer.
+/// Returns how many times each input is damaged. `PRORATA_CORPUS_DAMAGES` searches for longer without a
+/// fuzzer.
 fn damages() -> u64 {
     std::env::var("PRORATA_CORPUS_DAMAGES").map_or(20, |number| number.parse().unwrap())
 }
@@ -21,7 +22,7 @@ fn inputs(folder: &str) -> Vec<Vec<u8>> {
     inputs.into_iter().map(|input| std::fs::read(input).unwrap()).collect()
 }
 
-/// Runs a target over inputs, and over damaged ones. Returns how many of the whole ones it accepts.
+/// Runs a target over inputs and damaged copies of them. Returns how many undamaged inputs it accepts.
 fn replay<A>(inputs: &[Vec<u8>], run: fn(&[u8]) -> A, is_accepted: fn(A) -> bool) -> usize {
     let mut accepted = 0;
     for (seed, input) in (0..).zip(inputs) {
@@ -42,7 +43,7 @@ fn replay_all(target: &str, run: fn(&[u8])) {
     replay(&inputs, run, |()| true);
 }
 
-/// Inputs of a form that changes with releases: without one that is accepted they would prove nothing.
+/// Replays inputs of a form that changes with releases. If none is accepted, they prove nothing.
 fn replay_stored(folder: &str, run: fn(&[u8]) -> bool) {
     let accepted = replay(&inputs(folder), run, |accepted| accepted);
     assert!(accepted > 0, "none of {folder} is of today's form: tests/fuzz/README.md says how to renew them");

@@ -1,8 +1,8 @@
-//! `prorata generate` and `prorata agreements --output kafka` on real Kafka with a real registry: the events
-//! of the files, each organization's in order and on one partition number.
+//! Checks `prorata generate` and `prorata agreements --output kafka` on real Kafka with a real registry. The
+//! topics have the events of the files, each organization's in order and on one partition number.
 //!
-//! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the
-//! feature `servers`.
+//! `tests/python/servers.py --kafka 1 --registry` starts the servers, so these tests need the feature
+//! `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -35,7 +35,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The program: the one that `PRORATA_BINARY` names, else built from what is in the working tree.
+/// The program: the binary that `PRORATA_BINARY` names, else one built from the working tree.
 fn program() -> PathBuf {
     std::env::var_os("PRORATA_BINARY").map_or_else(
         || {
@@ -63,14 +63,14 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The one line that says what went wrong, after the exit code is checked.
+/// Checks the exit code. Returns the one line that says what went wrong.
 fn failure(output: &Output, code: i32) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{said}");
     said.lines().last().unwrap().to_owned()
 }
 
-/// Every organization's events in the order of its files.
+/// Returns every organization's events in the order of its files.
 fn events_of_files() -> BTreeMap<String, Vec<Event>> {
     let folder = tempfile::tempdir().unwrap();
     succeeded(&generate(&["--output", folder.path().to_str().unwrap(), "--events-per-file", "500"], &[]));
@@ -96,17 +96,17 @@ fn events_in(folder: &Path) -> BTreeMap<String, Vec<Event>> {
     found
 }
 
-/// A message as it was read.
+/// A message as the test read it.
 struct Read {
     topic: String,
     partition: i32,
     key: String,
     value: Vec<u8>,
-    /// When it was sent, in milliseconds since 1970.
+    /// The time at which it was sent, in milliseconds since 1970.
     millis: i64,
 }
 
-/// Reads this many messages of the topics, each partition in its order.
+/// Reads this many messages of the topics, ordered within each partition.
 fn read(topics: &[&str], count: usize) -> Vec<Read> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", variable("PRORATA_TEST_KAFKA")).set("group.id", "none");
@@ -119,7 +119,7 @@ fn read(topics: &[&str], count: usize) -> Vec<Read> {
     }
     consumer.assign(&list).unwrap();
     let (deadline, mut found) = (Deadline::start(), Vec::new());
-    // A moment longer, for what should not be there.
+    // Waits a moment longer for messages that should not arrive.
     let mut wait = PATIENCE;
     while let Some(message) = consumer.poll(wait) {
         let message = message.unwrap();
@@ -137,7 +137,7 @@ fn read(topics: &[&str], count: usize) -> Vec<Read> {
     found
 }
 
-/// Decodes as the worker does: fetches what is needed, once.
+/// Decodes as the worker does: fetches the needed schemas once.
 async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
     if let Err(DecodeFailure::NeedsSchema(id)) = messages.decode(value) {
         messages.fetch(id).await.unwrap();
@@ -149,7 +149,7 @@ async fn topics(names: &[&str]) {
     admin::create_topics(&variable("PRORATA_TEST_KAFKA"), names, PARTITIONS, 1).await;
 }
 
-/// How many events the program says it sent.
+/// Returns how many events the program says it sent.
 fn count(said: &str) -> usize {
     said.split(' ').next().unwrap().parse().unwrap()
 }
@@ -216,8 +216,7 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
     let read = read(&["generate-single"], events);
     let sent_at = || read.iter().map(|message| message.millis);
     let spread = sent_at().max().unwrap() - sent_at().min().unwrap();
-    // A run that has fallen behind sends at most a tenth of a second's messages at once, and timers are not
-    // exact.
+    // A run that is late sends at most a tenth of a second's messages at once, and timers are not exact.
     assert!(spread + 110 >= events as i64 * 1_000 / 2_000, "{events} messages within {spread} ms");
     let decode = |value: &[u8]| messages.decode(value).unwrap().event.into_owned();
     for message in read {
@@ -229,7 +228,7 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
 /// A reservation and rates; one entry begins in the future.
 const AGREEMENTS: &str = include_str!("../../testdata/agreements.yaml");
 
-/// To Kafka as to a file; a second time, the same bytes again.
+/// Kafka gets the same events as a file; a second run sends the same bytes again.
 #[tokio::test]
 async fn agreements_are_sent_as_they_are_written_to_files() {
     let names = ["agreements-a", "agreements-b"];

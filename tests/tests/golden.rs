@@ -1,8 +1,8 @@
-//! The sample day, end to end through the program: its tables are those in `testdata/sample-day/expected`, on
-//! every run and any number of threads, and it holds an example of everything.
+//! The sample day, end to end through the program. Its tables equal `testdata/sample-day/expected` on every
+//! run and with any number of threads, and it has an example of everything.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; the
-//! difference is for people to read.
+//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; people review
+//! the difference.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -20,12 +20,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// What made the sample day; `testdata/README.md` says the same.
+/// The command that made the sample day; `testdata/README.md` has the same one.
 const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 --seed 2 --start \
                        2026-11-01T00 --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --output \
                        testdata/sample-day/events";
 
-/// Columns that depend on when events arrived, and so on the run.
+/// Columns that depend on when events arrived, so they differ between runs.
 const CLOCKS: &[&str] = &["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
 
 /// Columns of `cost_allocation` that its summary groups by, after organization and hour.
@@ -36,7 +36,7 @@ const SUMS: &[&str] = &["BilledCost", "EffectiveCost", "ListCost", "PricingQuant
 
 const NULL: &str = "null";
 
-/// A table read back: column names, and rows of texts in table order.
+/// A table that was read back: column names, and rows of texts in table order.
 struct Rows {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -99,7 +99,7 @@ fn live_files(lake: &Path, table: Table) -> Vec<PathBuf> {
     live.into_iter().map(|path| folder.join(path.replace("%3D", "="))).collect()
 }
 
-/// Reads a table, ordered by hour and organization; inside those, rows stay in the order of their file.
+/// Reads a table ordered by hour and organization; within them, rows keep the order of their file.
 fn read(lake: &Path, table: Table) -> Rows {
     let options = FormatOptions::new().with_null(NULL);
     let mut read = Rows { columns: Vec::new(), rows: Vec::new() };
@@ -136,8 +136,8 @@ fn text(rows: &Rows) -> String {
     lines.collect()
 }
 
-/// `cost_allocation` as text small enough to read: sums by hour and group, and a digest of every column of
-/// the hour.
+/// Returns `cost_allocation` as text short enough to read: sums by hour and group, and a digest of every
+/// column of the hour.
 fn summary(cost: &Rows) -> String {
     let keys = ["ChargePeriodStart", "BillingAccountId"].map(|name| cost.column(name));
     let groups: Vec<usize> = GROUPS.iter().map(|name| cost.column(name)).collect();
@@ -171,7 +171,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Everything that is expected, by file name.
+/// Returns all expected contents by file name.
 fn goldens(lake: &Path) -> BTreeMap<String, String> {
     let golden = |table: Table| {
         let rows = read(lake, table);
@@ -204,7 +204,7 @@ fn tables_are_the_same_bytes_on_any_number_of_threads() {
     backfill(&other, 2);
     for table in Table::ALL {
         if table == Table::Hours {
-            // Some of its columns are clocks.
+            // Some of its columns depend on the clock.
             assert_eq!(text(&read(lake(), table)), text(&read(&other, table)));
             continue;
         }
@@ -277,7 +277,7 @@ fn the_sample_day_is_what_its_command_makes() {
     assert_eq!(made, committed);
 }
 
-/// Digests of the files in the folders of a folder.
+/// Returns the digests of the files in the folders of a folder.
 fn avro_files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for organization in std::fs::read_dir(folder).unwrap() {

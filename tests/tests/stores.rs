@@ -1,8 +1,6 @@
-//! One suite over every kind of store: a local folder, S3, Azure. The ports keep their promises in each, a
-//! lake in it is the lake of its events wherever it is, and what is wrong with a store is told in a message.
-//!
-//! The servers are started by `tests/python/servers.py --s3 --azure`, so these tests stand behind the feature
-//! `servers`.
+//! One suite over every kind of store: a local folder, S3, Azure. Each store keeps the promises of the ports,
+//! and a lake is the same wherever it is. A message says what is wrong with a store.
+//! `tests/python/servers.py --s3 --azure` starts the servers, so these tests need the feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -20,12 +18,12 @@ use prorata_tests::program;
 use prorata_worker::ports::ObjectStore;
 use serde_json::Value;
 
-/// A store that is there, empty below `root`, and how to ask for one that is not.
+/// An existing store, empty below `root`, and the location of a missing one.
 struct Place {
     root: String,
-    /// A location that does not exist and cannot be made, and the word of it that the message has to say.
+    /// A location that does not exist and cannot be created, and a word that the message must have.
     missing: (String, &'static str),
-    /// The environment variable of a credential and another one's, where there are credentials.
+    /// The environment variable of a credential and a stranger's value for it, if the store has credentials.
     stranger: Option<(&'static str, &'static str)>,
     /// Keeps a local folder until the test ends.
     _folder: Option<tempfile::TempDir>,
@@ -79,7 +77,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A backfill of the sample day by the program that `PRORATA_BINARY` names, else one built from the working
+/// A backfill of the sample day by the binary that `PRORATA_BINARY` names, else one built from the working
 /// tree.
 fn backfill(lake: &str) -> Command {
     backfill_of(&root().join("testdata/sample-day/events"), lake)
@@ -97,7 +95,7 @@ fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The command says that this storage cannot be used, which is no outage, in a message with `word` in it.
+/// Checks that the command reports unusable storage, not an outage, in a message with `word` in it.
 fn refuse(mut command: Command, word: &str) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let told = String::from_utf8_lossy(&stderr).into_owned();
@@ -106,7 +104,8 @@ fn refuse(mut command: Command, word: &str) {
     assert!(told.contains(word) && !told.contains("panicked") && !told.contains('<'), "{told}");
 }
 
-/// Digests of a lake's table files, by table and hour: names hold them, behind what differs from run to run.
+/// Returns the digests of a lake's table files, by table and hour. File names end with them, after the parts
+/// that differ between runs.
 async fn digests(store: &Store) -> BTreeMap<(String, String), String> {
     let mut digests = BTreeMap::new();
     for table in Table::ALL.iter().filter(|table| **table != Table::Hours) {
@@ -147,7 +146,7 @@ async fn hold_the_lake_of_the_events_and_a_rerun_changes_nothing(place: &Place) 
 }
 
 async fn give_objects_under_whatever_keys_other_writers_chose(place: &Place) {
-    // In a URL this is the key `hour=00%3A00~[1]`, in a local path it is itself.
+    // This is the key `hour=00%3A00~[1]` in a URL, and the name itself in a local path.
     let folder = place.store("input/hour=00%253A00~[1]");
     folder.put_if_absent("x.avro", Bytes::from_static(b"whole")).await.unwrap();
     let input = open_input(&place.url("input")).unwrap();
@@ -169,7 +168,7 @@ async fn cannot_be_used_by_a_stranger(place: &Place) {
         let mut command = backfill(&place.url("refused"));
         command.env(variable, other);
         refuse(command, "refused");
-        // As input, too.
+        // The store is also refused as input.
         let lake = tempfile::tempdir().unwrap();
         let mut command = backfill_of(Path::new(&place.url("refused")), lake.path().to_str().unwrap());
         command.env(variable, other);
@@ -178,7 +177,7 @@ async fn cannot_be_used_by_a_stranger(place: &Place) {
     }
 }
 
-/// Every fact of the suite as a test of each store: `s3::keep_the_promises_of_an_object_store`.
+/// Makes each check of the suite a test of each store: `s3::keep_the_promises_of_an_object_store`.
 macro_rules! suite {
     ($facts:tt: $($store:ident)+) => { $(mod $store { suite!(@ $store $facts); })+ };
     (@ $store:ident { $($fact:ident)+ }) => {

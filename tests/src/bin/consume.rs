@@ -1,5 +1,6 @@
-//! A bare consumer of a topic: reads all that it has now, decodes each event, and drops it. What a program
-//! around the client library cannot go below; `tests/bench/run` measures `prorata work` next to it.
+//! A bare consumer of a topic: reads all messages that it has now, decodes each event, and drops it. This is
+//! the lower bound for any program on the client library; `tests/bench/run` measures `prorata work` next to
+//! it.
 //!
 //! usage: `consume BROKERS TOPIC`
 
@@ -34,7 +35,7 @@ fn main() {
     println!("{{\"events\": {events}}}");
 }
 
-/// All partitions from their beginnings, and how many messages they have.
+/// Returns all partitions from their beginnings, and their number of messages.
 fn everything(consumer: &BaseConsumer, topic: &str) -> (TopicPartitionList, i64) {
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
     let (mut all, mut expected) = (TopicPartitionList::new(), 0);

@@ -1,4 +1,4 @@
-//! Making topics on real brokers.
+//! Creates topics on real brokers.
 
 use prorata_testkit::wait::PATIENCE;
 use rdkafka::ClientConfig;
@@ -6,7 +6,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-/// Creates topics; those that are there stay as they are.
+/// Creates topics; existing topics stay as they are.
 pub async fn create_topics(brokers: &str, names: &[&str], partitions: i32, replication: i32) {
     create(brokers, names, (partitions, replication), "delete").await;
 }

@@ -1,4 +1,4 @@
-//! Listening to sources, on brokers in memory and on real ones.
+//! Helpers that listen to sources, on brokers in memory and on real ones.
 
 pub mod admin;
 pub mod topic;
@@ -11,7 +11,7 @@ use prorata_schemas::Text;
 use prorata_testkit::wait::Deadline;
 use prorata_worker::source::{Message, Source, SourceEvent, Start};
 
-/// Settings of a group in a hurry.
+/// Settings of a group with short intervals.
 pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>) -> KafkaSettings {
     let topics = topics.iter().map(|&topic| topic.into()).collect();
     let mut settings = KafkaSettings::new(connection, topics, group);
@@ -21,7 +21,7 @@ pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>
     settings
 }
 
-/// Events until the wish is granted.
+/// Polls until an event is `granted`. Returns all events up to it.
 pub async fn until(
     source: &mut KafkaSource,
     mut granted: impl FnMut(&SourceEvent) -> bool,
@@ -40,7 +40,7 @@ pub async fn until(
     }
 }
 
-/// What comes in this time: for what must not come.
+/// Returns all events of this time: a test asserts with it that nothing arrives.
 pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<SourceEvent> {
     let (deadline, mut seen) = (Deadline::after(time), Vec::new());
     while !deadline.passed() {
@@ -49,7 +49,7 @@ pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Source
     seen
 }
 
-/// Waits for an assignment; its shards.
+/// Waits for an assignment. Returns its shards.
 pub async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
     let seen = until(source, |signal| matches!(signal, SourceEvent::Assigned(_))).await;
     let Some(SourceEvent::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
@@ -63,7 +63,7 @@ pub async fn joined(settings: KafkaSettings) -> KafkaSource {
     source
 }
 
-/// Where to start in these topics.
+/// The same start for each of these topics.
 pub fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
     topics.iter().map(|&topic| (topic.into(), start)).collect()
 }
@@ -76,7 +76,7 @@ pub fn messages(signals: &[SourceEvent]) -> Vec<&Message> {
     signals.iter().flat_map(of).collect()
 }
 
-/// Whether it tells that a topic ends here.
+/// Returns whether the event reports that a topic ends here.
 pub fn is_end(signal: &SourceEvent, at: i64) -> bool {
     matches!(signal, SourceEvent::End { offset, .. } if *offset == at)
 }

@@ -1,4 +1,4 @@
-//! What a topic has, on brokers in memory and on real ones.
+//! Reads everything that a topic has, on brokers in memory and on real ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-/// A consumer of the client library's own that fetches as a source does: what a source is measured next to.
+/// A plain consumer of the client library that fetches as a source does: the baseline for measuring a source.
 pub fn bare_consumer(brokers: &str, group: &str) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("group.id", group).set("enable.auto.commit", "false");
@@ -22,10 +22,10 @@ pub fn bare_consumer(brokers: &str, group: &str) -> BaseConsumer {
     config.create().unwrap()
 }
 
-/// All messages that a topic has now, those of each partition in their order.
+/// Returns all messages that a topic has now, ordered within each partition.
 ///
 /// # Errors
-/// The brokers do not answer.
+/// If the brokers do not answer.
 pub async fn all_messages(brokers: String, topic: String) -> Result<Vec<Message>, String> {
     let read = move || read(&brokers, &topic).map_err(|error| error.to_string());
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?

@@ -1,4 +1,4 @@
-//! A schema registry that does what a test tells it to, over real sockets.
+//! A schema registry that is controlled by the test, over real sockets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,53 +8,53 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a client asked.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Such as `GET`.
+    /// The method, such as `GET`.
     pub method: String,
-    /// Path and query.
+    /// The path and query.
     pub path: String,
-    /// By names in lower case.
+    /// The headers, by names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// Its text.
+    /// The body's text.
     pub body: String,
 }
 
-/// What it is answered.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// Besides those of every reply.
+    /// Headers besides the ones that every reply has.
     pub headers: Vec<(String, String)>,
-    /// Its bytes.
+    /// The body's bytes.
     pub body: Vec<u8>,
-    /// A registry that is slow by this much. It is not waited for by any test.
+    /// The delay of a slow registry. No test waits for it.
     pub delay: Duration,
-    /// Bytes of the body that are sent before the connection is cut.
+    /// Number of bytes of the body that are sent before the connection is cut.
     pub cut: Option<usize>,
 }
 
 impl Reply {
-    /// As a registry replies.
+    /// A registry's reply in JSON.
     pub fn json(status: u16, body: impl ToString) -> Self {
         Self::typed(status, "application/vnd.schemaregistry.v1+json", body)
     }
 
-    /// With this content type.
+    /// A reply with this content type.
     pub fn typed(status: u16, kind: &str, body: impl ToString) -> Self {
         let headers = vec![("content-type".to_owned(), kind.to_owned())];
         let body = body.to_string().into_bytes();
         Self { status, headers, body, delay: Duration::ZERO, cut: None }
     }
 
-    /// An error as a registry tells it.
+    /// An error in a registry's form.
     pub fn error(status: u16, code: u32, message: &str) -> Self {
         Self::json(status, serde_json::json!({ "error_code": code, "message": message }))
     }
 
-    /// Another place to ask.
+    /// A redirect to another URL.
     pub fn redirect(status: u16, to: &str) -> Self {
         let headers = vec![("location".to_owned(), to.to_owned())];
         Self { headers, ..Self::json(status, "") }
@@ -63,7 +63,7 @@ impl Reply {
 
 type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// What a registry as it should be answers: see [`Fake::registry`].
+/// Answers as a correct registry does: see [`Fake::registry`].
 pub fn registry() -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     let texts: Mutex<Vec<String>> = Mutex::default();
     move |request| {
@@ -96,7 +96,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Answers every request so.
+    /// Starts a server that answers every request with this function.
     pub fn answering(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -110,7 +110,7 @@ impl Fake {
                         return;
                     }
                     let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
-                    // A client that gives up breaks its connection, which is its affair.
+                    // A client may give up and break its connection, which is no fault of the server.
                     std::thread::spawn(move || connection.map(|stream| serve(stream, &asked, &*answer)));
                 }
             }
@@ -118,17 +118,17 @@ impl Fake {
         Self { address, asked, stopped, thread: Some(thread) }
     }
 
-    /// A registry as it should be: equal texts under a subject have one id, from 1 on.
+    /// Starts a correct registry: equal texts under a subject have one id, from 1 on.
     pub fn registry() -> Self {
         Self::answering(registry())
     }
 
-    /// Its base URL.
+    /// The server's base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What was asked so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()
     }
@@ -148,7 +148,7 @@ fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Request>>, answer: &Answer) ->
     let request = read(&mut stream)?;
     asked.lock().unwrap().push(request.clone());
     let reply = answer(&request);
-    // The delay is under test: clients give up before.
+    // The delay is under test: clients give up earlier.
     std::thread::sleep(reply.delay);
     let mut head = format!("HTTP/1.1 {} Status\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {

@@ -1,5 +1,5 @@
-//! A day of a team at speed, on nodes with GPUs: services, jobs, a stateful set, a resize, an eviction, a
-//! node that is lost, a quota. Seconds, GPUs and vCPUs of the table are those of the script.
+//! A fast day of a team on nodes with GPUs: services, jobs, a stateful set, a resize, an eviction, a lost
+//! node, a quota. The table has the seconds, GPUs and vCPUs of the script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -18,7 +18,7 @@ use super::scene::{Scene, alone};
 /// Pods of a workload, by its kind and name.
 type Workloads = BTreeMap<(String, String), usize>;
 
-/// What a pod of the team is; its GPUs, and how long it runs as a Job's.
+/// The template of a pod of the team: its GPUs, and how long it runs if it is a Job's.
 fn template(gpus: u32, runs_for: Option<&str>) -> Value {
     let mut spec = pod_spec("day");
     if gpus > 0 {
@@ -30,7 +30,7 @@ fn template(gpus: u32, runs_for: Option<&str>) -> Value {
     json!({ "metadata": { "labels": { "app": "day" }, "annotations": annotations }, "spec": spec })
 }
 
-/// The day: `name` of each workload says what is done to it.
+/// The day's script: each workload's name says what happens to it.
 struct Script<'s> {
     scene: &'s Scene<super::scene::Alone>,
 }
@@ -60,7 +60,7 @@ impl Script<'_> {
             cluster.create(&self.of("batch", "jobs"), json!({ "metadata": { "name": name }, "spec": spec }));
         }
         cluster.create(&self.scene.pods, pod("resized", "day"));
-        // On the node that will be lost, which nothing else goes to.
+        // These run on the node that will be lost; nothing else runs there.
         for number in 0..2 {
             let mut doomed = pod(&format!("doomed-{number}"), "doomed");
             doomed["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "200m".into();
@@ -73,8 +73,8 @@ impl Script<'_> {
         pods.into_iter().filter(|pod| pod["status"]["phase"] == "Running").collect()
     }
 
-    /// Waits until services, the stateful set, the resized pod and so many doomed ones run, and the jobs are
-    /// over.
+    /// Waits until the services, the stateful set, the resized pod and this many doomed pods run, and the
+    /// jobs are over.
     fn settled(&self, doomed: usize) {
         let jobs = self.of("batch", "jobs");
         let job = |name: &str, count: &str| {
@@ -92,7 +92,7 @@ impl Script<'_> {
         });
     }
 
-    /// Resizes a pod. Returns when the API server has done it, in seconds.
+    /// Resizes a pod. Returns the time at which the API server has done it, in seconds.
     fn resize(&self) -> u64 {
         let container = json!({ "name": "main", "resources": { "requests": { "cpu": "250m" } } });
         let change = json!({ "spec": { "containers": [container] } });
@@ -130,7 +130,7 @@ impl Script<'_> {
     }
 }
 
-/// Seconds since 1970 of one of Kubernetes' times.
+/// Seconds since 1970 of a Kubernetes time.
 fn at(text: &str) -> u64 {
     u64::try_from(prorata_collector::parse_instant(text).unwrap().0 / 1_000_000).unwrap()
 }
@@ -157,7 +157,7 @@ fn a_day_at_speed_is_costed_to_the_second() {
     sleep(Duration::from_secs(2));
     cluster.delete("/api/v1/nodes/doomed-0", None);
     script.settled(0);
-    // The objects on the lost node stay for a while: they cost nothing any more.
+    // The objects on the lost node stay for a while, but they cost nothing any more.
     sleep(Duration::from_secs(3));
     script.end();
     scene.room.follows(0);
@@ -180,7 +180,8 @@ fn a_day_at_speed_is_costed_to_the_second() {
         ran.insert(uid.clone(), if doomed.contains(uid) { to_its_node } else { seconds });
     }
     assert_eq!(running_seconds(&lake, "day"), ran, "seconds in the table, and of the script");
-    // Four of a job, one that failed; one of the service was evicted, one of the set made again.
+    // The job `train` has four pods, and `broken` has one that failed. One pod of the service was evicted,
+    // and one of the set was created again.
     let counted = [
         ("Deployment", "serving", 4),
         ("StatefulSet", "store", 3),
@@ -200,7 +201,7 @@ fn a_day_at_speed_is_costed_to_the_second() {
     for (uid, seconds) in &ran {
         let same = |sums: &BTreeMap<String, f64>, unit_seconds: f64| {
             let told = sums.get(uid).copied().unwrap_or_default() * 3_600.0;
-            // A lost node's end has a part of a second.
+            // The end of a lost node has a fraction of a second.
             assert!(
                 (told - unit_seconds).abs() < 1e-6 || doomed.contains(uid),
                 "{uid}: {told}, not {unit_seconds}"
@@ -223,7 +224,7 @@ fn a_day_at_speed_is_costed_to_the_second() {
     assert_eq!(states, BTreeSet::from(["in-quota".to_owned(), "over-quota".to_owned()]));
 }
 
-/// How many pods the table has of each workload.
+/// Returns how many pods the table has of each workload.
 fn workloads(lake: &std::path::Path) -> Workloads {
     let names: BTreeMap<String, String> = column(lake, "day", "x_WorkloadName").into_iter().collect();
     let kinds: BTreeMap<String, String> = column(lake, "day", "x_WorkloadKind").into_iter().collect();

@@ -1,4 +1,4 @@
-//! Connections to the API server that break, and Kafka that stops: nothing is lost but what nobody can know.
+//! Breaks connections to the API server and stops Kafka: nothing is lost but what nobody can know.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::collector::Room;
 use super::lives::{events, said};
 use super::scene::{Scene, shared};
 
-/// A kubeconfig whose server is behind the proxy.
+/// A kubeconfig that reaches the server through the proxy.
 pub fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -25,7 +25,7 @@ pub fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     path
 }
 
-/// The server behind a kubeconfig.
+/// The URL of the server in the cluster's kubeconfig.
 pub fn server() -> String {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
@@ -62,7 +62,7 @@ fn connections_that_break_lose_nothing() {
     scene.assert_accounts_agree();
 }
 
-/// An API server that takes no connections, and one that never answers: a stop ends the wait for it.
+/// The API server accepts no connections, or never answers: a stop ends the wait for it.
 #[test]
 fn a_start_that_waits_for_the_api_server_hears_a_stop() {
     let proxy = Proxy::before(&server());
@@ -72,13 +72,13 @@ fn a_start_that_waits_for_the_api_server_hears_a_stop() {
         room.use_kubeconfig(behind(&proxy, &room));
         let program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it serves its status", || room.ask("/livez").map(drop));
-        // Without a stop, it would end with 4 when its patience is over.
+        // Without a stop, it would end with 4 when its patience runs out.
         let ended = Room::stop(program);
         assert_eq!(ended.code, Some(0), "{weather:?}: {}", ended.log);
     }
 }
 
-/// Connections that break at any of the questions of a start.
+/// Breaks connections at each of the requests of a start.
 #[test]
 fn a_start_whose_connections_break_asks_again() {
     let proxy = Proxy::before(&server());
@@ -89,8 +89,8 @@ fn a_start_whose_connections_break_asks_again() {
         let mut program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it says so, or is ready", || {
             program.assert_running();
-            // A start asks each question again. The other tests' nodes may make a list longer than all of its
-            // answers: then the start passes, and the list is cut for as long as the weather lasts.
+            // A start sends each request again. The other tests' nodes may make a list longer than all of its
+            // answers: then the start passes, and the list is cut while the weather lasts.
             let log = program.log();
             let is_told = log.contains("does not answer yet") || log.contains("trying again in");
             is_told || room.ask("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
@@ -102,7 +102,7 @@ fn a_start_whose_connections_break_asks_again() {
     assert!(proxy.harmed() > 0, "it did not feel it");
 }
 
-/// Puts a file where the collector's folder was, and back. The collector is frozen meanwhile.
+/// Replaces the collector's folder by a file, and restores it. The collector is frozen meanwhile.
 fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
     program.signal("STOP");
     change().unwrap();
@@ -136,7 +136,7 @@ fn a_folder_that_cannot_be_written_is_told_and_tried_again() {
     scene.end(program);
 }
 
-/// Stops the broker for a while. `PRORATA_OUTAGE_SECONDS` makes it longer.
+/// Stops the broker for a while. `PRORATA_OUTAGE_SECONDS` sets a longer time.
 pub fn stop_kafka(meanwhile: impl FnOnce()) {
     let seconds = std::env::var("PRORATA_OUTAGE_SECONDS").map_or(12, |text| text.parse().unwrap());
     stop_kafka_for(Duration::from_secs(seconds), meanwhile);

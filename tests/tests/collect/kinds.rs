@@ -1,4 +1,4 @@
-//! What a collector makes of kinds besides pods: custom resources, claims of devices, and a node that goes.
+//! Collects kinds besides pods: custom resources, device claims, and a node that is removed.
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
@@ -9,7 +9,7 @@ use super::collector::Room;
 use super::lives::{end_told, events, running_seconds, said};
 use super::scene::{alone, shared};
 
-/// A custom resource of any shape. Returns the path of its objects.
+/// Defines a custom resource of any shape. Returns the path of its objects.
 fn define(cluster: &Cluster, group: &str, version: &str, kind: &str, is_namespaced: bool) -> String {
     let plural = format!("{}s", kind.to_lowercase());
     let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -37,7 +37,7 @@ fn define(cluster: &Cluster, group: &str, version: &str, kind: &str, is_namespac
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// What was said so far of one sort.
+/// Returns the collected events of one kind so far.
 fn sorted<T>(room: &Room, of: impl Fn(&Event) -> Option<T>) -> Vec<T> {
     events(&room.events()).iter().filter_map(of).collect()
 }
@@ -46,7 +46,7 @@ pub fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// Custom resources of nos and TensorFusion, which other tests look for in vain.
+/// Custom resources of nos and TensorFusion. Other tests rely on their absence.
 pub struct Definitions {
     pub quotas: String,
     composites: String,
@@ -55,7 +55,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// The kinds; quotas are those of a namespace.
+    /// Defines the kinds; the quotas are in a namespace.
     pub fn new(cluster: &Cluster, namespace: &str) -> Self {
         let (nos, fusion) = ("nos.nebuly.com", "tensor-fusion.ai");
         let inside =
@@ -88,7 +88,7 @@ pub fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec })
 }
 
-/// Id, guaranteed amounts and number of namespaces.
+/// Returns the id, the guaranteed amounts and the number of namespaces.
 fn quota_set(event: &Event) -> Option<(String, String, usize)> {
     match &event.payload {
         Payload::QuotaSet(set) => {
@@ -98,7 +98,7 @@ fn quota_set(event: &Event) -> Option<(String, String, usize)> {
     }
 }
 
-/// Id, price and pool.
+/// Returns the id, the price and the pool.
 fn node_started(event: &Event) -> Option<(String, String, Option<String>)> {
     match &event.payload {
         Payload::NodeStarted(node) => {
@@ -109,7 +109,7 @@ fn node_started(event: &Event) -> Option<(String, String, Option<String>)> {
     }
 }
 
-/// How many prices the pool `shared` has.
+/// Returns how many prices the pool `shared` has.
 fn pool_set(event: &Event) -> Option<usize> {
     match &event.payload {
         Payload::PoolSet(pool) => pool.pool_id.ends_with("/shared").then_some(pool.qos_pricing.len()),
@@ -125,7 +125,7 @@ fn ended(event: &Event) -> Option<String> {
     }
 }
 
-/// Quotas of nos and pools of TensorFusion, from their creation through a change to their end.
+/// Quotas of nos and pools of TensorFusion are collected from creation through a change to the end.
 #[test]
 fn quotas_pools_and_their_nodes_are_followed() {
     let _calm = alone();
@@ -226,7 +226,7 @@ fn a_claim_of_a_gpu_is_a_request() {
     assert!(life.end.is_some() && ran.len() <= 1, "{life:?} {ran:?}");
 }
 
-/// A node that goes ends its pods, whatever becomes of their objects.
+/// A removed node ends its pods, whatever happens to their objects.
 #[test]
 fn a_node_that_goes_ends_its_pods() {
     let _calm = shared();

@@ -1,8 +1,8 @@
-//! `prorata collect` on a real Kubernetes API server: what pods did, by an undisturbed watch, by the
-//! collected events and by the table that they fold into, is the same to the second.
+//! Runs `prorata collect` on a real Kubernetes API server. Three accounts of the pods agree to the second: an
+//! undisturbed watch, the collected events, and the table that they fold into.
 //!
-//! The servers are started by `tests/python/servers.py --kubernetes --kafka 1 --registry`, so these tests
-//! stand behind the feature `servers`. `PRORATA_COLLECT_PODS` makes the crowd larger.
+//! `tests/python/servers.py --kubernetes --kafka 1 --registry` starts the servers, so these tests need the
+//! feature `servers`. `PRORATA_COLLECT_PODS` sets a larger number of pods.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
@@ -66,7 +66,7 @@ fn a_scripted_run_is_told_to_the_second() {
     scene.delete("lone", None);
     cluster.delete(&format!("{jobs}/train"), None);
     cluster.emptied(pods);
-    // Each check agreed with what the watches had told.
+    // Each check agreed with the watches.
     let status = scene.room.status();
     assert!(
         status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired_objects"] == 0,
@@ -78,11 +78,11 @@ fn a_scripted_run_is_told_to_the_second() {
     assert_eq!(lives.len(), 6 + 4 + 2);
 }
 
-/// How long an API server keeps changes, at least.
+/// The shortest time for which an API server keeps changes.
 const FORGETS: Duration = Duration::from_secs(60);
 
-/// Whether a collector has stored all but the last seconds of changes. One that has just started may not
-/// answer yet.
+/// Returns whether a collector has stored all but the last seconds of changes. A collector that has just
+/// started may not answer yet.
 fn has_caught_up(room: &Room) -> bool {
     let answer = room.ask("/status").unwrap_or_default();
     let status: Value =
@@ -90,14 +90,15 @@ fn has_caught_up(room: &Room) -> bool {
     status["ready"] == true && status["lag_seconds"].as_f64().is_some_and(|lag| lag < 5.0)
 }
 
-/// Killed at random, it loses nothing and says nothing twice that differs.
+/// A collector that is killed at random loses nothing and never contradicts itself.
 #[test]
 fn killed_at_random_nothing_is_lost() {
     let seed = rand::random::<u64>();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     println!("seed {seed}");
     let count = std::env::var("PRORATA_COLLECT_PODS").map_or(300, |count| count.parse().unwrap());
-    // Alone: while a pod of another test waits for its node, a collector that is killed has to list pods.
+    // The test runs alone: while a pod of another test waits for its node, a killed collector has to list
+    // pods.
     let scene = Scene::open(alone(), "crowd", 3, Room::new("token", &[]));
     let room = &scene.room;
     let mut program = room.collect();
@@ -139,8 +140,9 @@ fn killed_at_random_nothing_is_lost() {
     assert!(lives.len() >= count / 30 * 30 / 2, "{} of {count} pods were bound", lives.len());
 }
 
-/// The API server is killed while the collector follows, and again while no collector runs and pods come and
-/// go: what is gone ends with the reason `lost`, though another has its name, and all else to the second.
+/// The API server is killed while the collector follows it, and again while no collector runs and pods come
+/// and go. Pods that went unseen end with the reason `lost`, even if another pod has their name. All other
+/// pods are exact to the second.
 #[test]
 fn the_api_server_is_restarted() {
     let mut scene = Scene::open(alone(), "restart", 1, Room::new("exec", &[]));
@@ -153,7 +155,7 @@ fn the_api_server_is_restarted() {
     scene.room.follows(10);
     assert_eq!(scene.room.status()["missed_stops"], 0);
 
-    // The one before ended with the server.
+    // The previous watch ended with the server.
     scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
     eventually("all is stored", || match said(&events(&scene.room.events()), "restart").len() {
         10 => Ok(()),
@@ -161,7 +163,7 @@ fn the_api_server_is_restarted() {
     });
     program.kill();
     scene.cluster.create(&scene.pods, pod("unseen", "restart"));
-    // A pod that is deleted before it is bound has no life: a scheduler may take a while after a restart.
+    // A pod that is deleted before it is bound has no life, and a scheduler may be slow after a restart.
     scene.runs("unseen");
     for name in ["before-0", "before-1", "unseen"] {
         scene.delete(name, None);
@@ -191,8 +193,8 @@ fn the_api_server_is_restarted() {
     let mut told = said(&events(&scene.room.events()), "restart");
     let lost = told.extract_if(.., |uid, _| hidden.contains_key(uid)).collect::<Vec<_>>();
     assert_eq!(told, scene.watcher.lives());
-    // An end that nobody saw is not later than it was, but for the second to which the API server's clock is
-    // known; what came and went unseen is not told.
+    // A pod that went unseen ends no later than it really did, within the second to which the API server's
+    // clock is known. Pods that came and went unseen are not reported.
     assert_eq!((lost.len(), told.len()), (2, 9), "{lost:?}");
     for (uid, life) in &lost {
         let (ran, real) = (seconds_of(life).unwrap(), seconds_of(&hidden[uid]).unwrap());

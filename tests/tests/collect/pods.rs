@@ -1,4 +1,4 @@
-//! What single pods are told as: from when, and with which requests.
+//! Checks the reports of single pods: their start, and their requests.
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
@@ -10,7 +10,7 @@ use super::kinds::uid;
 use super::lives::{events, second_of};
 use super::scene::{Scene, shared};
 
-/// What was told of a pod so far: the second, and the requested cores.
+/// Returns the reports of a pod so far: the second, and the requested cores.
 fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
     let of = |event: &Event| match &event.payload {
         Payload::PodStarted(pod) if *pod.pod_uid == *uid => {
@@ -29,9 +29,9 @@ fn container(name: &str, cores: &str) -> Value {
     json!({ "name": name, "image": "none", "resources": { "requests": { "cpu": cores } } })
 }
 
-/// Containers, a sidecar, init containers and the overhead of a runtime class come to 3.45 cores. The
-/// scheduler counts the same: the pod does not fit on a node with a thousandth less, and is told when it is
-/// bound to one of that size.
+/// Containers, a sidecar, init containers and the overhead of a runtime class add up to 3.45 cores. The
+/// scheduler counts the same. The pod does not fit on a node with a thousandth less, and is reported when it
+/// is bound to a node of that size.
 #[test]
 fn a_pod_requests_what_the_scheduler_counts() {
     let scene = Scene::open(shared(), "counted", 0, Room::new("token", &[]));
@@ -67,11 +67,11 @@ fn a_pod_requests_what_the_scheduler_counts() {
         told => Ok(told.to_vec()),
     });
     let lives = scene.end(program);
-    // It is told once, from when it was bound: before, it has no node.
+    // The pod is reported once, from its binding: before, it has no node.
     assert_eq!(descriptions(room, &uid), [(lives[&uid].start.clone(), "3450m".to_owned())]);
 }
 
-/// A change is told at the time that the API server gave it.
+/// A change is reported with the time that the API server gave it.
 #[test]
 fn a_resize_is_told_from_its_time() {
     let scene = Scene::open(shared(), "resized", 1, Room::new("token", &[]));
@@ -79,7 +79,7 @@ fn a_resize_is_told_from_its_time() {
     let uid = uid(&scene.cluster.create(&scene.pods, pod("one", "resized")));
     let path = format!("{}/one", scene.pods);
     scene.runs("one");
-    // In another second than its start.
+    // The change comes in a later second than the start.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let resized = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
     scene.cluster.patch(&format!("{path}/resize"), json!({ "spec": { "containers": [resized] } }));

@@ -1,4 +1,4 @@
-//! What a collector may do and may not, and what it says when it lacks something.
+//! A collector's permissions, and its messages if it lacks any.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use super::cluster::Cluster;
 use super::collector::Room;
 use super::scene::shared;
 
-/// Rules of the chart's ClusterRole, by their file.
+/// Returns the rules of the chart's ClusterRole in this file.
 pub fn rules(file: &str) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/prorata").join(file);
     serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// Makes a ClusterRole of these rules, and binds a user of the kubeconfig to it.
+/// Creates a ClusterRole with these rules, and binds a user of the kubeconfig to it.
 pub fn allow(cluster: &Cluster, user: &str, name: &str, rules: &Value) {
     let role = json!({ "metadata": { "name": name }, "rules": rules });
     cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role);

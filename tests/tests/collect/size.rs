@@ -1,4 +1,4 @@
-//! What a collector of many pods takes: memory, processor time, and answers of the API server.
+//! The costs of a collector of many pods: memory, processor time, and answers of the API server.
 
 use prorata_testkit::wait::eventually;
 
@@ -6,18 +6,18 @@ use super::collector::Room;
 use super::lives::{events, said};
 use super::played::{PlayedServer, STAGES};
 
-/// Memory that it may take at most, in bytes, and for each pod: a hundred megabytes at the thirty thousand
-/// pods that it is made for.
+/// Largest memory of the collector, in bytes, alone and for each pod: 100 MB at 30,000 pods, for which it is
+/// designed.
 const MEMORY_BYTES: u64 = 40_000_000;
 const MEMORY_BYTES_PER_POD: u64 = 2_000;
 
-/// What a process has taken so far.
+/// The resources that a process has used so far.
 struct Spent {
     /// Processor time, in milliseconds.
     millis: u64,
-    /// Memory at most, in bytes, without pages of the program's file: those of a test's build are many.
+    /// Peak memory, in bytes, without pages of the program's file, because a test's build has many.
     peak_bytes: u64,
-    /// These pages, in bytes.
+    /// Pages of the program's file, in bytes.
     program_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl Spent {
     }
 }
 
-/// `PRORATA_COLLECT_SIZE` is the number of pods that are listed, and of changes that are watched.
+/// `PRORATA_COLLECT_SIZE` is the number of pods to list, and of changes to watch.
 #[test]
 fn a_large_cluster_takes_little_memory() {
     let size = std::env::var("PRORATA_COLLECT_SIZE").map_or(3_000, |size| size.parse().unwrap());
@@ -86,7 +86,7 @@ fn a_large_cluster_takes_little_memory() {
     assert!(watched.peak_bytes <= most, "{} bytes, at most {most}", watched.peak_bytes);
 }
 
-/// Each few seconds the collector lists pods as of where its watch is, and mends what it finds.
+/// Every few seconds the collector lists pods as of its watch's version, and fixes the differences.
 #[test]
 fn what_a_watch_has_dropped_is_found_and_counted() {
     let server = PlayedServer::start(300);

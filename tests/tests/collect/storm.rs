@@ -1,6 +1,6 @@
-//! All faults in one run: while pods are made, resized and removed, the collector is killed, its connections
-//! are cut, Kafka stops, and the API server that it follows is killed. A second API server of the same
-//! cluster is left alone: what a watch there has seen is what happened.
+//! All faults in one run, while pods are created, resized and removed. The collector is killed, its
+//! connections are cut, Kafka stops, and the API server that it follows is killed. A second API server of the
+//! same cluster is left alone, and a watch there is the truth.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,13 +23,13 @@ use super::lives::{Life, Lives, Watcher, said_by_killed, second_of};
 use super::scene::alone;
 use super::topics::{room_with, sent};
 
-/// Pods that are made at once.
+/// Pods that are created at once.
 const BATCH: usize = 20;
 
-/// How old what a collector shows of itself may be on a busy machine.
+/// Largest age of a collector's own status on a busy machine.
 const SLACK_SECONDS: i64 = 15;
 
-/// Pods of the storm as the second API server shows them.
+/// Pods of the storm, as the second API server shows them.
 struct Crowd<'s> {
     cluster: &'s Cluster,
     pods: &'s str,
@@ -38,8 +38,8 @@ struct Crowd<'s> {
 }
 
 impl Crowd<'_> {
-    /// Makes pods, resizes and removes them, until there were so many and the storm is over; and then as many
-    /// again in the calm, where every time is told to the second.
+    /// Creates, resizes and removes pods until there were `count` and the storm is over. Then it does the
+    /// same for as many pods in the calm, where every time is reported exactly to the second.
     fn act(&self, count: usize, is_over: &AtomicBool) {
         let mut last = None;
         for batch in 0.. {
@@ -60,18 +60,18 @@ impl Crowd<'_> {
                     0 => self.resize(&path),
                     1 => self.cluster.delete(&path, Some(0)),
                     2 => self.cluster.delete(&path, None),
-                    // It runs for longer.
+                    // This pod runs for longer.
                     _ => {}
                 }
             }
-            // Those that were made some time ago.
+            // These pods were created some batches ago.
             for number in (0..BATCH).filter(|number| batch >= 5 && [0, 3].contains(&(number % 4))) {
                 self.cluster.delete(&format!("{}/pod-{}-{number}", self.pods, batch - 5), None);
             }
         }
     }
 
-    /// A pod that does not run yet is not resized.
+    /// Resizes a pod, unless it does not run yet.
     fn resize(&self, path: &str) {
         let container = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
         let change = json!({ "spec": { "containers": [container] } });
@@ -81,7 +81,7 @@ impl Crowd<'_> {
     }
 }
 
-/// Ends the crowd when it is dropped: a storm that fails must not leave it acting for ever.
+/// Ends the crowd when it is dropped, because a failed storm must not leave it running forever.
 struct Over<'s>(&'s AtomicBool);
 
 impl Drop for Over<'_> {
@@ -90,19 +90,19 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What is done to the collector.
+/// The faults that the collector suffers.
 struct Storm<'s> {
     random: ChaCha8Rng,
     room: &'s Room,
     proxy: &'s Proxy,
     program: Program,
-    /// From when to when, in seconds as Kubernetes writes them, what ended may not have been seen.
+    /// Spans in which ends may have gone unseen, in seconds as Kubernetes writes them.
     gaps: Vec<(String, String)>,
     kills: usize,
 }
 
 impl Storm<'_> {
-    /// Each fault once, in any order.
+    /// Applies each fault in random order.
     fn pass(&mut self) {
         let mut faults = [0, 0, 1, 1, 2, 3];
         faults.shuffle(&mut self.random);
@@ -122,7 +122,7 @@ impl Storm<'_> {
         self.kills += 1;
         sleep(Duration::from_millis(self.random.random_range(0..4_000)));
         self.program = self.room.start(&[]);
-        // Now and then it is killed again before it has begun.
+        // Sometimes it is killed again before it is ready.
         if self.random.random_bool(0.7) {
             self.room.ready(&mut self.program);
         }
@@ -139,10 +139,10 @@ impl Storm<'_> {
         self.proxy.set(Weather::Clear);
     }
 
-    /// Most versions of before are worth nothing then, and the collector lists.
+    /// Kills the API server. Most earlier versions are useless after that, so the collector lists.
     fn kill_api_server(&mut self) {
         self.room.ready(&mut self.program);
-        // What it has not stored yet is known from the list only.
+        // Changes that it has not stored yet are only known from the list.
         let behind = || self.room.status()["lag_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
         let from = seconds_ago(behind() as i64 + SLACK_SECONDS);
         let is_killed = self.random.random_bool(0.5);
@@ -158,13 +158,13 @@ impl Storm<'_> {
             self.program = self.room.start(&[]);
             self.room.ready(&mut self.program);
         }
-        // By a list, or by a watch that goes on where no pod changed in between.
+        // This is by a list, or by a watch that continues because no pod changed meanwhile.
         eventually("pods are heard of", || match self.room.status() {
             status if status["kinds"]["Pod"]["last_contact_at"].as_str() > Some(&back_at) => Ok(()),
             status => Err(status.to_string()),
         });
-        // A collector that is killed before it has stored what it listed lists again. It shows how far behind
-        // it is once a second.
+        // A collector that is killed before it has stored a list lists again. It updates its lag once a
+        // second.
         eventually("what was listed is stored", || match behind() {
             behind if behind + 1.0 <= back.elapsed().as_secs_f64() => Ok(()),
             behind => Err(format!("{behind} s behind")),
@@ -173,13 +173,13 @@ impl Storm<'_> {
     }
 }
 
-/// As Kubernetes writes times.
+/// Formats a time as Kubernetes does.
 fn seconds_ago(seconds: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     second_of(Timestamp((i64::try_from(now).unwrap() - seconds) * 1_000_000))
 }
 
-/// Uids of pods that events say were resized.
+/// Returns the uids of pods that events report as resized.
 fn resized(events: &[Event]) -> BTreeSet<String> {
     let of = |event: &Event| match &event.payload {
         Payload::PodStarted(pod) => {
@@ -191,9 +191,10 @@ fn resized(events: &[Event]) -> BTreeSet<String> {
     events.iter().filter_map(of).collect()
 }
 
-/// What differs between what happened and what was told. Within a gap, an end may be told as earlier, or as
-/// later there where the list has shown another description; a start, where the scheduler has taken back that
-/// it bound the pod; and a pod that came and went there not at all, or by its stop alone.
+/// Returns the differences between the pods' lives and the reports of them. Within a gap, a reported end may
+/// be earlier, or later if the list has shown another description. A reported start may differ if the
+/// scheduler has taken back the binding. A pod that came and went within a gap may be missing, or have a stop
+/// alone.
 fn differences(
     lives: &Lives,
     (told, only_stopped): &(Lives, BTreeSet<String>),
@@ -232,7 +233,7 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
     }
     let watcher = Watcher::start(&cluster, &pods);
     let proxy = Proxy::before(&server());
-    // Most pods go at once, again and again: a list that says so is believed.
+    // Most pods go at once, repeatedly, so a list without them is believed.
     let mut room = room_with("storm", &["mass_stop_confirmations: 1"]);
     room.use_kubeconfig(behind(&proxy, &room));
     let mut program = room.start(&[]);

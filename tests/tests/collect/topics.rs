@@ -1,5 +1,5 @@
-//! The same on Kafka: events in one topic, the state in another, through kills, next to a second collector,
-//! while brokers do not answer, and in Confluent's framing for a worker.
+//! The collector on Kafka: events in one topic, the state in another. It is killed, meets a second collector,
+//! waits while brokers do not answer, and writes Confluent's framing for a worker.
 
 use std::path::Path;
 
@@ -23,12 +23,12 @@ pub fn brokers() -> String {
     std::env::var("PRORATA_TEST_KAFKA").expect("run by servers.py --kafka")
 }
 
-/// A room whose collectors send to a topic of this name, and keep their state in another.
+/// A room whose collectors send to a topic of this name, and keep their state in another topic.
 fn room(name: &str) -> Room {
     room_with(name, &[])
 }
 
-/// The same, with these further lines of the section `collect`.
+/// Like [`room`], with further lines in the section `collect`.
 pub fn room_with(name: &str, lines: &[&str]) -> Room {
     let state = format!("{name}-state");
     Runtime::new().unwrap().block_on(async {
@@ -53,12 +53,12 @@ fn messages(cluster: &Cluster, topic: &str) -> Vec<Message> {
     messages
 }
 
-/// What the topic says of pods of a namespace.
+/// Returns what the topic reports of pods of a namespace.
 fn told(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
     said(&sent(cluster, topic), namespace)
 }
 
-/// The events of a topic, each as often as it was sent.
+/// Returns the events of a topic, each as often as it was sent.
 pub fn sent(cluster: &Cluster, topic: &str) -> Vec<Event> {
     let decoder = SingleObjectMessages::new().unwrap();
     let decode = |message: &Message| {
@@ -71,7 +71,7 @@ pub fn sent(cluster: &Cluster, topic: &str) -> Vec<Event> {
         .collect()
 }
 
-/// Waits until the topic tells of so many pods of a namespace.
+/// Waits until the topic reports this many pods of a namespace.
 fn announced(cluster: &Cluster, topic: &str, namespace: &str, pods: usize) {
     eventually("pods are told", || match told(cluster, topic, namespace).len() {
         told if told == pods => Ok(()),
@@ -81,14 +81,14 @@ fn announced(cluster: &Cluster, topic: &str, namespace: &str, pods: usize) {
 
 #[test]
 fn on_kafka_a_killed_collector_goes_on() {
-    // Alone, as all that are killed: a pod of another test may wait for its node.
+    // It runs alone, like all tests that kill: a pod of another test may wait for its node.
     let scene = Scene::open(alone(), "kafka", 1, room("collected"));
     let Scene { cluster, room, .. } = &scene;
     let mut program = started(room);
     for round in 0..4 {
         scene.create(&format!("pod-{round}"), 5);
         if round % 2 == 0 {
-            // Those of the round before may have gone without a node.
+            // Pods of the previous round may have gone without a node.
             let of_round = |pod: &Value| {
                 let name = pod["metadata"]["name"].as_str().unwrap();
                 name.starts_with(&format!("pod-{round}-")) && pod["spec"]["nodeName"].is_string()
@@ -114,7 +114,7 @@ fn on_kafka_a_killed_collector_goes_on() {
     assert_eq!(told(cluster, "collected", "kafka"), lives);
 }
 
-/// The second collector of a cluster goes on, and the first one ends before it sends anything more.
+/// The second collector of a cluster continues, and the first one ends before it sends anything more.
 #[test]
 fn a_second_collector_shuts_the_first_out() {
     let scene = Scene::open(shared(), "second", 1, room("twice"));
@@ -139,7 +139,7 @@ fn a_second_collector_shuts_the_first_out() {
 #[test]
 fn a_state_topic_that_forgets_is_refused() {
     let _calm = shared();
-    // `room` leaves a topic that is there as it is.
+    // `room` leaves an existing topic as it is.
     Runtime::new().unwrap().block_on(create_topics(&brokers(), &["forgets-state"], 1, 1));
     let room = room("forgets");
     let ended = room.start(&[]).wait();
@@ -147,7 +147,7 @@ fn a_state_topic_that_forgets_is_refused() {
     assert!(ended.log.contains("topic forgets-state has cleanup.policy=delete"), "{}", ended.log);
 }
 
-/// While brokers do not answer, pods come and go; nothing is lost. All other tests on Kafka wait.
+/// Pods come and go while brokers do not answer, and nothing is lost. All other tests on Kafka wait.
 #[test]
 fn kafka_that_stops_loses_nothing() {
     let scene = Scene::open(alone(), "outage", 1, room("outage"));
@@ -170,7 +170,7 @@ fn kafka_that_stops_loses_nothing() {
     assert_eq!(told(&scene.cluster, "outage", "outage"), scene.watcher.lives());
 }
 
-/// With a registry, messages are in Confluent's framing, and a worker reads them.
+/// With a registry, messages have Confluent's framing, and a worker reads them.
 #[test]
 fn a_worker_reads_what_is_framed_by_a_registry() {
     let scene = Scene::open(shared(), "framed", 1, room("framed"));
@@ -191,7 +191,7 @@ fn a_worker_reads_what_is_framed_by_a_registry() {
     read_by_a_worker(room, &url, sent.len());
 }
 
-/// A worker accepts so many messages, and finds no fault with any.
+/// Checks that a worker accepts this many messages and rejects none.
 fn read_by_a_worker(room: &Room, registry: &str, count: usize) {
     let lake = room.path("worked");
     let text = format!(

@@ -1,4 +1,4 @@
-//! Measured use, from a kubelet or the metrics API through the real API server and from a GPU exporter, to
+//! Measured usage, from a kubelet or the metrics API through the real API server and from a GPU exporter, to
 //! the table. The collector has a ServiceAccount's token and the chart's rules.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::scene::shared;
 const EVERY_MICROS: i64 = 2_000_000;
 const MEMORY_BYTES: i64 = 300 << 20;
 
-/// A node with a pod that is measured and one that tells the use of GPUs, and what plays their meters.
+/// A node with a measured pod and a pod that reports the use of GPUs, and the played meters of both.
 struct Site {
     cluster: Cluster,
     name: &'static str,
@@ -52,14 +52,14 @@ impl Site {
         site
     }
 
-    /// The worker uses half of a GPU.
+    /// Sets the worker's GPU usage to half of a GPU.
     fn measure_gpus(&self) {
         let name = self.name;
         let labels = format!("gpu=\"0\",UUID=\"GPU-1\",namespace=\"{name}\",pod=\"worker\"");
         self.exporter.answer("/metrics", move || format!("DCGM_FI_DEV_GPU_UTIL{{{labels}}} 50\n"));
     }
 
-    /// A ServiceAccount with these rules. Returns a kubeconfig with its token.
+    /// Creates a ServiceAccount with these rules. Returns a kubeconfig with its token.
     fn account(&self, room: &Room, rules: &[&str]) -> std::path::PathBuf {
         let name = self.name;
         let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
@@ -97,7 +97,8 @@ impl Site {
         Room::new("token", &lines.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Collects until some intervals are there, one exporter's failure between, and compares all accounts.
+    /// Collects until there are some intervals, with one failure of an exporter between, and compares all
+    /// accounts.
     fn measure(&self, room: &mut Room, rules_of_source: &str) {
         let (worker, dcgm) = (self.uid("worker"), self.uid("dcgm"));
         let file = self.account(room, &["collector-rules.yaml"]);
@@ -149,10 +150,10 @@ impl Site {
     }
 }
 
-/// Beginning, end and use of one interval: thousandths of a vCPU, bytes, thousandths of a GPU.
+/// The start, end and usage of one interval: thousandths of a vCPU, bytes, thousandths of a GPU.
 type Tile = (i64, i64, [i64; 3]);
 
-/// The intervals of a pod: they are whole rounds, and none overlaps another.
+/// Returns the intervals of a pod. Fails unless they are whole rounds without overlap.
 fn tiles(events: &[Event], uid: &str) -> Vec<Tile> {
     let mut tiles = BTreeMap::new();
     for event in events {
@@ -170,7 +171,7 @@ fn tiles(events: &[Event], uid: &str) -> Vec<Tile> {
     tiles
 }
 
-/// Core-hours, GiB-hours or GPU-hours of the part of an interval in which the pod runs.
+/// Returns the core-hours, GiB-hours or GPU-hours of the part of an interval in which the pod runs.
 fn amount((from, to, used): &Tile, of: usize, life: &Range<i64>) -> f64 {
     let units = [1e3, (1_u64 << 30) as f64, 1e3];
     let hours = ((*to).min(life.end) - (*from).max(life.start)).max(0) as f64 / 3.6e9;
@@ -208,7 +209,7 @@ fn a_kubelet_and_an_exporter_measure_pods() {
     assert!(!measured.is_empty(), "the counters said 0.4 of a vCPU");
 }
 
-/// An interval of a pod with a GPU whose CPU was counted.
+/// Returns an interval of a pod with a GPU whose CPU was counted.
 fn worked(event: &Event) -> Option<Tile> {
     let Payload::PodUsage(usage) = &event.payload else { return None };
     let used = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];

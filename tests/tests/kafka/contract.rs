@@ -26,7 +26,7 @@ struct Real {
 }
 
 struct Topics {
-    /// What its topics' names begin with; its group's name.
+    /// Prefix of its topics' names, and the name of its group.
     name: String,
     producer: BaseProducer,
     client: BaseConsumer,
@@ -58,7 +58,7 @@ impl SourcePlace for Topics {
     async fn create_topic(&self, name: &str, partitions: Shard) -> Result<Text, String> {
         let name = format!("{}-{name}", self.name);
         let admin: AdminClient<DefaultClientContext> = config().create().map_err(text)?;
-        // The suite's messages are older than brokers keep messages.
+        // The suite's messages are older than the brokers' default retention.
         let topic =
             NewTopic::new(&name, partitions.into(), TopicReplication::Fixed(1)).set("retention.ms", "-1");
         let created = admin.create_topics([&topic], &AdminOptions::new()).await.map_err(text)?;
@@ -76,7 +76,7 @@ impl SourcePlace for Topics {
         record.key = message.key.as_deref();
         record.payload = message.value.as_deref();
         self.producer.send(record).map_err(|(error, _)| text(error))?;
-        // Flushing waits for a tenth of a second at a time.
+        // Flushing would wait for a tenth of a second at a time.
         let deadline = Deadline::start();
         while self.producer.in_flight_count() > 0 && !deadline.passed() {
             self.producer.poll(Duration::from_millis(1));
@@ -92,7 +92,7 @@ impl SourcePlace for Topics {
         producer.send(record).map_err(|(error, _)| text(error))?;
         producer.flush(PATIENCE).map_err(text)?;
         producer.abort_transaction(PATIENCE).map_err(text)?;
-        // The marker is written some time later.
+        // The marker is written a moment later.
         let all: BaseConsumer = config().set("isolation.level", "read_uncommitted").create().map_err(text)?;
         eventually_async("the marker of an aborted transaction is written", async || {
             let (_, high) = all.fetch_watermarks(topic, partition.into(), PATIENCE).map_err(text)?;
@@ -116,7 +116,7 @@ impl SourcePlace for Topics {
         let mut settings = settings(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>());
         settings.group.clone_from(&self.name);
         settings.instance = Some(name.into());
-        // So long a member that has left is waited for.
+        // The group waits this long for a member that has left.
         settings.session_timeout = Duration::from_secs(3);
         KafkaSource::connect(settings).await.map(|source| Box::new(source) as Box<dyn Source>).map_err(text)
     }
@@ -130,7 +130,8 @@ impl SourcePlace for Topics {
     }
 
     async fn expire(&self, _: &str) -> Result<bool, String> {
-        // A member lives however seldom it is polled, and one that was taken for dead joins again by itself.
+        // A member lives however rarely it is polled, and a member that was declared dead joins again on its
+        // own.
         Ok(false)
     }
 }

@@ -1,5 +1,5 @@
-//! A batch of messages that is damaged on a broker's disk: the client library tells it and goes on behind it.
-//! The source does not: it fetches it again, and then gives its place.
+//! Damages a batch of messages on a broker's disk. The client library reports the damage and continues after
+//! it. The source does not: it fetches the batch again, and then reports its position.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::{
     PATIENCE, from, is_end, joined, offsets, producer, settings, signals_for, topics, until, variable,
 };
 
-/// The file with the first messages of the topic's only partition, on whichever broker has it.
+/// Returns the file with the first messages of the topic's only partition, on whichever broker has it.
 fn log_of(topic: &str) -> PathBuf {
     let brokers = fs::read(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap();
     let brokers: Vec<Value> = serde_json::from_slice(&brokers).unwrap();

@@ -1,8 +1,8 @@
-//! The source on real Kafka: what brokers in memory do not know. Transactions, deleted and damaged records,
-//! logins, encryption, static members.
+//! The source on real Kafka, for features that brokers in memory lack: transactions, deleted and damaged
+//! records, logins, encryption, static members.
 //!
-//! The brokers are started by `tests/python/servers.py --kafka 1 --kafka-sasl --kafka-tls`, so these tests
-//! stand behind the feature `servers`.
+//! `tests/python/servers.py --kafka 1 --kafka-sasl --kafka-tls` starts the brokers, so these tests need the
+//! feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -32,14 +32,14 @@ fn connection() -> Connection {
     Connection::plaintext(variable("PRORATA_TEST_KAFKA"))
 }
 
-/// Settings of a group of these topics' own.
+/// Settings of a group for these topics alone.
 fn settings(topics: &[&str]) -> KafkaSettings {
     hurried(connection(), topics, format!("group-of-{}", topics.join("-")))
 }
 
 async fn topics(names: &[&str], partitions: i32) {
     admin::create_topics(&connection().brokers, names, partitions, 1).await;
-    // It is nothing to create them again.
+    // Creating existing topics again does nothing.
     admin::create_topics(&connection().brokers, names, partitions, 1).await;
 }
 

@@ -1,4 +1,4 @@
-//! What is read of real topics: transactions, deleted records, keys.
+//! Reads real topics with transactions, deleted records and keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn committed_messages_are_read_aborted_and_open_ones_are_not_and_the_end_i
     open.commit_transaction(PATIENCE).unwrap();
     let seen = until(&mut source, |signal| is_end(signal, 18)).await;
     assert_eq!(offsets(&seen), [12, 13, 14, 15, 16]);
-    // What was read last is followed by a marker: one goes on behind it all the same.
+    // A marker follows the last message: the source continues after it all the same.
     source.release(&[0]).await;
     source.start(0, from(&["transactions"], Start::At(17))).await.unwrap();
     let seen = until(&mut source, |signal| is_end(signal, 18)).await;
@@ -81,7 +81,7 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
         })
         .await;
         seen.extend(signals_for(&mut source, Duration::from_secs(1)).await);
-        // The other one is read.
+        // The other topic is read.
         let told = seen.len();
         seen.retain(|signal| !is_end(signal, 10));
         assert!(seen.len() < told);
@@ -113,7 +113,7 @@ async fn records_that_vanish_while_they_are_read_are_lost_offsets() {
     topics(&["vanishing"], 1).await;
     let plain = producer(&[]);
     send(&plain, "vanishing", 0, 20_000);
-    // More than the library fetches ahead.
+    // These messages are more than the library fetches ahead.
     let large = "x".repeat(100_000);
     for _ in 0..400 {
         let record = BaseRecord::to("vanishing").partition(0).key("acme").payload(&large);

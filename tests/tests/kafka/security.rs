@@ -23,7 +23,7 @@ fn logins(password: &str) -> [Login; 3] {
     ]
 }
 
-/// What connecting says, which must not work.
+/// Connects, which must fail. Returns the error.
 async fn refusal(connection: Connection) -> SourceError {
     let connection = Connection { timeout: Duration::from_secs(4), ..connection };
     KafkaSource::connect(KafkaSettings { connection, ..settings(&["guarded"]) }).await.err().unwrap()
@@ -58,7 +58,7 @@ async fn a_token_is_read_from_its_file() {
     topics(&["tokens"], 1).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
-    // An unsecured web token, as the brokers here take it, without a signature.
+    // An unsecured web token without a signature, which these brokers accept.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = format!("{{\"sub\":\"worker\",\"iat\":{now},\"exp\":{}}}", now + 3_600);
     std::fs::write(&file, format!("{}.{}.\n", base64("{\"alg\":\"none\"}"), base64(&claims))).unwrap();

@@ -15,11 +15,11 @@ use rdkafka::client::DefaultClientContext;
 
 use super::{BROKERS, brokers, signal, variable};
 
-/// How long brokers may take for a letter: several times the default, for a busy machine.
+/// Longest time that brokers may take for a letter: several times the default, for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Real {
-    /// What its topics are like, except for their names.
+    /// The properties of its topics, except for their names.
     like: Topic,
     places: AtomicU64,
 }
@@ -27,11 +27,11 @@ struct Real {
 #[derive(Clone)]
 struct Topic {
     name: String,
-    /// Its `max.message.bytes`, which limits batches of messages.
+    /// The topic's `max.message.bytes`, which limits batches of messages.
     batch_bytes_max: usize,
-    /// How many large letters are sent in one call.
+    /// Number of large letters in one call.
     large: usize,
-    /// Whether brokers stop.
+    /// Whether the test stops brokers.
     stops: bool,
 }
 
@@ -86,7 +86,7 @@ impl DeadLetterPlace for Topic {
     }
 }
 
-/// What topics like this one leave out of the promises.
+/// Returns the promises that topics like this one leave out.
 async fn left_out(like: Topic) -> Vec<&'static str> {
     let _alone = BROKERS.lock().await;
     dead_letter_topic(&Real { like, places: AtomicU64::new(0) }).await.unwrap()
@@ -98,7 +98,8 @@ async fn real_kafka_keeps_the_promises_of_a_dead_letter_topic() {
     assert_eq!(left_out(usual).await, [""; 0]);
 }
 
-/// Less than a batch of letters has, so that brokers refuse whole batches whose letters they would take.
+/// The limit is smaller than a batch of letters, so brokers refuse whole batches although they would take
+/// each letter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_of_small_messages_keeps_them_too() {
     let small = Topic { name: "small-letters".into(), batch_bytes_max: 30_000, large: 200, stops: false };

@@ -1,8 +1,8 @@
-//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none. Dead
-//! letters, also while no broker answers.
+//! Kills a broker and restarts it: no message is lost or repeated, and no end is reported too early. Dead
+//! letters are tested too, also while no broker answers.
 //!
-//! The brokers are started by `tests/python/servers.py --kafka 3`, so these tests stand behind the feature
-//! `servers`, and in a program of their own, one after the other, as other tests would not survive them.
+//! `tests/python/servers.py --kafka 3` starts the brokers, so these tests need the feature `servers`. They
+//! are a program of their own and run one after another, because other tests would not survive them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -22,10 +22,10 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::Value;
 
-/// Who has the brokers.
+/// A lock on the brokers.
 static BROKERS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Process ids of brokers that were started again, by the brokers' ids.
+/// Process ids of restarted brokers, by broker id.
 static RESTARTED: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
 fn variable(name: &str) -> String {
@@ -33,7 +33,7 @@ fn variable(name: &str) -> String {
         .unwrap_or_else(|_| panic!("{name} is not set: run this by tests/python/servers.py --kafka 3"))
 }
 
-/// The brokers, as they were started.
+/// Returns the brokers as they were started.
 fn brokers() -> Vec<Value> {
     serde_json::from_slice(&std::fs::read(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap()).unwrap()
 }
@@ -45,7 +45,7 @@ fn signal(broker: &Value, name: &str) {
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
-/// Starts a broker as it was started before. It ends with the servers' script.
+/// Restarts a broker with its first arguments. It ends with the servers' script.
 fn restart(broker: &Value) {
     let command: Vec<&str> =
         broker["command"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
@@ -57,7 +57,7 @@ fn restart(broker: &Value) {
     RESTARTED.lock().unwrap().insert(broker["id"].to_string(), started.unwrap().id());
 }
 
-/// Polls, and compares what comes with what was sent: every message once, in order, and no end before the
+/// Polls, and compares the messages with the sent ones: every message once, in order, and no end before the
 /// last one.
 struct Reader {
     source: KafkaSource,
@@ -113,7 +113,7 @@ async fn send(count: u32) {
     assert_eq!(sent.await.unwrap(), u64::from(count));
 }
 
-/// Whether all three brokers hold all of every partition.
+/// Returns whether the replicas of every partition are in sync.
 fn all_in_sync(brokers: &str) -> bool {
     let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
     client.fetch_metadata(None, PATIENCE).is_ok_and(|metadata| {
@@ -145,7 +145,8 @@ async fn a_broker_that_dies_and_comes_back_costs_no_message_and_moves_no_shard()
         send(10_000).await;
         reader.until(round * 10_000).await;
         restart(broker);
-        // Until it has caught up: the next one that dies may hold what only the two others have.
+        // Waits until the broker has caught up: the next one to die may hold messages that only the other two
+        // have.
         let (deadline, brokers) = (Deadline::start(), variable("PRORATA_TEST_KAFKA"));
         while !tokio::task::block_in_place(|| all_in_sync(&brokers)) {
             assert!(!deadline.passed(), "{broker} does not catch up");

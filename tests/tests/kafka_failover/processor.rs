@@ -1,5 +1,5 @@
-//! Processor time: on brokers that have just started, clients cost what they cost on brokers that run. Each
-//! test measures both in one run and compares them as a ratio, so that it holds on any machine.
+//! Processor time: clients cost the same on brokers that have just started as on running brokers. Each test
+//! measures both in one run and compares them as a ratio, so it holds on any machine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 
 use super::{BROKERS, PATIENCE, brokers, restart, signal, variable};
 
-/// Messages a second: few, so that the floor is mostly what a client costs by itself.
+/// Messages a second: few, so that the floor is mostly the fixed cost of a client.
 const RATE: u32 = 173;
 
-/// For how long they are sent.
+/// The time for which messages are sent.
 const SPAN: Duration = Duration::from_secs(7);
 
-/// How much more a producer may cost than the floor. Measured on fresh clusters: 0.5 to 1.2 times as much;
-/// with `enable.idempotence` 6 times and more, on its first use and for a while after it.
+/// Highest cost of a producer, as a multiple of the floor. Measured on fresh clusters: 0.5 to 1.2 times. With
+/// `enable.idempotence` it was 6 times and more, on its first use and for a while after it.
 const PRODUCER_RATIO_MAX: u64 = 3;
 
-/// How much more a client may cost in an outage and after it. Measured: up to 1.3 times.
+/// Highest cost of a client in an outage and after it, as a multiple. Measured: up to 1.3 times.
 const OUTAGE_RATIO_MAX: u64 = 5;
 
-/// Takes this process's processor time from its making on.
+/// A stopwatch for this process's processor time.
 struct Watch(u64, Instant);
 
 impl Watch {
@@ -40,22 +40,22 @@ impl Watch {
         self.1.elapsed()
     }
 
-    /// Clock ticks of processor time in an hour at this rate: brokers that start make some runs longer.
+    /// Returns clock ticks of processor time, scaled to an hour: starting brokers make some runs longer.
     fn hourly_ticks(&self) -> u64 {
         let millis = u64::try_from(self.elapsed().as_millis()).unwrap();
         (processor_ticks() - self.0) * 3_600_000 / millis
     }
 }
 
-/// Processor time of this process in clock ticks, ended threads included.
+/// Returns the processor time of this process in clock ticks, including ended threads.
 fn processor_ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Kills all brokers, waits, and starts them again; they take seconds until they answer. The pause is the
-/// outage: what clients do in it is under test.
+/// Kills all brokers, waits, and restarts them; they take seconds until they answer. The pause is the outage,
+/// and the test measures clients in it.
 fn restart_all(pause: Duration) {
     let brokers = brokers();
     brokers.iter().for_each(|broker| signal(broker, "-KILL"));
@@ -76,13 +76,13 @@ fn send_for_a_while(watch: &Watch, mut send: impl FnMut(&[u8])) {
         if due >= SPAN {
             break;
         }
-        // The rate of sending.
+        // This wait sets the rate of sending.
         std::thread::sleep(due.saturating_sub(watch.elapsed()));
         send(&number.to_be_bytes());
     }
 }
 
-/// Sends with a new producer of ours, used at once. Returns what it cost.
+/// Sends with a new producer of ours, used at once. Returns its cost.
 fn send_with_a_new_producer() -> u64 {
     let watch = Watch::start();
     let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
@@ -92,7 +92,8 @@ fn send_with_a_new_producer() -> u64 {
     watch.hourly_ticks()
 }
 
-/// The same with the client library's own producer, which is surely not idempotent: the floor.
+/// Sends with the client library's own producer, which is certainly not idempotent. Returns its cost, the
+/// floor.
 fn send_with_a_plain_producer() -> u64 {
     let watch = Watch::start();
     let mut config = ClientConfig::new();
@@ -112,7 +113,7 @@ async fn a_producer_costs_no_more_while_brokers_have_just_started() {
     let _alone = BROKERS.lock().await;
     admin::create_topics(&variable("PRORATA_TEST_KAFKA"), &["processor"], 6, 3).await;
     let measured = tokio::task::spawn_blocking(|| {
-        // An idempotent producer costs more on brokers that run, too: it is no floor for itself.
+        // An idempotent producer also costs more on running brokers, so it cannot be its own floor.
         let first = send_with_a_new_producer();
         let floor = send_with_a_plain_producer();
         let running = send_with_a_new_producer();
@@ -125,8 +126,7 @@ async fn a_producer_costs_no_more_while_brokers_have_just_started() {
     assert_ratio("a producer on brokers that have just started", floor, restarted, PRODUCER_RATIO_MAX);
 }
 
-/// Sends dead letters one by one; those that brokers do not take in time are sent again. Returns what it
-/// cost.
+/// Sends dead letters one by one, and sends them again if brokers do not take them in time. Returns the cost.
 async fn send_dead_letters(topic: &KafkaDeadLetters) -> u64 {
     let letter = DeadLetter {
         origin: Origin::File { path: "file".into(), position: None },
@@ -137,23 +137,23 @@ async fn send_dead_letters(topic: &KafkaDeadLetters) -> u64 {
     while watch.elapsed() < SPAN || !delivered {
         assert!(!deadline.passed(), "no dead letter is delivered");
         delivered = topic.send(std::slice::from_ref(&letter)).await.is_ok();
-        // The rate of sending.
+        // This wait sets the rate of sending.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     watch.hourly_ticks()
 }
 
-/// Polls for a while. Returns what it cost.
+/// Polls for a while. Returns the cost.
 async fn poll_for(source: &mut KafkaSource, span: Duration) -> u64 {
     let watch = Watch::start();
     while watch.elapsed() < span {
-        // While brokers start, they are unavailable.
+        // Polling fails with `Unavailable` while brokers start.
         drop(source.poll(Duration::from_millis(100)).await);
     }
     watch.hourly_ticks()
 }
 
-/// Polls until something comes that is no error.
+/// Polls until it succeeds.
 async fn poll_until_answered(source: &mut KafkaSource) {
     let deadline = Deadline::start();
     while !source.poll(Duration::from_millis(100)).await.is_ok_and(|signals| !signals.is_empty()) {

@@ -1,4 +1,4 @@
-//! Conformance of decoders with this registry, behind a proxy that makes it fail.
+//! Conformance of decoders with this registry, through a proxy that makes it fail.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const UNKNOWN: u32 = i32::MAX as u32 - 7;
 struct Real;
 
 struct Proxied {
-    /// Between decoders and the registry; producers reach it without. It ends with the process, as its
-    /// runtime may not end within another one.
+    /// The proxy between decoders and the registry; producers bypass it. It lives as long as the process,
+    /// because its runtime must not end within another one.
     proxy: &'static Proxy,
     producer: Registry,
 }

@@ -1,8 +1,7 @@
-//! A schema registry as others run it, Apicurio: what the program registers there the decoders read, and what
-//! it does not know it says so.
+//! A schema registry that others run: Apicurio. Decoders read the schemas that the program registers there,
+//! and unknown schemas are reported.
 //!
-//! The server is started by `tests/python/servers.py --registry`, so these tests stand behind the feature
-//! `servers`.
+//! `tests/python/servers.py --registry` starts the server, so these tests need the feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -59,7 +58,7 @@ fn event() -> Event {
     )
 }
 
-/// Decodes as the worker does: fetches what is needed, once.
+/// Decodes as the worker does: fetches the needed schemas once.
 async fn decoded<'a>(
     messages: &ConfluentMessages,
     value: &'a [u8],
@@ -90,7 +89,7 @@ async fn every_schema_is_registered_once_and_read_back_as_it_was() {
         let id = registry.register_event(kind).await.unwrap();
         assert_eq!(registry.register_event(kind).await, Ok(id), "{kind:?} again");
         let Lookup::Avro(text) = registry.schema(id).await.unwrap() else { panic!("{kind:?} is not there") };
-        // It writes namespaces apart from names, which is the same schema.
+        // The registry writes namespaces apart from names, which is the same schema.
         assert_eq!(fingerprint(&text).unwrap(), fingerprint(avsc(kind)).unwrap(), "{kind:?}");
         ids.push(id);
     }

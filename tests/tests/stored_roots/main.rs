@@ -1,5 +1,5 @@
 //! Roots that released versions wrote, in `testdata/roots`. This program opens them, continues with later
-//! events, restates old hours, and has the tables of a fresh backfill of the same events.
+//! events, and restates old hours. The result equals the tables of a fresh backfill of the same events.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -25,7 +25,7 @@ struct Stored {
     /// The command that wrote it: `backfill` or `worker`.
     by: &'static str,
     shards: u16,
-    /// The first hour of rules `2`, if they came into force.
+    /// The first hour of rules `2`; `None` if they never came into force.
     second_rules: Option<&'static str>,
 }
 
@@ -43,7 +43,7 @@ impl Stored {
         root.join("testdata/roots").join(self.version).join(format!("{}{what}", self.by))
     }
 
-    /// Unpacks it into a folder.
+    /// Unpacks the root into a folder.
     fn unpack(&self, folder: &Path) {
         let packed = File::open(self.path(".tar.zst")).unwrap();
         tar::Archive::new(zstd::Decoder::new(packed).unwrap()).unpack(folder).unwrap();
@@ -61,7 +61,7 @@ impl Stored {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Dead letters in the lake.
+    /// Returns the listing of dead letters in the lake.
     fn dead_letters(&self, folder: &Path) -> String {
         let mut command = program::prorata();
         let output =
@@ -71,8 +71,8 @@ impl Stored {
         said
     }
 
-    /// A worker's root keeps later hours open for its worker, unless `--to` names them; any other is closed
-    /// through its last event.
+    /// Checks that a worker's root keeps later hours open for its worker, unless `--to` names them. Any other
+    /// root is closed through its last event.
     fn later_hours_are_the_workers_to_close(
         &self,
         folder: &Path,
@@ -111,7 +111,7 @@ impl Stored {
         let restated = |key: &&(Table, u16, Hour)| after.get(key) != before.get(key);
         assert!(before.keys().any(|key| restated(&key)), "{}: nothing is restated", self.by);
 
-        // The archive holds every event that ever came.
+        // The archive has every event that ever arrived.
         let events = folder.join("lake/events");
         self.backfill(folder, &events, "fresh", "", &[]);
         if let Some(from) = self.second_rules {

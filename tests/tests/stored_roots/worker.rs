@@ -1,6 +1,5 @@
-//! A worker's root, continued by a worker. Kafka is in memory: its topics end where the stored worker has
-//! read them to, with the very records that it read last. Storage, archive, tables and decoder are the real
-//! ones.
+//! A worker continues a worker's root. Kafka is in memory: its topics end where the stored worker stopped
+//! reading, with the same records that it read last. Storage, archive, tables and decoder are real.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,10 +34,11 @@ const TOPICS: [&str; 2] = ["nodes", "pods"];
 /// Time between two steps.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Looks at the lake, each after some steps: half an hour, in which no further hour ends.
+/// Largest number of looks at the lake, each after some steps. They last half an hour, in which no further
+/// hour ends.
 const LOOKS_MAX: usize = 60;
 
-/// A store whose clock is the test's.
+/// A store with the test's clock.
 struct ClockedStore {
     store: Store,
     clock: SteppedClock,
@@ -68,7 +68,7 @@ impl ObjectStore for ClockedStore {
     }
 }
 
-/// The group and cluster by which the stored worker read, as the root has it.
+/// Returns the stored worker's group and cluster, as the root has them.
 fn consumer(root: &str) -> String {
     let stored = std::fs::read(Path::new(root).join("consumer/0001.json")).unwrap();
     let stored: Value = serde_json::from_slice(&stored).unwrap();
@@ -85,7 +85,7 @@ struct Continued<'a> {
     messages: i64,
 }
 
-/// All events in the files below a folder.
+/// Returns all events in the files below a folder.
 fn events(folder: &Path) -> Vec<EventRecord> {
     let mut events = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -106,14 +106,14 @@ fn topic_of(event: &EventRecord) -> &'static str {
     }
 }
 
-/// The message of an event, as `prorata generate` sends it without a registry.
+/// Returns the message of an event, as `prorata generate` sends it without a registry.
 fn record(event: &EventRecord, timestamp_millis: i64) -> Record {
     let value = MessageEncoder::single_object().encode(event.event.payload.kind(), &event.body);
     let key = event.event.organization_id.as_bytes().to_vec();
     Record { timestamp_millis, key: Some(key.into()), value: Some(value.into()), headers: Vec::new() }
 }
 
-/// Puts the record that was read last at its offset, with nothing before it, as retention leaves a topic.
+/// Puts the last record that was read at its offset, with nothing before it, as retention leaves a topic.
 fn recreate(broker: &FakeBroker, topic: &str, shard: Shard, last: &LastRecord, archived: &[EventRecord]) {
     let found = archived.iter().find_map(|event| {
         let record = record(event, last.timestamp_millis);
@@ -167,7 +167,7 @@ impl<'a> Continued<'a> {
         Self { runtime, broker, clock, worker, lake, messages }
     }
 
-    /// Sends events as producers do, now.
+    /// Sends events as producers do, with the current time.
     fn send(&mut self, events: &[&EventRecord], root: &Root) {
         let now = self.clock.now();
         for event in events {
@@ -177,8 +177,8 @@ impl<'a> Continued<'a> {
         }
     }
 
-    /// Steps until everything sent is taken, every hour up to this one is closed, none after it is, and the
-    /// tables equal that.
+    /// Steps until everything sent is taken, every hour up to this one is closed, and the tables equal the
+    /// checkpoints. Fails if a later hour is closed.
     fn closes(&mut self, through: Hour) {
         let goal = Goal { messages: self.messages, through };
         let mut missing = String::new();
@@ -200,7 +200,7 @@ impl<'a> Continued<'a> {
     }
 }
 
-/// Revisions of all hours in the checkpoints.
+/// Returns the revisions of all hours in the checkpoints.
 fn revisions(lake: &StoredLake) -> BTreeMap<(Shard, Hour), i64> {
     let of = |(shard, checkpoint): (Shard, prorata_worker::checkpoint::Checkpoint)| {
         let hours: Vec<_> =
@@ -227,7 +227,7 @@ fn continues_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
         later.iter().partition(|event| event.event.event_time.hour() > closed);
     assert!(!late.is_empty(), "no event is late");
 
-    // The world has come to the end of the last hour with events.
+    // The clock stands at the end of the last hour with events.
     let mut worker = Continued::open(runtime, &path, stored.shards, WallTime(last.end().0));
     worker.send(&new, &root);
     worker.closes(last);

@@ -1,5 +1,5 @@
-//! The rooms of the workspace, which crate may depend on which, and the engine's purity. Licences, sources
-//! and doubled crates are `deny.toml`'s business, and `cargo deny` checks them.
+//! Checks the top folders of the workspace, the dependencies between crates, and the engine's purity.
+//! Licences, sources and duplicate crates are in `deny.toml`, and `cargo deny` checks them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,20 +10,20 @@ use serde_json::Value;
 use super::documents::{code_spans, table};
 use super::{assert_none, cargo, files, root};
 
-/// The folders at the top, and nothing else.
+/// The complete list of top folders.
 const ROOMS: &[&str] = &["connectors", "deploy", "pipeline", "schemas", "testdata", "tests"];
 
 /// A crate of the workspace.
 pub struct Crate {
-    /// Its name.
+    /// The crate's name.
     pub name: String,
-    /// Its folder under the root.
+    /// The crate's folder under the root.
     pub folder: String,
     /// Crates of the workspace that it imports outside of its tests.
     pub imports: BTreeSet<String>,
 }
 
-/// All crates of the workspace, from their manifests. Cargo is asked once.
+/// Returns all crates of the workspace, from their manifests. Cargo runs once.
 pub fn crates() -> &'static [Crate] {
     static CRATES: OnceLock<Vec<Crate>> = OnceLock::new();
     CRATES.get_or_init(|| {
@@ -51,14 +51,15 @@ pub fn crates() -> &'static [Crate] {
 /// The page with the floors of the crates.
 const FLOORS: &str = "pipeline/README.md";
 
-/// Where a crate stands in the table of floors.
+/// A crate's place in the table of floors.
 #[derive(Clone, Copy)]
 struct Floor {
     number: u32,
     tests_only: bool,
 }
 
-/// The floor of each crate. A row holds a number, crates of the program, and crates that only tests import.
+/// Returns the floor of each crate. A row has a number, crates of the program, and crates that only tests
+/// import.
 fn floors() -> BTreeMap<String, Floor> {
     let page = std::fs::read_to_string(root().join(FLOORS)).unwrap();
     let mut floors = BTreeMap::new();
@@ -74,8 +75,8 @@ fn floors() -> BTreeMap<String, Floor> {
     floors
 }
 
-/// What the engine stands on: types, their serialization, integers of any size, and the same work on all
-/// cores. No clock, no I/O, no randomness.
+/// Crates that the engine may depend on: types, their serialization, integers of any size, and parallel work
+/// on all cores. None has a clock, I/O or randomness.
 const ENGINE_STANDS_ON: &[&str] = &[
     "arrayvec",
     "cfg-if",

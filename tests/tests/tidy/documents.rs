@@ -1,4 +1,4 @@
-//! Documents and source name each other truthfully: every document, link and file that is named is there.
+//! Checks that documents and source name existing things: every named document, link and file exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use super::{assert_none, files, texts};
 /// Endings of file names that documents are checked for.
 const NAMED: &[&str] = &[".rs", ".md", ".yaml", ".py", ".sql", ".avsc", ".toml", ".txt", ".tsv"];
 
-/// Whether a path that a file in `folder` names is there: relative to the folder or to the root, or as the
-/// end of the path of some file.
+/// Returns whether a path that a file in `folder` names exists: relative to the folder or to the root, or as
+/// the end of the path of some file.
 fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
     let name = name.trim_start_matches("./");
     let joined = join(folder, name);
@@ -22,7 +22,7 @@ fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
             .any(|file| file.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
 }
 
-/// `folder/name` without `..`.
+/// Joins `folder/name`, without `..`.
 pub fn join(folder: &str, name: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in name.split('/') {
@@ -41,7 +41,7 @@ pub fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Words of a text that end in `.md`.
+/// Returns the words of a text that end in `.md`.
 fn documents_named(text: &str) -> impl Iterator<Item = &str> {
     let part_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     text.split(move |c| !part_of_path(c))
@@ -49,7 +49,7 @@ fn documents_named(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.ends_with(".md") && *word != ".md")
 }
 
-/// The rows of the tables whose first column has this heading, as cells.
+/// Returns the rows, as cells, of the tables whose first column has this heading.
 pub fn table<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
     let cells = |line: &'a str| line.trim().trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
     let mut rows = Vec::new();
@@ -84,14 +84,15 @@ fn every_document_that_source_names_is_there() {
     assert_none(&faults);
 }
 
-/// The targets of the links of a document, outside code.
+/// Returns the targets of a document's links, outside of code.
 pub fn links(text: &str) -> Vec<&str> {
     let outside = text.split("```").step_by(2);
     let targets = outside.flat_map(|part| part.split("](").skip(1));
     targets.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
 
-/// Headings as a browser of the repository links them: lower case, spaces as hyphens, other signs left out.
+/// Returns the anchors of headings, as the repository's web pages make them: lower case, hyphens for spaces,
+/// other signs left out.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let slug = |heading: &str| -> String {
@@ -127,7 +128,7 @@ fn every_link_of_a_document_leads_somewhere() {
     assert_none(&faults);
 }
 
-/// What stands between backticks, outside of blocks of code.
+/// Returns the texts between backticks, outside of code blocks.
 pub fn code_spans(text: &str) -> Vec<&str> {
     text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
 }
@@ -146,7 +147,7 @@ fn every_file_that_a_document_names_is_there() {
                 continue;
             }
             named += 1;
-            // A file that the page's own commands write or read is not of the repository.
+            // A file that the page's own commands write or read is not part of the repository.
             if !is_there(span, folder_of(&path), &all) && !commands.contains(span) {
                 faults.push(format!("{path} names {span}, which is not there"));
             }
@@ -164,7 +165,7 @@ fn every_folder_of_tests_has_its_row() {
     let mut faults = BTreeSet::new();
     for file in files().iter().filter(|file| file.ends_with(".rs") && *file != "tests/src/lib.rs") {
         let Some((before, behind)) = file.split_once("tests/") else { continue };
-        // Tests of one subject may lie in a folder of their own, and its row may be the folder above.
+        // Tests of one subject may have a folder of their own, and the table may list the folder above.
         let top = format!("{before}tests");
         let own = behind.split_once('/').map(|(folder, _)| format!("{top}/{folder}"));
         if !covers(&top) && !covers(before.trim_end_matches('/')) && !own.is_some_and(|own| covers(&own)) {
@@ -174,7 +175,8 @@ fn every_folder_of_tests_has_its_row() {
     assert_none(&faults.into_iter().collect::<Vec<_>>());
 }
 
-/// Bounds of the project's README, in lines, bytes, and words of a message. More belongs on a folder's page.
+/// Bounds of the project's README, in lines, bytes, and words from one full stop to the next. More text
+/// belongs on a folder's page.
 const README_LINES_MAX: usize = 160;
 const README_BYTES_MAX: usize = 9_500;
 const README_WORDS_MAX: usize = 30;
@@ -190,7 +192,7 @@ fn the_readme_is_short_enough_to_be_read() {
     if bytes > README_BYTES_MAX {
         faults.push(format!("README.md: {bytes} bytes, at most {README_BYTES_MAX}"));
     }
-    // Prose by paragraph, item of a list, and row of a table.
+    // The prose is split by paragraph, list item, and table row.
     let prose: String = readme.split("```").step_by(2).collect();
     let paragraphs = prose.replace("\n- ", "\n\n").replace("\n|", "\n\n");
     for paragraph in paragraphs.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")) {

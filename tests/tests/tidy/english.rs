@@ -1,10 +1,9 @@
-//! Words and phrases that must not come back into pages that are in plain English already, each with what to
-//! write instead.
+//! Words and phrases that must not return to pages in plain English, each with a replacement.
 
 use super::text::find_word;
 use super::{assert_none, texts};
 
-/// Phrases, in two parts so that this file does not hold them, and what to write instead.
+/// Phrases, in two parts so that this file does not contain them, and their replacements.
 const PHRASES: &[(&str, &str, &str)] = &[
     ("men", "d", "fix"),
     ("men", "ds", "fixes"),
@@ -27,8 +26,8 @@ const PHRASES: &[(&str, &str, &str)] = &[
     ("by it", "self", "on its own, automatically"),
 ];
 
-/// Files, and folders with a slash at the end, whose pages and configuration are checked. More come in as
-/// they are rewritten, until this list is everything.
+/// Files, and folders with a slash at the end, whose pages and configuration are checked. Rewritten pages are
+/// added until the list covers everything.
 const IN_ENGLISH: &[&str] = &[
     ".cargo/",
     ".github/ISSUE_TEMPLATE/",
@@ -75,7 +74,7 @@ const IN_ENGLISH: &[&str] = &[
     "tests/sql/",
 ];
 
-/// A text on one line, without the signs of comments.
+/// Joins a text into one line, without comment signs.
 fn unwrapped(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !matches!(*word, "#" | "--" | "//" | "///" | "//!"));
     words.collect::<Vec<_>>().join(" ").to_ascii_lowercase()

@@ -1,5 +1,5 @@
-//! Lists in documents are complete: tables of folders name every folder next to them, every crate has a page,
-//! and the engine's table of files names every file.
+//! Checks that lists in documents are complete. Tables of folders name every folder next to them, every crate
+//! has a page, and the engine's table of files names every file.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use super::crates::crates;
 use super::documents::{code_spans, folder_of, join, links, table};
 use super::{assert_none, files, root, texts};
 
-/// Pages with a table of the folders next to them. Other pages may have one, and it is checked too.
+/// Pages that must have a table of the folders next to them. Tables on other pages are checked too.
 const WITH_FOLDERS: &[&str] =
     &["pipeline/README.md", "testdata/collector/README.md", "testdata/rules/README.md"];
 
-/// The folders right under a folder, hidden ones left out.
+/// Returns the folders directly in a folder, without hidden ones.
 fn folders(folder: &str) -> BTreeSet<String> {
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     let under = |file: &String| Some(file.strip_prefix(&prefix)?.split_once('/')?.0.to_owned());
@@ -27,7 +27,7 @@ fn a_table_of_folders_names_every_folder() {
         if rows.is_empty() {
             continue;
         }
-        // `schemas/` or [`schemas/`](schemas); a row may be a folder of a folder.
+        // A cell is `schemas/` or [`schemas/`](schemas); a row may name a folder of a folder.
         let first = |row: &Vec<&str>| code_spans(row[0])[0].trim_end_matches('/').to_owned();
         let named: BTreeSet<String> = rows.iter().map(first).collect();
         let of_page = folder_of(&path);
@@ -80,7 +80,7 @@ fn the_pipeline_s_table_is_the_workspace() {
     assert_eq!(listed, crates, "the table of pipeline/README.md, and the workspace");
 }
 
-/// The page whose table describes the engine's files, and the folder that it is about.
+/// The page whose table describes the engine's files, and the folder of these files.
 const ENGINE: (&str, &str) = ("pipeline/engine/README.md", "pipeline/engine/src/");
 
 #[test]
@@ -91,7 +91,7 @@ fn the_engine_s_page_names_every_file() {
     for row in table(&text, "file") {
         let mut before = "";
         for span in code_spans(row[0]) {
-            // A second name in a row may leave the folder out.
+            // A second name in a row may omit the folder.
             named.insert(if span.contains('/') { span.to_owned() } else { join(before, span) });
             before = if span.contains('/') { folder_of(span) } else { before };
         }

@@ -1,6 +1,6 @@
-//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), that
-//! documents and source name each other truthfully (`documents`), that lists in documents are complete
-//! (`lists`, `recipes`), and words that must not come back (`english`).
+//! Checks that lints cannot do. They cover the dependencies of crates (`crates`), the form of source files
+//! (`text`), and the names that documents and source use for each other (`documents`). They also cover
+//! complete lists in documents (`lists`, `recipes`) and words that must not return (`english`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
@@ -23,15 +23,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// What cargo prints.
+/// Runs cargo. Returns its output.
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every file of the repository by its path under the root: what git tracks or would add. What a run leaves
-/// in the clone, such as a lake, is ignored.
+/// Returns the path of every file of the repository under the root: tracked by git, or about to be added.
+/// Ignored output of a run, such as a lake, is left out.
 fn files() -> Vec<String> {
     let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(listing).current_dir(root()).output().unwrap();
@@ -41,7 +41,7 @@ fn files() -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Files whose names end in one of these, with their text.
+/// Returns the files whose names have one of these endings, with their text.
 fn texts(endings: &[&str]) -> Vec<(String, String)> {
     let wanted = |path: &String| endings.iter().any(|ending| path.ends_with(ending));
     let read = |path: String| {
@@ -51,7 +51,7 @@ fn texts(endings: &[&str]) -> Vec<(String, String)> {
     files().into_iter().filter(wanted).map(read).collect()
 }
 
-/// All Rust source.
+/// Returns all Rust source files.
 fn sources() -> Vec<(String, String)> {
     texts(&[".rs"])
 }

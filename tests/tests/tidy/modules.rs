@@ -1,15 +1,15 @@
-//! Modules lie in their own crate: what two crates need is a module of a crate that both depend on.
+//! Checks that modules lie in their own crate: shared code is a module of a crate that both crates depend on.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::{assert_none, root, sources};
 
-/// The package's folder of a source file.
+/// Returns the package folder of a source file.
 fn package(path: &Path) -> PathBuf {
     path.ancestors().find(|folder| root().join(folder).join("Cargo.toml").is_file()).unwrap().to_owned()
 }
 
-/// The path of an included file, from the folder of the file that includes it.
+/// Returns the path of an included file, from the folder of the file that includes it.
 fn included(path: &Path, include: &str) -> PathBuf {
     let mut resolved = path.parent().unwrap().to_owned();
     for part in Path::new(include).components() {

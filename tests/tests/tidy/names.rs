@@ -1,15 +1,15 @@
-//! One name for one thing, and folders that one can survey: no type name twice within a crate, no public one
-//! twice in crates that import each other, and at most twelve modules side by side.
+//! Checks that each name means one thing and that folders stay small. No type name occurs twice in a crate,
+//! and no public one twice in crates that import each other. At most twelve modules lie side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::crates::{Crate, crates};
 use super::{assert_none, sources};
 
-/// Most modules in one folder of source.
+/// Most modules in one source folder.
 const SIBLINGS_MAX: usize = 12;
 
-/// A declaration of a type at the top of a module: its name, and whether other crates may see it.
+/// Parses the declaration of a type at the top of a module: its name, and whether other crates may see it.
 fn declared(line: &str) -> Option<(&str, bool)> {
     let (public, rest) = match line.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => (false, rest.split_once(") ")?.1),
@@ -32,7 +32,7 @@ fn declarations_are_told_from_other_lines() {
     assert_eq!(declared("pub fn structure() {}"), None);
 }
 
-/// Names of the types of a crate with the files that declare them, tests left out.
+/// Returns the type names of a crate with the files that declare them, without tests.
 fn types(folder: &str, sources: &[(String, String)]) -> BTreeMap<String, Vec<(String, bool)>> {
     let mut types: BTreeMap<String, Vec<(String, bool)>> = BTreeMap::new();
     let own = sources.iter().filter(|(path, _)| path.starts_with(folder) && !path.ends_with("tests.rs"));

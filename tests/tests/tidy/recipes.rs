@@ -1,5 +1,5 @@
-//! The recipes of `pipeline/README.md` are complete. Each names an example of what it adds, and every file
-//! that contains the example must be named by the recipe: by its path or by a folder.
+//! Checks that the recipes of `pipeline/README.md` are complete. Each recipe names an example of the thing to
+//! add. It must name every file that contains the example: by its path or by a folder.
 
 use super::documents::code_spans;
 use super::text::find_word;
@@ -8,8 +8,8 @@ use super::{assert_none, files, root};
 /// The page with the recipes.
 const PAGE: &str = "pipeline/README.md";
 
-/// Files that a recipe need not name: itself, test data, copies of released schemas, generated files, and the
-/// changelog.
+/// Files that a recipe need not name: the page itself, test data, copies of released schemas, generated
+/// files, and the changelog.
 const NOT_WRITTEN_BY_RECIPE: &[&str] = &[
     PAGE,
     "CHANGELOG",
@@ -23,9 +23,9 @@ const NOT_WRITTEN_BY_RECIPE: &[&str] = &[
 /// One recipe: a section "Add ..".
 struct Recipe<'a> {
     heading: &'a str,
-    /// Identifiers of something that exists and was added as the recipe says.
+    /// Identifiers of an existing thing that was added as the recipe says.
     examples: Vec<&'a str>,
-    /// Files and folders that it names.
+    /// Files and folders that the recipe names.
     paths: Vec<&'a str>,
 }
 

@@ -1,5 +1,5 @@
-//! The rule book and the code that implements it name each other: every section that is cited is there, every
-//! section is cited by the engine, and every file of its `rules/` says which section it implements.
+//! Checks that the rule book and its implementation name each other. Every cited section exists, the engine
+//! cites every section, and every file of its `rules/` names the section that it implements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +8,27 @@ use super::{assert_none, root, sources, texts};
 /// The rule book.
 const RULES: &str = "pipeline/engine/RULES.md";
 
-/// The folder of the rules that have a section of their own.
+/// The folder of the rules with a section of their own.
 const RULE_FILES: &str = "pipeline/engine/src/rules/";
 
-/// The sections that files of that folder implement; the other sections are about hours, rows and numbers.
+/// The sections that files of this folder implement; the other sections are about hours, rows and numbers.
 const RULE_SECTIONS: std::ops::RangeInclusive<u32> = 1..=5;
 
-/// The numbers of the rule book's sections.
+/// Returns the numbers of the rule book's sections.
 fn sections() -> BTreeSet<u32> {
     let text = std::fs::read_to_string(root().join(RULES)).unwrap();
     let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
     headings.filter_map(|heading| heading.split_once(". ")?.0.parse().ok()).collect()
 }
 
-/// A file's text with comments that run over several lines on one.
+/// Joins each comment of a file's text into one line.
 fn unwrapped(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !matches!(*word, "//" | "///" | "//!" | "#" | "--"));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The sections of the rule book that a text cites, as in "RULES.md section 3" or "RULES.md, sections 1
-/// and 10".
+/// Returns the sections of the rule book that a text cites, as in "RULES.md section 3" or "RULES.md, sections
+/// 1 and 10".
 fn cited(text: &str) -> BTreeSet<u32> {
     let text = unwrapped(text).replace("RULES.md, section", "RULES.md section");
     let mut cited = BTreeSet::new();
@@ -80,7 +80,7 @@ fn every_rule_and_the_file_that_implements_it_name_each_other() {
         .difference(&all)
         .map(|section| format!("no file of the engine cites section {section}"))
         .collect();
-    // The section of each rule file, by its path in the folder and without its ending.
+    // The section of each rule file, by its path in the folder without the ending.
     let mut implemented: BTreeMap<String, u32> = BTreeMap::new();
     for (path, text) in &engine {
         let Some(name) = path.strip_prefix(RULE_FILES).and_then(|name| name.strip_suffix(".rs")) else {
@@ -95,7 +95,8 @@ fn every_rule_and_the_file_that_implements_it_name_each_other() {
             }
         }
     }
-    // Files of one rule begin alike: `quota.rs`, `quota_labels.rs`; `commitment.rs`, `commitment/walk.rs`.
+    // Files of one rule have the same beginning: `quota.rs`, `quota_labels.rs`; `commitment.rs`,
+    // `commitment/walk.rs`.
     for (name, section) in &implemented {
         let rule = name.split(['/', '_']).next().unwrap();
         if let Some(of_rule) = implemented.get(rule).filter(|of_rule| *of_rule != section) {

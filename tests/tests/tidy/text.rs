@@ -1,12 +1,12 @@
-//! The form of source files: a purpose at the top, a bounded length, unsafe code in one file, nothing left
-//! for later.
+//! Checks the form of source files: a purpose at the top, a bounded length, unsafe code in one file, no work
+//! left for later.
 
 use super::{assert_none, files, root, sources, texts};
 
-/// Longest source file, in lines.
+/// Most lines of a source file.
 const LINES_MAX: usize = 500;
 
-/// The one file that may be unsafe: it calls a C library.
+/// The only file with unsafe code: it calls a C library.
 const UNSAFE: &str = "connectors/src/kafka/client/batch.rs";
 
 #[test]
@@ -52,8 +52,8 @@ fn nothing_is_left_for_later() {
     assert_none(&faults);
 }
 
-/// Words that a reader stumbles over, in two parts so that this file does not hold them: use "even",
-/// "everyone who", "besides" or "next to", "whose", "for fear that", "although", "while", "among".
+/// Archaic words, in two parts so that this file does not contain them. Write "even", "everyone who",
+/// "besides" or "next to", "whose", "for fear that", "although", "while", "among" instead.
 const ARCHAIC: &[(&str, &str)] = &[
     ("be", " it"),
     ("who", "ever"),
@@ -66,7 +66,7 @@ const ARCHAIC: &[(&str, &str)] = &[
     ("an", "ew"),
 ];
 
-/// Where a text first has a word or phrase that is no part of a longer word.
+/// Returns the first position of a word or phrase that is not part of a longer word.
 pub fn find_word(text: &str, word: &str) -> Option<usize> {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let (first, last) = (part(word.chars().next()), part(word.chars().next_back()));
@@ -110,7 +110,7 @@ fn nobody_writes_as_they_did_long_ago() {
     assert_none(&faults);
 }
 
-/// Longest line, in characters.
+/// Most characters of a line.
 const COLUMNS_MAX: usize = 110;
 
 #[test]

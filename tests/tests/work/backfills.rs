@@ -1,4 +1,4 @@
-//! Backfill and worker on one root and on each other's archive.
+//! Runs backfills and workers on one root, and on each other's archive.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::world::{Load, World};
 
-/// Runs a backfill of load into a lake.
+/// Runs a backfill of these loads into a lake.
 fn backfill(world: &World, loads: &[Load], lake: &str, more: &[&str]) -> Ended {
     let events = tempfile::tempdir_in(world.folder.path()).unwrap();
     for (index, load) in loads.iter().enumerate() {
@@ -27,7 +27,7 @@ fn summary(ended: Ended) -> Value {
     serde_json::from_str(&ended.succeeded()).unwrap()
 }
 
-/// Paths of live files.
+/// Returns the paths of live files by table, shard and hour.
 fn paths(world: &World) -> BTreeMap<String, String> {
     let files = world.lake().files(Hour(i64::MAX)).into_iter();
     let paths = |files: Vec<TableFile>| files.iter().map(TableFile::path).collect::<Vec<_>>().join(" ");

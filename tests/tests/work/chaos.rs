@@ -1,4 +1,4 @@
-//! What holds while workers are killed, frozen and restarted.
+//! Kills, freezes and restarts workers: the tables stay correct.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use super::world::topics::Admin;
 use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 
-/// How often all workers may wake up without having lost anything, by chance.
+/// Most times that all workers may wake up by chance without a conflict.
 const TURNS_MAX: usize = 4;
 
-/// Chance that can be repeated.
+/// Repeatable random choices.
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// By `PRORATA_CHAOS_SEED`, else by the clock; a test that fails shows the seed.
+    /// Seeds them by `PRORATA_CHAOS_SEED`, else by the clock; a failed test shows the seed.
     pub fn new() -> Self {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let seed = tuned("PRORATA_CHAOS_SEED", u64::from(clock.subsec_micros()));
@@ -30,21 +30,21 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A number.
+    /// Returns a number below `count`.
     pub fn pick(&mut self, count: usize) -> usize {
         self.0.random_range(0..count)
     }
 
-    /// Sleeps for some milliseconds. The moment is the subject: faults strike whatever goes on just then.
+    /// Sleeps for some milliseconds. The moment is under test: faults strike whatever is in progress.
     pub fn sleep(&mut self, milliseconds: Range<u64>) {
         let time = self.0.random_range(milliseconds);
         println!("{time} ms");
         thread::sleep(Duration::from_millis(time));
     }
 
-    /// Starts to send load that takes about so many seconds.
+    /// Starts to send load for about this many seconds.
     pub fn start_sending(&mut self, world: &World, seconds: u64) -> (Load, Program) {
-        // So many organizations that every shard has some: a worker without events has nothing to lose.
+        // Every shard gets some of so many organizations: a worker without events has nothing to lose.
         let load = Load { organizations: 16, pods: 5, ..Load::small(self.0.random_range(1..1_000)) };
         let folder = world.folder.path().join(format!("count-{}", load.seed));
         let events = u64::try_from(world.write(load, &folder)).unwrap();
@@ -53,7 +53,7 @@ impl Dice {
     }
 }
 
-/// Waits until these workers hold all shards among them, each at least one, and for good.
+/// Waits until these workers stably hold all shards among them, each at least one.
 fn settled(world: &World, workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
     workers.iter_mut().for_each(Worker::ready);
     let admin = Admin::new(world);
@@ -61,7 +61,7 @@ fn settled(world: &World, workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
         let held: Vec<BTreeSet<u64>> = workers.iter_mut().map(Worker::shards).collect();
         let all: BTreeSet<u64> = held.iter().flatten().copied().collect();
         let whole = all.len() == usize::from(SHARDS) && held.iter().all(|held| !held.is_empty());
-        // The group as its members see it, and as its coordinator does, which may be about to move shards.
+        // Compares the members' view of the group with the coordinator's, which may be about to move shards.
         let (state, members) = admin.group(&world.name);
         if whole && state == "Stable" && members == held.len() {
             return Ok(held);
@@ -101,7 +101,7 @@ fn frozen_workers_that_wake_up_without_their_shards_let_go() {
     let mut workers: Vec<Worker> = (0..3).map(|_| world.worker()).collect();
     settled(&world, &mut workers);
     let (mut loads, mut messages, mut conflicts) = (Vec::new(), 0, 0_u64);
-    // Chance may have it that the frozen one had nothing to decide.
+    // By chance, the frozen workers may have had nothing to decide.
     while conflicts == 0 {
         assert!(loads.len() < TURNS_MAX, "no worker tried to decide what others had decided");
         let (load, generator) = dice.start_sending(&world, 6 * rounds());

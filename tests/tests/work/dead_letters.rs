@@ -1,4 +1,4 @@
-//! Messages that cannot become events: none is lost, none stops a shard, and none reaches the tables.
+//! Sends messages that cannot become events: none is lost, none stops a shard, and none reaches the tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,13 +25,13 @@ use super::world::{Load, SHARDS, World, variable};
 
 const ORGANIZATION: &str = "letters";
 
-/// An organization that the topic may not bring.
+/// An organization that the topic may not contain.
 const FOREIGN: &str = "stranger";
 
-/// Hours that the organization's history is old: beyond the horizon of 35 days.
+/// Age of the organization's history in hours: beyond the horizon of 35 days.
 const OLD_HOURS: i64 = 36 * 24;
 
-/// A message as it is sent.
+/// A sent message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sent {
     partition: i32,
@@ -39,7 +39,7 @@ struct Sent {
     value: Option<Vec<u8>>,
 }
 
-/// What is told of a letter, by the number in its own header.
+/// The report of a letter, found by the number in the message's own header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     reason: String,
@@ -50,7 +50,7 @@ struct Told {
     own_headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// Bad messages of every reason.
+/// Makes bad messages for every reason.
 struct Bad {
     encoder: MessageEncoder,
     partition: u16,
@@ -80,7 +80,7 @@ impl Bad {
         self.event(time, Payload::NodeStopped(stopped))
     }
 
-    /// To the right partition with the right key.
+    /// Returns a message to the right partition with the right key.
     fn sent(&self, value: Vec<u8>) -> Sent {
         let key = Some(ORGANIZATION.as_bytes().to_vec());
         Sent { partition: self.partition.into(), key, value: Some(value) }
@@ -135,7 +135,7 @@ fn own_headers(number: usize) -> Vec<(String, Option<Vec<u8>>)> {
     vec![("number".into(), Some(number.to_string().into_bytes())), ("empty".into(), None)]
 }
 
-/// Sends messages as they are, each with headers of its own.
+/// Sends messages unchanged, each with headers of its own.
 fn send(topic: &str, messages: &[Sent]) {
     let producer: BaseProducer = client().create().unwrap();
     for (number, sent) in messages.iter().enumerate() {
@@ -152,7 +152,7 @@ fn send(topic: &str, messages: &[Sent]) {
     assert_eq!(producer.in_flight_count(), 0);
 }
 
-/// Letters on their topic by number; each may be there more than once, but always the same.
+/// Returns the letters on their topic by number. Each may be there more than once, but always the same.
 fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
     let consumer: BaseConsumer = client().set("group.id", topic).create().unwrap();
     let mut partitions = TopicPartitionList::new();
@@ -190,7 +190,7 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
     found
 }
 
-/// Letters in the lake's files by number.
+/// Returns the letters in the lake's files by number.
 fn in_files(world: &World) -> BTreeMap<usize, Told> {
     let lake = world.lake();
     let mut found = BTreeMap::new();
@@ -246,7 +246,7 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
     let messages = 2 + world.send(Load::small(51));
     world.drained(std::slice::from_mut(&mut worker), messages);
     let before = world.lake().files(world.through());
-    // The load may come after hours that the first two messages let close.
+    // The load may arrive after hours that the first two messages closed.
     let late = worker.counter("late_events");
 
     let sent = bad.all(foreign);
@@ -272,7 +272,7 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
     listed(&world, &sent);
 }
 
-/// `prorata dead-letters` counts them by reason.
+/// Checks that `prorata dead-letters` counts the letters by reason.
 fn listed(world: &World, sent: &[(Reason, Sent)]) {
     let config = world.config();
     let listing = world.run(&["dead-letters", "--json", "--config", config.to_str().unwrap()]).succeeded();

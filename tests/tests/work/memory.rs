@@ -1,4 +1,4 @@
-//! Memory stays within what is configured, however much comes and however slow storage is.
+//! Memory stays within the configuration, however many messages arrive and however slow storage is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use super::world::{World, tuned, variable};
 
 const MIB: u64 = 1 << 20;
 
-/// Events of open hours.
+/// Limit on the events of open hours.
 const MEMORY_LIMIT: u64 = 16 * MIB;
 
-/// Messages fetched ahead.
+/// Limit on messages fetched ahead.
 const QUEUE: u64 = 4 * MIB;
 
-/// New events that make a checkpoint due: it is encoded while the next ones are read.
+/// New events that make a checkpoint due: the worker encodes it while it reads the next ones.
 const CHECKPOINT: u64 = 2 * MIB;
 
-/// What no setting says: the program's own, what the Kafka library and storage clients hold, an hour that is
-/// folded, and what the allocator keeps for reuse. Without limits the burst takes far more.
+/// Memory outside of all settings: the program itself, the Kafka library, storage clients, an hour being
+/// folded, and memory that the allocator keeps. Without limits the burst takes far more.
 const BASE: u64 = 200 * MIB;
 
 /// Hours of the burst.
 const HOURS: i64 = 6;
 
-/// A stop of a node that never started: it leaves no row and no state. The names are as long as a text may
-/// be.
+/// Returns the stop of a node that never started: it leaves no row and no state. The names have the greatest
+/// allowed length.
 fn event(number: u64, all: u64, first: Hour, rng: &mut ChaCha8Rng) -> Event {
     let mut name = || -> String { (0..64).map(|_| format!("{:016x}", rng.random::<u64>())).collect() };
     let micros = HOURS * 3_600_000_000 / i64::try_from(all).unwrap() * i64::try_from(number).unwrap();
@@ -74,7 +74,7 @@ fn send(world: &World, events: u64, folder: &Path) {
     assert_eq!(producer.flush().unwrap(), events);
 }
 
-/// Samples a process's memory until it is told to stop. Returns the peak, without mapped files.
+/// Samples a process's memory until `stop`. Returns the peak, without mapped files.
 fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     let bytes = move || -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -85,7 +85,7 @@ fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
         let mut most = 0;
         while !stop.load(Ordering::Relaxed) {
             most = most.max(bytes().unwrap_or(0));
-            // Samples; a peak between two of them is missed.
+            // A peak between two samples is missed.
             thread::sleep(Duration::from_millis(10));
         }
         most
@@ -132,7 +132,7 @@ fn a_burst_before_a_slow_storage_stays_within_the_configured_memory() {
 
 const PODS_OF_A_NODE: u64 = 50;
 
-/// Pods of one organization that a worker of 512 MiB has room for, each with a sample a minute.
+/// Pods of one organization for which a worker of 512 MiB has memory, each with a sample a minute.
 const PODS_ALL: u64 = 62_500;
 const LIMIT: u64 = 512 * MIB;
 
@@ -140,7 +140,7 @@ fn pod_uid(pod: u64) -> String {
     format!("01234567-89ab-cdef-0123-{pod:012}")
 }
 
-/// An hour of one organization: nodes, pods on them, and a sample of each pod every minute.
+/// Returns an hour of one organization: nodes, pods on them, and a sample of each pod every minute.
 fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
     let (start, node_of) = (first.start().0, |pod: u64| format!("node-{:05}", pod / PODS_OF_A_NODE));
     let at = move |mut event: EventRecord, node: Option<String>| {
@@ -169,7 +169,7 @@ fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
     nodes.chain(starts).chain(samples)
 }
 
-/// `PRORATA_HOUR_PODS=62500` is the full shape. What a shard's open hour holds is in storage, not in memory.
+/// `PRORATA_HOUR_PODS=62500` is the full size. A shard's open hour is in storage, not in memory.
 #[test]
 fn an_hour_of_many_pods_on_one_shard_stays_within_512_mib() {
     let mut world = World::new("pods");

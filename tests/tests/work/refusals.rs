@@ -1,5 +1,5 @@
-//! What can never work is told at once: in a message that says what, where and how to fix it, with an exit
-//! code.
+//! Setups that can never work are refused at once, with an exit code and a message that says what, where and
+//! how to fix it.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 
 use super::world::{Load, World, variable};
 
-/// A world whose worker must be refused.
+/// Creates a world whose worker must be refused.
 fn world(name: &str) -> World {
     let mut world = World::new(name);
     world.set("log.level", json!("error"));
     world
 }
 
-/// The worker ends soon, with this code, and its last line has these words in it.
+/// Checks that a worker ends soon, with this code and these words in its last line.
 fn refused(world: &World, code: i32, words: &[&str]) {
     told(world.worker().program.wait(), code, words);
 }
 
-/// It has ended with this code, and its last line has these words in it.
+/// Checks that a program has ended with this code and these words in its last line.
 pub fn told(ended: Ended, code: i32, words: &[&str]) {
     let log = &ended.log;
     let message = log.lines().last().unwrap_or_default();
@@ -47,7 +47,7 @@ fn a_login_that_kafka_does_not_take() {
     let ended = world.worker().program.wait();
     assert!(!ended.log.contains("hunter2"), "{}", ended.log);
     told(ended, 2, &["refuses the login with PLAIN", "kafka.sasl_mechanism"]);
-    // The same with the right one works.
+    // The right password works.
     sasl(&mut world, &user, &variable("PRORATA_TEST_KAFKA_PASSWORD"));
     world.set("log.level", json!("info"));
     let mut worker = world.worker();
@@ -134,7 +134,7 @@ fn brokers_that_do_not_answer() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     world.set("kafka.bootstrap_servers", json!(closed));
     refused(&world, 4, &[&closed]);
-    // One that takes connections and says nothing.
+    // This broker accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     world.set("kafka.bootstrap_servers", json!(address));
@@ -171,7 +171,7 @@ fn a_static_membership_that_another_worker_takes() {
     world.assert_law(&[Load::small(71)]);
 }
 
-/// What `prorata check --config` answers: the exit code, and the outcome of each check.
+/// Runs `prorata check --config`. Returns the exit code, and the outcome of each check.
 fn checked(world: &World) -> (Option<i32>, BTreeMap<String, String>) {
     let config = world.config();
     let command = world.command(&["check", "--json", "--config", config.to_str().unwrap()]);
@@ -193,7 +193,7 @@ fn a_configuration_is_checked_before_a_start() {
     let (code, mut outcomes) = checked(&world);
     assert_eq!(outcomes.remove("batches").as_deref(), Some("warning"), "Kafka's default is 1 MiB");
     assert_eq!((code, outcomes), (Some(0), all.map(|check| (check.to_owned(), "ok".to_owned())).into()));
-    // Each thing missing is told, and the others are checked all the same.
+    // Each fault is reported, and the other checks still run.
     let missing = |world: &World, check: &str, code: i32| {
         let (ended, outcomes) = checked(world);
         let failed: Vec<&str> = outcomes

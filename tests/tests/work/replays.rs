@@ -1,4 +1,4 @@
-//! `prorata dead-letters`: what could not become an event is listed by reason, and counts after a mend, once.
+//! Replays dead letters: `prorata dead-letters` lists them by reason, and after a fix each counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,16 +27,16 @@ use super::world::{Load, SHARDS, World, variable};
 /// Letters by reason.
 type Counts = BTreeMap<String, u64>;
 
-/// Exit code of a replay after which letters are left that would be rejected again.
+/// Exit code of a replay that leaves letters which would be rejected again.
 const LEFT: i32 = 3;
 
-/// An organization besides those of the load.
+/// An organization that is not in the load.
 const ORGANIZATION: &str = "replays";
 
-/// Hours that its history is old: beyond the horizon of 35 days.
+/// Age of its history in hours: beyond the horizon of 35 days.
 const OLD_HOURS: i64 = 36 * 24;
 
-/// How long a node runs that stops within the horizon.
+/// Running time, in hours, of a node that stops within the horizon.
 const LATER_HOURS: i64 = 36;
 
 /// Runs `prorata dead-letters`.
@@ -46,13 +46,13 @@ fn dead_letters(world: &World, arguments: &[&str]) -> Ended {
     world.run(&command)
 }
 
-/// Its JSON document, after this exit code.
+/// Returns the JSON document, and checks the exit code.
 fn document(ended: &Ended, code: i32) -> Value {
     assert_eq!(ended.code, Some(code), "{}{}", ended.output, ended.log);
     serde_json::from_str(&ended.output).unwrap()
 }
 
-/// A number for each reason, such as `count`.
+/// Returns a number for each reason, such as `count`.
 fn counts(reasons: &Value, number: &str) -> Counts {
     let reasons = reasons.as_object().unwrap().iter();
     reasons.map(|(reason, of)| (reason.clone(), of[number].as_u64().unwrap())).collect()
@@ -62,7 +62,7 @@ fn of(counts: &[(Reason, u64)]) -> Counts {
     counts.iter().map(|(reason, count)| (reason.code().to_owned(), *count)).collect()
 }
 
-/// Letters on their topic by reason; each counts once, however often it was sent.
+/// Returns the letters on their topic by reason. Each counts once, however often it was sent.
 fn on_topic(admin: &Admin, topic: &str) -> Counts {
     let mut letters = BTreeSet::new();
     admin.read(&[topic.to_owned()], |message| {
@@ -81,7 +81,7 @@ fn on_topic(admin: &Admin, topic: &str) -> Counts {
     counts
 }
 
-/// The events of a folder's files.
+/// Returns the events of a folder's files.
 fn read(folder: &Path) -> Vec<EventRecord> {
     let mut events = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -111,7 +111,7 @@ fn assert_equals(world: &World, name: &str, events: &[&EventRecord]) {
     world.lake().assert_equals(&world.backfill(&events, name), world.through());
 }
 
-/// A producer's messages.
+/// Sends messages as a producer does.
 struct Sender {
     encoder: MessageEncoder,
     producer: BaseProducer,
@@ -143,7 +143,7 @@ fn event(hour: i64, payload: Payload) -> EventRecord {
     EventRecord::new(Event::new(ORGANIZATION.into(), Hour(hour).start(), payload))
 }
 
-/// A node that runs from one hour to another.
+/// Returns the events of a node that runs from one hour to another.
 fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
     let started = NodeStarted {
         cluster_id: "cluster".into(),
@@ -165,8 +165,8 @@ fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
     [event(from, Payload::NodeStarted(Box::new(started))), event(to, Payload::NodeStopped(stopped))]
 }
 
-/// A load of which one organization's prices seem to be in another currency, and one event type's schema is
-/// unknown.
+/// A load with two faults: the prices of one organization seem to be in another currency, and the schema of
+/// one event type is unknown.
 struct Broken {
     load: Vec<EventRecord>,
     organization: String,
@@ -207,8 +207,8 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
     world.drained(std::slice::from_mut(worker), messages);
 }
 
-/// Listed by reason, on the topic as well; nothing of it can be replayed yet, and nothing of it is in the
-/// tables.
+/// Checks that the letters are listed by reason, also on the topic. None of them can be replayed yet, and
+/// none is in the tables.
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);
     assert_eq!(counts(&listing["reasons"], "count"), *letters, "{listing}");
@@ -263,7 +263,7 @@ fn what_a_mend_makes_good_counts_after_a_replay_and_once() {
     worker.stop();
     assert_equals(&world, "before", &good);
 
-    // The mend: a registry that knows the schema, and rules that know the currency.
+    // The fix is a registry that has the schema, and rules that have the currency.
     world.set("rules.version", json!("2"));
     world.set("rules.currencies", json!({}));
     let (nothing, from) = (write(&world, "nothing", []), Hour(world.now.0 - 48).to_string());
@@ -278,7 +278,7 @@ fn what_a_mend_makes_good_counts_after_a_replay_and_once() {
     assert_eq!(counts(&replay["replay"]["failing"], "count"), of(&left));
     let messages = messages + i64::try_from(sent).unwrap();
     take(&world, &mut worker, messages);
-    // What a replay cannot mend its producer sends again.
+    // The producer sends an event again if a replay cannot fix it.
     sender.event(ORGANIZATION, &started);
     take(&world, &mut worker, messages + 1);
     assert_eq!(worker.counter("dead_letters"), 0);
@@ -289,7 +289,7 @@ fn what_a_mend_makes_good_counts_after_a_replay_and_once() {
     assert_equals(&world, "again", &all);
 }
 
-/// A second replay sends and changes nothing.
+/// Checks that a second replay sends and changes nothing.
 fn replays_nothing_more(world: &World, admin: &Admin, left: &Counts, before: u64) {
     let ((_, ends), tables) = (admin.ranges(&world.topics), world.lake().tables());
     let again = document(&dead_letters(world, &["--replay", "--json"]), LEFT);
@@ -307,11 +307,11 @@ fn what_came_too_late_is_folded_by_a_replay_once() {
     let world = World::new("too-late");
     let (sender, _) = Sender::new(&world);
     let now = world.now.0;
-    // It keeps the organization in the tables until now.
+    // This node keeps the organization in the tables until now.
     let old = node("old", now - OLD_HOURS, now - 3);
     let new = node("new", now - 3, now - 2);
     let late = node("late", now - OLD_HOURS - 24, now - OLD_HOURS - 20);
-    // It stops within the horizon, so after a state that is kept.
+    // This node stops within the horizon, so after a state that is kept.
     let later = node("later", now - OLD_HOURS, now - OLD_HOURS + LATER_HOURS);
     let mut worker = world.worker();
     for record in old.iter().chain(&new) {
@@ -325,17 +325,17 @@ fn what_came_too_late_is_folded_by_a_replay_once() {
     let listing = document(&dead_letters(&world, &["--json"]), 0);
     assert_eq!(counts(&listing["reasons"], "count"), of(&[(Reason::TooLate, 3)]));
 
-    // The worker holds the shard: nobody takes it without being told to.
+    // The worker holds the shard, and a replay takes it over only with the option.
     let held = dead_letters(&world, &["--replay"]);
     assert_eq!(held.code, Some(2), "{}", held.log);
     assert!(held.log.contains("is held by worker") && held.log.contains("--take-over"), "{}", held.log);
     let replay = document(&dead_letters(&world, &["--replay", "--take-over", "--json"]), 0);
     let folded = &replay["replay"]["folded"];
     assert_eq!((&folded["events"], &folded["new"]), (&json!(3), &json!(3)), "{replay}");
-    // Of the hours that were published, those in which it ran.
+    // Only the published hours in which the node ran are restated.
     assert_eq!(folded["hours_restated"], json!(LATER_HOURS), "{replay}");
 
-    // The worker notices, and goes on.
+    // The worker notices, and continues.
     let last = node("last", now - 2, now - 1);
     for record in &last {
         sender.event(ORGANIZATION, record);

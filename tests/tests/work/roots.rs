@@ -1,4 +1,4 @@
-//! A root that somebody else has changed: a worker says what and where, stops, and goes on once it is mended.
+//! Somebody else has changed a root: a worker reports what and where, stops, and continues once it is fixed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 
 use super::world::{Load, World};
 
-/// The table that somebody else writes into.
+/// The table into which somebody else writes.
 const TABLE: Table = Table::CostAllocation;
 
 fn load(seed: u64) -> Load {
     Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
 }
 
-/// A worker takes this load after so many messages, and stops. Answers how many messages there are then.
+/// Starts a worker that takes this load after `before` messages, and stops it. Returns the new number of
+/// messages.
 fn take(world: &World, before: i64, load: Load) -> i64 {
     let mut worker = world.worker();
     let messages = before + world.send(load);
@@ -32,7 +33,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success(), "{from:?}");
 }
 
-/// Makes a folder a copy of another.
+/// Replaces a folder by a copy of another.
 fn replace(folder: &Path, with: &Path) {
     if folder.exists() {
         std::fs::remove_dir_all(folder).unwrap();
@@ -57,18 +58,18 @@ fn checkpoints_behind_the_tables_are_a_loud_stop() {
         world.worker().stops_loudly(&[&words[..], &ways_out].concat());
         assert_eq!(world.lake().tables(), tables);
     };
-    // Without any state, and with that of a copy from before.
+    // The state is missing, and then it is an earlier copy.
     stops();
     replace(&state, &old);
     stops();
     stops();
 
-    // Restored, it goes on as if nothing had been.
+    // With the state restored, the worker continues as if nothing had happened.
     replace(&state, &new);
     let messages = take(&world, messages, third);
     world.assert_law(&[first, second, third]);
     let expected = StoredLake::open(&world.root, Arc::clone(&world.runtime));
-    // A new root begins with the earliest messages.
+    // A new root starts with the earliest messages.
     world.root = world.folder.path().join("another").to_str().unwrap().to_owned();
     let mut worker = world.worker();
     world.drained(std::slice::from_mut(&mut worker), messages);
@@ -86,7 +87,7 @@ impl Log {
         Self { table: Path::new(&world.root).join(TABLE.name()) }
     }
 
-    /// The log's commits, in their order.
+    /// Returns the log's commits in order.
     fn commits(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.table.join("_delta_log")).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -96,7 +97,7 @@ impl Log {
         commits
     }
 
-    /// Live files by path, as they were added.
+    /// Returns the `add` actions of live files by path.
     fn live(&self) -> BTreeMap<String, Value> {
         let mut live = BTreeMap::new();
         for commit in self.commits() {
@@ -113,7 +114,7 @@ impl Log {
         live
     }
 
-    /// Commits removals of files and additions.
+    /// Commits removals and additions of files.
     fn commit(&self, operation: &str, removes: &[&Value], adds: &[&Value]) {
         let removes = removes.iter().map(|add| {
             let (path, values) = (&add["path"], &add["partitionValues"]);
@@ -131,7 +132,7 @@ impl Log {
         std::fs::write(path, lines.join("\n")).unwrap();
     }
 
-    /// A copy of a file under a name that is not ours; it is in no table yet.
+    /// Copies a file to a foreign name, without adding it to a table.
     fn foreign(&self, of: &Value) -> Value {
         let path = of["path"].as_str().unwrap();
         let (folder, _) = path.split_once('/').unwrap();
@@ -143,7 +144,7 @@ impl Log {
     }
 }
 
-/// The words of the message about a file.
+/// Parts of the message about a file.
 fn words(foreign: &Value) -> [String; 3] {
     let path = foreign["path"].as_str().unwrap();
     [
@@ -171,11 +172,11 @@ fn a_file_that_somebody_else_adds_to_a_table_is_a_loud_stop() {
     let log = Log::of(&world);
     let foreign = log.foreign(log.live().values().next().unwrap());
     log.commit("WRITE", &[], &[&foreign]);
-    // It is seen when its partition is touched.
+    // The worker sees the file when it changes the file's partition.
     let messages = messages + world.send(second);
     worker.stops_loudly(&words(&foreign).each_ref().map(String::as_str));
     stops(&world, &foreign);
-    // The way out: it is removed.
+    // The way out is to remove the file.
     log.commit("DELETE", &[&foreign], &[]);
     take(&world, messages, third);
     world.assert_law(&[first, second, third]);
@@ -192,13 +193,13 @@ fn a_table_whose_files_somebody_else_has_put_together_is_a_loud_stop() {
     let foreign = log.foreign(one);
     log.commit("OPTIMIZE", &[one, other], &[&foreign]);
     stops(&world, &foreign);
-    // The way out: the table is what it was.
+    // The way out is to restore the table.
     log.commit("RESTORE", &[&foreign], &[one, other]);
     take(&world, messages, second);
     world.assert_law(&[first, second]);
 }
 
-/// Archive files of one shard.
+/// Returns the archive files of one shard.
 fn archived(world: &World, shard: u16) -> Vec<PathBuf> {
     let mut folders = vec![Path::new(&world.root).join(format!("events/shard={shard:04}"))];
     let mut files = Vec::new();
@@ -210,8 +211,8 @@ fn archived(world: &World, shard: u16) -> Vec<PathBuf> {
     files
 }
 
-/// The way out of a damaged archive file without a copy of it, literally: it is deleted, and a copy of its
-/// events is folded into its shard alone, while the worker goes on with the others.
+/// Follows the way out of a damaged archive file that has no copy. The file is deleted, and a copy of its
+/// events is folded into its shard alone, while the worker continues with the others.
 #[test]
 fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
     let world = World::new("damaged");
@@ -223,7 +224,7 @@ fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
         let bytes = std::fs::read(file).unwrap();
         std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
     }
-    // Late events: their hours are read from the archive once more.
+    // The events are late, so their hours are read from the archive again.
     let mut worker = world.worker();
     let messages = messages + world.send(loads[1]);
     let told = eventually("a shard is stopped", || match worker.stopped_shards().pop() {
@@ -240,7 +241,7 @@ fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
     let (shard, copy, config) = (shard.to_string(), copy.to_str().unwrap(), world.config());
     let arguments = ["backfill", "--shards", &shard, "--events", copy, "--lake", &world.root, "--config"];
     world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
-    // The worker goes on with it by itself.
+    // The worker continues with the shard automatically.
     world.drained(std::slice::from_mut(&mut worker), messages);
     worker.ready();
     worker.stop();

@@ -1,14 +1,14 @@
-//! Workers of the release before and of this one share a root: rolled forward, back, and forward again.
+//! Workers of the previous release and of this one share a root: rolled forward, back, and forward again.
 
 use crate::world::worker::Worker;
 use crate::world::{Load, World, variable};
 
-/// A worker of the release before.
+/// Starts a worker of the previous release.
 fn previous(world: &World) -> Worker {
     world.worker_of(&variable("PRORATA_PREVIOUS_BINARY"))
 }
 
-/// Stops a worker in the middle of a load, and starts another in its place.
+/// Stops a worker in the middle of a load, and puts another in its place.
 fn replace(workers: &mut Vec<Worker>, mut with: Worker) {
     workers.remove(0).stop();
     with.ready();
@@ -25,21 +25,21 @@ fn two_releases_share_a_root_and_a_roll_back_loses_nothing() {
     let mut messages = world.send(first);
     world.drained(&mut workers, messages);
 
-    // Rolled forward: for a while both releases own shards.
+    // Roll forward: for a while both releases own shards.
     let sending = world.start_sending(second, Some(200));
     replace(&mut workers, world.worker());
     replace(&mut workers, world.worker());
     messages += crate::world::sent(sending);
     world.drained(&mut workers, messages);
 
-    // Rolled back: the release before goes on with what this one has written.
+    // Roll back: the previous release continues from the output of this one.
     let sending = world.start_sending(third, Some(200));
     replace(&mut workers, previous(&world));
     replace(&mut workers, previous(&world));
     messages += crate::world::sent(sending);
     world.drained(&mut workers, messages);
 
-    // Rolled forward again, for good.
+    // Roll forward again, permanently.
     replace(&mut workers, world.worker());
     replace(&mut workers, world.worker());
     messages += world.send(fourth);

@@ -1,4 +1,4 @@
-//! The cluster that tests act on: objects made, changed and removed, servers killed and started again.
+//! The cluster that tests act on: it creates, changes and removes objects, and kills and restarts servers.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub struct Cluster {
     pub client: Client,
 }
 
-/// What a request is answered with: the object, or the status code of a refusal.
+/// The answer to a request: the object, or the status code of a refusal.
 pub type Answer = Result<Value, u16>;
 
 impl Cluster {
@@ -34,12 +34,12 @@ impl Cluster {
         Self::as_user("token")
     }
 
-    /// With the permissions of a context's user.
+    /// A client with the permissions of a context's user.
     pub fn as_user(context: &str) -> Self {
         Self::by(context, None)
     }
 
-    /// By the API server at this URL.
+    /// A client of the API server at this URL.
     pub fn at(url: &str) -> Self {
         Self::by("token", Some(url))
     }
@@ -66,7 +66,7 @@ impl Cluster {
     async fn ask(client: Client, method: &str, path: String, body: Value) -> Answer {
         let (method, kind) = match method {
             "PATCH" => (method, "application/strategic-merge-patch+json"),
-            // Custom resources know no strategy.
+            // Custom resources have no strategic merge.
             "MERGE" => ("PATCH", "application/merge-patch+json"),
             _ => (method, "application/json"),
         };
@@ -91,7 +91,7 @@ impl Cluster {
         self.request("POST", path, object).unwrap_or_else(|code| panic!("{path}: {code}"))
     }
 
-    /// Creates many at once, a few at a time.
+    /// Creates many objects, a few at a time.
     pub fn create_all(&self, path: &str, objects: Vec<Value>) {
         use futures::StreamExt;
         let one = |object| Self::ask(self.client.clone(), "POST", path.to_owned(), object);
@@ -113,7 +113,7 @@ impl Cluster {
         self.request("MERGE", path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
     }
 
-    /// Deletes an object, unless it is gone, with this grace in seconds if one is named.
+    /// Deletes an object unless it is gone, with this grace period in seconds if there is one.
     pub fn delete(&self, path: &str, grace: Option<u32>) {
         let options = json!({ "gracePeriodSeconds": grace, "propagationPolicy": "Background" });
         if let Err(code) = self.request("DELETE", path, options) {
@@ -121,7 +121,7 @@ impl Cluster {
         }
     }
 
-    /// Gives a user of the kubeconfig what a ClusterRole allows.
+    /// Grants a user of the kubeconfig the permissions of a ClusterRole.
     pub fn bind(&self, user: &str, role: &str) {
         let binding = json!({
             "metadata": { "generateName": "test-" },
@@ -131,7 +131,7 @@ impl Cluster {
         self.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding);
     }
 
-    /// An object, while the server may be down.
+    /// Returns an object, or an error while the server is down.
     pub fn try_get(&self, path: &str) -> Result<String, String> {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         let asked = self.client.request_text(request);
@@ -142,7 +142,7 @@ impl Cluster {
         self.get(path).unwrap()["items"].as_array().unwrap().clone()
     }
 
-    /// A namespace with the name, which pods can be made in.
+    /// Creates a namespace, and waits until pods can be created in it.
     pub fn namespace(&self, name: &str) -> String {
         self.create("/api/v1/namespaces", json!({ "metadata": { "name": name } }));
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
@@ -150,12 +150,12 @@ impl Cluster {
         format!("/api/v1/namespaces/{name}/pods")
     }
 
-    /// A ready node of 64 cores and eight GPUs that only pods of `group` go to.
+    /// Creates a ready node of 64 cores and eight GPUs that only runs pods of `group`.
     pub fn node(&self, name: &str, group: &str) {
         self.node_of_cores(name, group, "64");
     }
 
-    /// The same with so many cores.
+    /// Like [`Self::node`], with this many cores.
     pub fn node_of_cores(&self, name: &str, group: &str, cores: &str) {
         self.create("/api/v1/nodes", node(name, group, cores));
         let path = format!("/api/v1/nodes/{name}");
@@ -204,7 +204,7 @@ pub fn pod(name: &str, group: &str) -> Value {
     json!({ "metadata": { "name": name, "labels": { "app": group } }, "spec": pod_spec(group) })
 }
 
-/// What a pod for the nodes of a group is.
+/// The spec of a pod for the nodes of a group.
 pub fn pod_spec(group: &str) -> Value {
     json!({
         "nodeSelector": { "group": group },
@@ -217,11 +217,11 @@ pub fn pod_spec(group: &str) -> Value {
     })
 }
 
-/// Servers that tests have started again, by name.
+/// Servers that tests have restarted, by name.
 static RESTARTED: Mutex<BTreeMap<String, Child>> = Mutex::new(BTreeMap::new());
 
-/// Kills a server of the cluster, and starts it again with the same arguments. It goes on for the tests that
-/// follow; `servers.py` ends it.
+/// Kills a server of the cluster, and restarts it with the same arguments. It keeps running for later tests
+/// until `servers.py` ends it.
 pub fn restart(name: &str) {
     let server = listed(name);
     let mut restarted = RESTARTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +233,7 @@ pub fn restart(name: &str) {
         None => {
             let process = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
             send("KILL", process);
-            // Its port is free when it is gone.
+            // The port is free once the process is gone.
             eventually("the server is gone", || {
                 let is_there = Path::new(&format!("/proc/{process}")).exists();
                 if is_there { Err(process.to_string()) } else { Ok(()) }
@@ -243,8 +243,8 @@ pub fn restart(name: &str) {
     restarted.insert(name.to_owned(), run(&arguments(&server), server["log"].as_str().unwrap()));
 }
 
-/// Another API server of the cluster, which is stopped by nobody: who watches there is not disturbed when the
-/// first one is. Dropping it ends it.
+/// Another API server of the cluster, which nobody stops: watches there are not disturbed when the first one
+/// stops. Dropping it ends it.
 pub struct SecondServer {
     child: Child,
     pub url: String,
@@ -267,13 +267,13 @@ impl SecondServer {
 
 impl Drop for SecondServer {
     fn drop(&mut self) {
-        // It may have ended.
+        // The server may have ended already.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }
 }
 
-/// What `servers.py` tells of a server.
+/// The entry of a server in the list of `servers.py`.
 fn listed(name: &str) -> Value {
     let listing = std::env::var_os("PRORATA_TEST_KUBERNETES_SERVERS").unwrap();
     let servers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();

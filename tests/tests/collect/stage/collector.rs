@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::cluster::kubeconfig;
 
-/// Collectors of one organization, one after the other, and what they write.
+/// Collectors of one organization, one after another, and their output.
 pub struct Room {
     pub folder: TempDir,
     port: u16,
@@ -22,7 +22,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// A room with these further lines of the section `collect`.
+    /// A room with these further lines in the section `collect`.
     pub fn new(context: &str, lines: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -36,7 +36,7 @@ impl Room {
         room
     }
 
-    /// The cluster by another kubeconfig.
+    /// Uses another kubeconfig for the cluster.
     pub fn use_kubeconfig(&mut self, file: PathBuf) {
         self.kubeconfig = file;
     }
@@ -62,14 +62,14 @@ impl Room {
         command
     }
 
-    /// A collector into files, once it is ready.
+    /// Starts a collector into files, and waits until it is ready.
     pub fn collect(&self) -> Program {
         let mut program = self.start(&["--output", self.events().to_str().unwrap()]);
         self.ready(&mut program);
         program
     }
 
-    /// A collector with these arguments, as it starts.
+    /// Starts a collector with these arguments, without waiting for it.
     pub fn start(&self, args: &[&str]) -> Program {
         let mut command = self.command();
         command.args(args);
@@ -83,13 +83,13 @@ impl Room {
         });
     }
 
-    /// Waits until all that happened is stored, and stops the collector.
+    /// Stops the collector, which first stores all that happened.
     pub fn stop(program: Program) -> Ended {
         program.signal("TERM");
         program.wait()
     }
 
-    /// Where it serves its status.
+    /// The address on which it serves its status.
     pub fn listen(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -109,7 +109,7 @@ impl Room {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Waits until so many pods run, as the status says.
+    /// Waits until the status shows this many running pods.
     pub fn follows(&self, pods: u64) {
         eventually("pods are followed", || match self.status() {
             status if status["pods"] == pods => Ok(()),
@@ -121,7 +121,7 @@ impl Room {
         self.ask("/metrics").unwrap()
     }
 
-    /// Folds what was written. Returns the lake.
+    /// Folds the collected events. Returns the lake.
     pub fn fold(&self) -> PathBuf {
         let lake = self.path("lake");
         let mut command = prorata();

@@ -1,4 +1,4 @@
-//! What pods did, by three accounts: an undisturbed watch of the API server, the collected events, and the
+//! Three accounts of what pods did: an undisturbed watch of the API server, the collected events, and the
 //! table that they fold into.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::cluster::Cluster;
 
-/// Seconds of the day's clock, as Kubernetes writes them, for a pod's start and end.
+/// A pod's start and end, in whole seconds as Kubernetes writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     pub start: String,
@@ -29,10 +29,10 @@ pub struct Life {
 /// Lives of pods, by uid.
 pub type Lives = BTreeMap<String, Life>;
 
-/// A watch of all pods in a namespace, from now on, that nothing disturbs.
+/// An undisturbed watch of all pods in a namespace, from now on.
 pub struct Watcher {
     lives: Arc<Mutex<Lives>>,
-    /// Pods by uid, as they were shown last.
+    /// Latest version of each pod, by uid.
     shown: Arc<Mutex<BTreeMap<String, Value>>>,
     task: JoinHandle<()>,
 }
@@ -66,13 +66,13 @@ impl Watcher {
         Self { lives, shown, task }
     }
 
-    /// What the watch has shown so far.
+    /// Returns the lives that the watch has shown so far.
     pub fn lives_so_far(&self) -> Lives {
         assert!(!self.task.is_finished(), "the watcher has ended");
         self.lives.lock().unwrap().clone()
     }
 
-    /// What the watch has shown, once it has shown the ends of all.
+    /// Waits until the watch has shown the ends of all pods. Returns their lives.
     pub fn lives(&self) -> Lives {
         eventually("the watch has shown all ends", || {
             let lives = self.lives_so_far();
@@ -100,7 +100,7 @@ fn note(lives: &mut Lives, pod: &Value, is_gone: bool) {
     let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled" && one["status"] == "True");
     let start = scheduled.and_then(|scheduled| text(&scheduled["lastTransitionTime"]));
     let uid = text(&pod["metadata"]["uid"]).unwrap();
-    // A scheduler whose connection breaks while it binds a pod takes the condition back, and the pod runs.
+    // A scheduler whose connection breaks while it binds a pod takes the condition back, but the pod runs.
     let Some(first) = lives.get(&uid).map(|life| life.start.clone()).or(start.clone()) else { return };
     assert!(start.is_none_or(|start| start == first), "the time of a binding stays");
     let life = lives.entry(uid).or_insert_with(|| Life { start: first, end: None });
@@ -117,17 +117,17 @@ fn note(lives: &mut Lives, pod: &Value, is_gone: bool) {
     }
 }
 
-/// As Kubernetes writes times, in whole seconds.
+/// Formats a time as Kubernetes does, in whole seconds.
 pub fn second_of(at: Timestamp) -> String {
     format!("{}Z", &at.to_string()[..19])
 }
 
-/// Waits until events tell how a pod ended.
+/// Waits until events report the end of a pod.
 pub fn end_told(folder: &Path, namespace: &str, uid: &str) {
     eventually("its end is told", || said(&events(folder), namespace)[uid].end.is_some());
 }
 
-/// All events of a folder, each as often as it was written.
+/// Returns all events of a folder, each as often as it was written.
 pub fn events(folder: &Path) -> Vec<Event> {
     let mut events = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -145,16 +145,16 @@ pub fn events(folder: &Path) -> Vec<Event> {
     events
 }
 
-/// What events say of pods of a namespace, each of which has a start.
+/// Returns the lives of a namespace's pods by the events. Fails if a pod has no start.
 pub fn said(events: &[Event], namespace: &str) -> Lives {
     let (lives, only_stopped) = said_by_killed(events, namespace);
     assert!(only_stopped.is_empty(), "stops without a start: {only_stopped:?}");
     lives
 }
 
-/// What events of a collector that was killed say of pods of a namespace, and the pods of which they say a
-/// stop alone: one that was killed before it sent their starts, and finds them gone, does not know whether it
-/// did. Each start and each stop of a pod has one time, however often it was sent.
+/// Returns the lives of a namespace's pods by the events of a killed collector, and the pods with a stop
+/// alone. A collector that was killed while sending a start, and then finds the pod gone, does not know
+/// whether it was sent. Each start and each stop of a pod has one time, however often it was sent.
 pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<String>) {
     let mut starts = BTreeMap::<String, BTreeSet<String>>::new();
     let mut stops = BTreeMap::<String, BTreeSet<String>>::new();
@@ -180,7 +180,7 @@ pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<Str
     (lives, stops.into_keys().collect())
 }
 
-/// Seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
+/// Returns the seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
 pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
     let whole = |text: &str| text.split('.').next().unwrap().parse::<u64>().unwrap();
     let mut seconds = BTreeMap::new();
@@ -190,7 +190,7 @@ pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
     seconds
 }
 
-/// Sums of a column of `cost_allocation`, by pod of a namespace.
+/// Returns the sums of a column of `cost_allocation`, by pod of a namespace.
 pub fn column_sums(lake: &Path, namespace: &str, name: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for (uid, text) in column(lake, namespace, name) {
@@ -199,7 +199,7 @@ pub fn column_sums(lake: &Path, namespace: &str, name: &str) -> BTreeMap<String,
     sums
 }
 
-/// Values of a column of `cost_allocation` that are there, with the uids of pods of a namespace.
+/// Returns the values of a column of `cost_allocation`, without nulls, with the uids of pods of a namespace.
 pub fn column(lake: &Path, namespace: &str, name: &str) -> Vec<(String, String)> {
     let mut values = Vec::new();
     let mut folders = vec![lake.join("cost_allocation")];
@@ -235,7 +235,7 @@ fn add(values: &mut Vec<(String, String)>, path: &Path, (namespace, name): (&str
     }
 }
 
-/// Seconds between two of Kubernetes' times.
+/// Returns the seconds from the start to the end, if it has ended.
 pub fn seconds_of(life: &Life) -> Option<u64> {
     let at = |text: &str| prorata_collector::parse_instant(text).unwrap().0 / 1_000_000;
     Some(u64::try_from(at(life.end.as_ref()?) - at(&life.start)).unwrap())

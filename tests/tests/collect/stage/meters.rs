@@ -1,4 +1,4 @@
-//! What measures pods, played by a test: a kubelet and metrics-server over TLS, a GPU exporter without.
+//! Sources of usage, played by a test: a kubelet and metrics-server over TLS, a GPU exporter without TLS.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,10 +16,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::cluster::kubeconfig;
 
-/// Answers by path: what was asked for begins with it. Without one, 503.
+/// Answers by the beginning of the path. A path without an answer gets 503.
 pub type Answers = Arc<Mutex<BTreeMap<String, Answer>>>;
 
-/// The body of an answer, made when it is asked for.
+/// Makes the body of an answer at each request.
 pub type Answer = Box<dyn Fn() -> String + Send>;
 
 /// A server of answers. Dropping it ends it.
@@ -30,7 +30,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A server at a free port of an address.
+    /// Starts a server at a free port of an address.
     pub fn start(runtime: &Runtime, address: IpAddr, has_tls: bool) -> Self {
         let listener = runtime.block_on(TcpListener::bind((address, 0))).unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ impl Meter {
         self.answers.lock().unwrap().insert(path.to_owned(), Box::new(answer));
     }
 
-    /// From now on, 503.
+    /// Answers 503 from now on.
     pub fn fail(&self, path: &str) {
         self.answers.lock().unwrap().remove(path);
     }
@@ -86,7 +86,7 @@ async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, answers: &Answers) -
     stream.await
 }
 
-/// One request of a connection, answered.
+/// Answers one request of a connection.
 async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &Answers) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < 64 << 10 {
@@ -109,15 +109,15 @@ async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &Answers)
     stream.shutdown().await
 }
 
-/// An address of this machine besides loopback, which the API server refuses to ask.
+/// Returns an address of this machine other than loopback, which the API server refuses to call.
 pub fn machine_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent: the system only says from which address it would be.
+    // Nothing is sent: the system only chooses the source address.
     socket.connect("198.51.100.1:9").expect("an address besides loopback");
     socket.local_addr().unwrap().ip()
 }
 
-/// A kubeconfig with a token alone.
+/// Writes a kubeconfig with a token alone.
 pub fn kubeconfig_of(token: &str, folder: &Path) -> std::path::PathBuf {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! What tests play on: the cluster, real or played by the test; collectors; what pods did, by all accounts.
+//! The test environment: the cluster, real or played by the test; collectors; and all accounts of the pods.
 
 pub mod cluster;
 pub mod collector;

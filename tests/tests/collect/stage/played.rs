@@ -1,5 +1,5 @@
-//! An API server that the test plays, with more pods than a real one makes in the time of a test: nodes and
-//! pods, listed in pages and watched, each pod as large as in a cluster in use.
+//! An API server played by the test, with more pods than a real one can create during a test. It lists nodes
+//! and pods in pages and serves watches. Each pod is as large as in a cluster in use.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -22,19 +22,19 @@ use super::meters::acceptor;
 
 /// Pods of a node.
 const PODS_PER_NODE: usize = 100;
-/// Version of the lists; the change of index `i` has the version `FIRST + 1 + i`.
+/// Version of the lists; the change with index `i` has the version `FIRST + 1 + i`.
 const FIRST: usize = 1_000_000;
 /// Pods that come and go side by side in the watch.
 const SIDE_BY_SIDE: usize = 100;
-/// How long a watch lasts.
+/// Duration of a watch.
 const WATCH: Duration = Duration::from_secs(60);
 /// Changes in one piece of a watch's answer.
 const PIECE: usize = 20;
 
-/// What a watch tells of one pod, from its binding to its removal.
+/// The changes that a watch reports for one pod, from its binding to its removal.
 pub const STAGES: usize = 7;
 
-/// A server with this many pods that stay. Dropping it ends it.
+/// A server with this many permanent pods. Dropping it ends it.
 pub struct PlayedServer {
     url: String,
     released: watch::Sender<usize>,
@@ -43,19 +43,19 @@ pub struct PlayedServer {
     _runtime: Runtime,
 }
 
-/// What the server was asked and has answered.
+/// Number of requests to the server, and of the bytes of its answers.
 #[derive(Debug, Default)]
 pub struct Traffic {
     pub requests: AtomicU64,
     pub bytes: AtomicU64,
 }
 
-/// What there is.
+/// The objects that the server has.
 struct Site {
     pods: usize,
-    /// Since when they are there.
+    /// The time at which the permanent pods started.
     began: String,
-    /// Pods of each stage, with places for what differs.
+    /// Pods of each stage, with placeholders for the parts that differ.
     texts: [String; STAGES],
     released: watch::Receiver<usize>,
     dropped: Arc<AtomicUsize>,
@@ -95,7 +95,7 @@ impl PlayedServer {
         Self { url, released, dropped, traffic, _runtime: runtime }
     }
 
-    /// A kubeconfig of this server.
+    /// Writes a kubeconfig of this server.
     pub fn kubeconfig(&self, room: &Room) -> PathBuf {
         let text = std::fs::read_to_string(kubeconfig()).unwrap();
         let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -105,12 +105,12 @@ impl PlayedServer {
         path
     }
 
-    /// Lets the watch of pods tell its first `changes`.
+    /// Lets the watch of pods report its first `changes`.
     pub fn release(&self, changes: usize) {
         self.released.send_replace(changes);
     }
 
-    /// The first `pods` go, and no watch tells it.
+    /// Removes the first `pods` without reporting it in any watch.
     pub fn drop_unseen(&self, pods: usize) {
         self.dropped.store(pods, Ordering::Relaxed);
     }
@@ -175,7 +175,7 @@ impl Site {
         Ok(())
     }
 
-    /// Tells changes from this one on, as they are released.
+    /// Reports changes from this one on, as they are released.
     async fn watch(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -207,7 +207,7 @@ impl Site {
         self.send(stream, "0\r\n\r\n").await
     }
 
-    /// A pod that began at this time, in this stage now.
+    /// Returns a pod in this stage, with this start time.
     fn pod(&self, number: usize, stage: usize, version: usize, time: &str) -> String {
         self.texts[stage]
             .replace("@NUMBER@", &format!("{number:012}"))
@@ -216,7 +216,7 @@ impl Site {
             .replace("@TIME@", time)
     }
 
-    /// A page of the pods that stay: they run.
+    /// Returns a page of the permanent pods, all of them running.
     fn page(&self, from: usize, limit: usize) -> String {
         let to = self.pods.min(from + limit);
         let items =
@@ -248,14 +248,14 @@ impl Site {
     }
 }
 
-/// As Kubernetes writes times.
+/// Formats the current time as Kubernetes does.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
     second_of(Timestamp(i64::try_from(now).unwrap()))
 }
 
-/// A pod in a stage of its life: bound, accepted, its containers made, running, to be deleted, ended, gone.
-/// About 13 kB, half of it what managers of fields say.
+/// Returns a pod in a stage of its life: bound, accepted, its containers made, running, to be deleted, ended,
+/// gone. It has about 13 kB; half of them are its managed fields.
 fn pod(stage: usize) -> Value {
     let setting = |number| format!("SERVICE_SETTING_{number}");
     let value = "some-value-of-a-setting";

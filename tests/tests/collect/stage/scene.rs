@@ -1,5 +1,5 @@
-//! What most tests begin with: a namespace and nodes of its own, an undisturbed watch of its pods, and a room
-//! for collectors; and what they end with: all accounts agree.
+//! The frame of most tests. At the start it gives a test a namespace and nodes of its own, an undisturbed
+//! watch of its pods, and a room for collectors. At the end all accounts must agree.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,7 +11,8 @@ use super::cluster::{Cluster, pod};
 use super::collector::Room;
 use super::lives::{Lives, Watcher, events, running_seconds, said, seconds_of};
 
-/// Who watches holds it for reading; who stops a server, which ends all watches, for writing.
+/// A lock that watches hold for reading. A test that stops a server, and so ends all watches, holds it for
+/// writing.
 static CALM: RwLock<()> = RwLock::new(());
 
 /// The right to watch.
@@ -30,7 +31,7 @@ pub fn alone() -> Alone {
     CALM.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a test plays, in a namespace of its name.
+/// The setting of a test, in a namespace with its name.
 pub struct Scene<Calm> {
     pub name: &'static str,
     pub cluster: Cluster,
@@ -42,7 +43,7 @@ pub struct Scene<Calm> {
 }
 
 impl<Calm> Scene<Calm> {
-    /// A scene with so many nodes, to which no pods of others go.
+    /// A scene with this many nodes, which run no pods of other tests.
     pub fn open(calm: Calm, name: &'static str, nodes: usize, room: Room) -> Self {
         let cluster = Cluster::open();
         let pods = cluster.namespace(name);
@@ -53,13 +54,13 @@ impl<Calm> Scene<Calm> {
         Self { name, cluster, pods, watcher, room, _calm: calm }
     }
 
-    /// Creates so many pods, `prefix-0` and on.
+    /// Creates this many pods, named from `prefix-0`.
     pub fn create(&self, prefix: &str, count: usize) {
         let pods = (0..count).map(|number| pod(&format!("{prefix}-{number}"), self.name)).collect();
         self.cluster.create_all(&self.pods, pods);
     }
 
-    /// Deletes a pod, with this grace in seconds if one is named.
+    /// Deletes a pod, with this grace period in seconds if there is one.
     pub fn delete(&self, pod: &str, grace: Option<u32>) {
         self.cluster.delete(&format!("{}/{pod}", self.pods), grace);
     }
@@ -80,7 +81,8 @@ impl<Calm> Scene<Calm> {
         self.cluster.emptied(&self.pods);
     }
 
-    /// Waits until the events tell what the watcher saw: a collector that starts again reads what came since.
+    /// Waits until the events report all that the watcher saw: a restarted collector reads what it has
+    /// missed.
     pub fn all_told(&self) {
         let lives = self.watcher.lives();
         eventually("all is told", || {
@@ -90,7 +92,8 @@ impl<Calm> Scene<Calm> {
         });
     }
 
-    /// Deletes all pods, and stops the collector once it has told that: the three accounts agree.
+    /// Deletes all pods, and stops the collector once it has reported that. Fails unless the three accounts
+    /// agree.
     pub fn end(&self, program: Program) -> Lives {
         self.clear();
         self.all_told();
@@ -98,7 +101,7 @@ impl<Calm> Scene<Calm> {
         self.assert_accounts_agree()
     }
 
-    /// The three accounts agree on all pods, which have all ended.
+    /// Fails unless the three accounts agree on all pods, which must have ended.
     pub fn assert_accounts_agree(&self) -> Lives {
         let lives = self.watcher.lives();
         let all = events(&self.room.events());
@@ -113,7 +116,7 @@ impl<Calm> Scene<Calm> {
     }
 }
 
-/// Seconds that pods of a namespace have in the table of what was collected.
+/// Returns the seconds of a namespace's pods in the table of the collected events.
 pub fn costed_seconds(room: &Room, namespace: &str) -> BTreeMap<String, u64> {
     let lake = room.fold();
     let mut costed = running_seconds(&lake, namespace);
@@ -122,7 +125,7 @@ pub fn costed_seconds(room: &Room, namespace: &str) -> BTreeMap<String, u64> {
     costed
 }
 
-/// Seconds that pods ran.
+/// Returns the seconds that pods ran.
 pub fn ran_seconds(lives: &Lives) -> BTreeMap<String, u64> {
     let ran = lives.iter().map(|(uid, life)| (uid.clone(), seconds_of(life).unwrap()));
     ran.filter(|(_, seconds)| *seconds > 0).collect()

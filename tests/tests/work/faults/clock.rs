@@ -1,4 +1,4 @@
-//! A worker whose machine has a wrong clock: it closes no hour ahead, rejects nothing, and says so.
+//! A worker with a wrong machine clock closes no hour too early, rejects nothing, and reports it.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,9 +24,9 @@ fn move_clocks(world: &mut World) {
     set_clock(world, 0);
 }
 
-/// How far the workers' clock is ahead, in seconds.
+/// Sets how far the workers' clock is ahead, in seconds.
 fn set_clock(world: &World, seconds: i64) {
-    // Replaced as a whole: a reader sees the old number or the new one.
+    // The file is replaced as a whole, so a reader sees the old number or the new one.
     let (file, new) = (world.folder.path().join("offset"), world.folder.path().join("offset.new"));
     std::fs::write(&new, seconds.to_string()).unwrap();
     std::fs::rename(new, file).unwrap();

@@ -1,5 +1,5 @@
-//! A tenant that may write to a topic sends whatever it can think of, one input after another. Its own shard
-//! may stop. The other shards close their hours meanwhile, and the worker says what happened.
+//! A tenant that may write to a topic sends one hostile input after another. Its own shard may stop. The
+//! other shards close their hours meanwhile, and the worker reports what happened.
 
 use std::path::Path;
 
@@ -22,25 +22,25 @@ use crate::world::topics::client;
 use crate::world::worker::Worker;
 use crate::world::{SHARDS, World};
 
-/// The tenant, and the organization that it may not bring.
+/// The tenant.
 const EVIL: &str = "evil";
 
-/// Ids that the registry answers oddly, from this one on.
+/// First of the ids to which the registry gives odd answers.
 const ODD: u32 = 500_000;
 
-/// Ids of the schemas in the corpus of the fuzz target, from this one on.
+/// First of the ids of the schemas in the fuzz target's corpus.
 const CORPUS: u32 = 600_000;
 
-/// The id of a schema whose records hold themselves.
+/// The id of a recursive schema.
 const LIST: u32 = 700_000;
 
-/// Unknown ids begin here: a flood of so many.
+/// First of the unknown ids of a flood, and their number.
 const UNKNOWN: u32 = 800_000;
 const FLOOD: u32 = 2_000;
 
 const MIB: usize = 1 << 20;
 
-/// Messages that come in one go, and the codec of their batches.
+/// Messages that are sent together, and the codec of their batches.
 struct Input {
     name: &'static str,
     messages: Vec<(String, Vec<u8>)>,
@@ -52,7 +52,7 @@ fn input(name: &'static str, values: impl IntoIterator<Item = Vec<u8>>) -> Input
     Input { name, messages, codec: "none" }
 }
 
-/// What the registry says of odd ids instead of a schema. The last answer does not come at all.
+/// The registry's replies to odd ids. The last reply never comes.
 fn odd() -> [Reply; 6] {
     [
         Reply::error(403, 40301, "User is denied Read"),
@@ -64,14 +64,14 @@ fn odd() -> [Reply; 6] {
     ]
 }
 
-/// Hostile schemas that fuzzing keeps.
+/// Returns the hostile schemas of the fuzz corpus.
 fn corpus() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/corpus/schema");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.map(|file| String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned()).collect()
 }
 
-/// Our schema with a list in front, which is as long as a message says.
+/// Returns our schema with a list in front, whose length the message sets.
 fn list() -> String {
     let mut schema: Value = serde_json::from_str(avsc(EventKind::NodeStopped)).unwrap();
     let next = json!([{ "name": "next", "type": ["null", "L"] }]);
@@ -102,7 +102,7 @@ fn registry() -> Fake {
     })
 }
 
-/// An organization of a shard.
+/// Returns an organization of a shard.
 fn organization_of(shard: u16, name: &str) -> String {
     let root = Root::new(SHARDS);
     (0..).map(|number| format!("{name}-{number}")).find(|name| root.shard_of(name) == shard).unwrap()
@@ -128,7 +128,7 @@ impl Hostile<'_> {
         })
     }
 
-    /// Each message of these becomes a dead letter.
+    /// Returns inputs of which each message becomes a dead letter.
     fn inputs(&self) -> Vec<Input> {
         let good = || self.message(node(EVIL, 0, 1), |_| {});
         let at = |time: Timestamp| self.message(node(EVIL, 0, 1), |event| event.event_time = time);
@@ -152,7 +152,7 @@ impl Hostile<'_> {
         ]
     }
 
-    /// A batch that unpacks to more than a client takes.
+    /// Returns a batch that unpacks to more than a client takes.
     fn bomb() -> Input {
         Input { codec: "zstd", ..input("a batch that does not unpack", [vec![0; 110 * MIB]]) }
     }
@@ -174,7 +174,7 @@ impl Hostile<'_> {
     }
 }
 
-/// The organizations of the other shards: a node of each starts again every hour.
+/// The organizations of the other shards: one node of each starts again every hour.
 struct Others {
     organizations: Vec<(u16, String)>,
     sent: Vec<EventRecord>,
@@ -203,7 +203,7 @@ impl Others {
         self.next = Hour(self.next.0 + 1);
     }
 
-    /// The last hour that the next one lets close.
+    /// The last hour that closes with the events sent so far.
     fn closed(&self) -> Hour {
         Hour(self.next.0 - 2)
     }
@@ -225,7 +225,7 @@ impl Others {
         });
     }
 
-    /// Writes all of them into a file of a folder.
+    /// Writes all sent events into a file of a folder.
     fn write(&self, folder: &Path) {
         let bodies: Vec<Vec<u8>> = self.sent.iter().map(|record| encode(&record.event)).collect();
         let bodies: Vec<_> = bodies.iter().map(|body| (EventKind::NodeStarted, body.as_slice())).collect();
@@ -234,7 +234,7 @@ impl Others {
     }
 }
 
-/// Waits until so many messages are dead letters, as status and metrics both say.
+/// Waits until this many messages are dead letters, by both status and metrics.
 fn rejected(worker: &mut Worker, count: u64, input: &str) {
     eventually(&format!("{input}: dead letters"), || {
         let status = worker.status();
@@ -255,7 +255,7 @@ fn hostile_inputs_stop_no_other_shard_and_are_reported() {
     let registry = registry();
     world.set("registry.url", json!(registry.url()));
     world.set("registry.timeout", json!("2s"));
-    // Hours close by events alone, one after another.
+    // Only events close hours, one after another.
     world.set("work.max_watermark_hold", json!("48h"));
     let mut topics = json!(world.topics);
     topics[0] = json!({ "name": world.topics[0], "organizations": [EVIL, "good-*"] });
@@ -266,7 +266,8 @@ fn hostile_inputs_stop_no_other_shard_and_are_reported() {
     let partition = Root::new(SHARDS).shard_of(EVIL);
     let hostile = Hostile { encoder, now: Timestamp(world.now.start().0 - 60_000_000), partition };
     let inputs = hostile.inputs();
-    // One hour before the first input, one for each, and two for the batch that stops the shard.
+    // There is one hour before the first input, one for each input, and two for the batch that stops the
+    // shard.
     let first = Hour(world.now.0 - 4 - i64::try_from(inputs.len()).unwrap());
     let mut others = Others::new(partition, first);
 

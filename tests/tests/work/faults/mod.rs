@@ -1,4 +1,4 @@
-//! What holds while storage, the registry or a broker fails, and whatever a tenant sends.
+//! Makes storage, the registry and brokers fail, and sends a tenant's hostile input: the tables stay correct.
 
 mod clock;
 mod hostile;
@@ -72,7 +72,7 @@ fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kep
             let waits = status["waiting_for"].to_string().contains("registry");
             if waits { Ok(()) } else { Err(format!("it says {status}")) }
         });
-        // Longer than a session.
+        // This is longer than a session.
         thread::sleep(Duration::from_secs(4));
         assert_eq!(worker.get("/livez").unwrap().0, 200);
     }
@@ -89,7 +89,7 @@ fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kep
     world.assert_law(&[Load::small(61)]);
 }
 
-/// A broker as servers.py describes it.
+/// A broker, as `servers.py` describes it.
 struct Broker {
     index: usize,
     process: u32,
@@ -117,7 +117,7 @@ impl Broker {
         listing.as_array().unwrap().iter().enumerate().map(broker).collect()
     }
 
-    /// Starts it again and waits until it takes connections. It outlives the test: others need it.
+    /// Restarts it and waits until it accepts connections. It outlives the test, because others need it.
     fn restart(&mut self) {
         let log = OpenOptions::new().append(true).open(&self.log).unwrap();
         let mut command = Command::new(&self.command[0]);

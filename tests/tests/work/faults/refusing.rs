@@ -1,5 +1,5 @@
-//! A store that can be read and refuses writes, for as long as nobody looks: the worker says so, and goes on
-//! by itself.
+//! A store that serves reads and refuses writes until somebody looks: the worker reports it, and continues
+//! automatically.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use prorata_tests::proxy::{Proxy, Weather};
 use crate::world::worker::Worker;
 use crate::world::{Load, World, tuned, variable};
 
-/// Seconds that the store refuses; 600 is what an operator may take.
+/// Returns how long the store refuses; 600 seconds is what an operator may take.
 fn outage() -> Duration {
     Duration::from_secs(tuned("PRORATA_OUTAGE_SECONDS", 20))
 }
 
-/// What the worker says while it waits for the store; an error where it does not. A refused key needs a
-/// person, so the worker is not ready either.
+/// Returns the worker's report while it waits for the store, or an error if it does not report it. A refused
+/// key needs a person, so the worker is also not ready.
 fn says_so(worker: &mut Worker, weather: Weather) -> Result<String, String> {
     worker.program.assert_running();
     let status = worker.status();
@@ -27,7 +27,7 @@ fn says_so(worker: &mut Worker, weather: Weather) -> Result<String, String> {
     if !waits.contains("storage: ") || (weather == Weather::ReadOnly && !unready) {
         return Err(told);
     }
-    // That is what a command says that has ended.
+    // Only a command that has ended prints this.
     assert!(!told.contains("run the same command again"), "{told}");
     Ok(told)
 }

@@ -1,5 +1,5 @@
-//! Messages that Kafka does not have any more: a worker says so and stops, changes nothing, and goes on from
-//! what is there once it is told to.
+//! Kafka has lost messages: a worker reports it and stops, changes nothing, and continues with the remaining
+//! messages once it is configured to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::world::topics::{Admin, Offsets};
 use crate::world::worker::Worker;
 use crate::world::{Load, World};
 
-/// What every message says: the reason, the topic's name, and both ways out.
+/// The parts of every message that say both ways out.
 const WAYS_OUT: [&str; 3] =
     ["'prorata backfill --shards ", "set kafka.offsets_lost: earliest and restart", "continues without"];
 
@@ -24,7 +24,7 @@ fn load(seed: u64) -> Load {
     Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
 }
 
-/// A world whose messages can be read without a registry.
+/// Creates a world whose messages can be read without a registry.
 fn world(name: &str) -> (World, Admin) {
     let mut world = World::new(name);
     world.set("registry.url", json!(""));
@@ -32,11 +32,11 @@ fn world(name: &str) -> (World, Admin) {
     (world, admin)
 }
 
-/// A worker takes all there is, and stops.
+/// Starts a worker, waits until it has taken everything, and stops it.
 fn take_all(world: &World, admin: &Admin) {
     let mut worker = world.worker();
     let (_, ends) = admin.ranges(&world.topics);
-    // Offsets of a recreated topic may be behind those that were read of the old one.
+    // Offsets of a recreated topic may be lower than the ones that were read of the old topic.
     eventually("the worker's offsets are Kafka's", || {
         worker.program.assert_running();
         match next_offsets(world).into_iter().find(|(partition, next)| *next > ends[partition]) {
@@ -49,7 +49,7 @@ fn take_all(world: &World, admin: &Admin) {
     worker.stop();
 }
 
-/// The offsets that workers go on from.
+/// Returns the offsets from which workers continue.
 fn next_offsets(world: &World) -> Offsets {
     let mut next = Offsets::new();
     for (shard, checkpoint) in world.lake().checkpoints() {
@@ -60,7 +60,7 @@ fn next_offsets(world: &World) -> Offsets {
     next
 }
 
-/// A worker stops and says why, and so does the next one; both leave the tables as they are.
+/// Checks that a worker stops with a message, and the next one too. Both leave the tables unchanged.
 fn stops(world: &World, words: &[&str]) {
     let before = world.lake().tables();
     for _ in 0..2 {
@@ -74,7 +74,7 @@ fn says_so(worker: Worker, words: &[&str]) {
     worker.stops_loudly(&words);
 }
 
-/// Goes on from what is there, and on again without being told to.
+/// Checks that a worker continues with the remaining messages, and then again with the default setting.
 fn goes_on(world: &mut World, admin: &Admin) {
     world.set("kafka.offsets_lost", json!("earliest"));
     take_all(world, admin);
@@ -84,7 +84,7 @@ fn goes_on(world: &mut World, admin: &Admin) {
     assert_eq!(world.lake().tables(), before);
 }
 
-/// Fails unless the tables are those of a backfill of what the worker has archived, and of these events.
+/// Fails unless the tables equal a backfill of the worker's archive, and a backfill of these events.
 fn assert_law(world: &World, loads: &[Load], events: &[EventRecord]) {
     let archived = world.backfill(&format!("{}/events", world.root), "archived");
     world.lake().assert_equals(&archived, world.through());
@@ -105,7 +105,7 @@ fn what_retention_took_before_it_was_read_is_a_loud_stop() {
     let [first, second, third] = [81, 82, 83].map(load);
     world.send(first);
     take_all(&world, &admin);
-    // Up to the next record nothing is lost, though the one before cannot be compared.
+    // No message before the next offset is lost, although the record before it cannot be compared.
     admin.delete_before(&next_offsets(&world));
     world.send(second);
     take_all(&world, &admin);
@@ -146,9 +146,9 @@ fn what_retention_takes_before_a_running_worker_is_a_loud_stop() {
     assert_law(&world, &[first], &admin.events(&world.topics));
 }
 
-/// Stops a worker where it is. What the brokers had to answer it they have answered: they hold a request for
-/// records for half a second, on a busy machine for more, and nothing tells when they have let go of the last
-/// one. The group waits longer for the worker: its session lasts 40 seconds or more.
+/// Freezes a worker, and waits for the brokers' last answers to it. They hold a request for records for half
+/// a second, or longer on a busy machine, and nothing shows when the last one ends. The worker stays in the
+/// group: its session lasts 40 seconds or more.
 fn freeze(worker: &Worker) {
     worker.program.signal("STOP");
     thread::sleep(Duration::from_secs(10));
@@ -161,7 +161,7 @@ fn send_to(world: &mut World, topic: &str, load: Load) {
     world.topics = topics;
 }
 
-/// Recreates a topic with other records than were read of it. Returns the ends before and after.
+/// Recreates a topic with records other than those that were read. Returns the ends before and after.
 fn made_anew(world: &mut World, admin: &Admin, topic: &str, load: Load) -> (Offsets, Offsets) {
     let topics = [topic.to_owned()];
     let (_, before) = admin.ranges(&topics);
@@ -223,7 +223,7 @@ fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
 #[test]
 fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     let (mut world, admin) = world("under-frozen");
-    // It stays a member, so nothing is loaded again.
+    // The worker stays a member, so nothing is loaded again.
     world.set("kafka.session_timeout", json!("60s"));
     let (first, second) = (load(90), Load { pods: 16, hours: 6, ..load(91) });
     let mut worker = world.worker();
@@ -235,8 +235,8 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     freeze(&worker);
     let (old, new) = made_anew(&mut world, &admin, &topic, second);
     assert!(old.iter().any(|(partition, end)| new[partition] > *end), "it is not longer than it was");
-    // Longer than the silence after which a worker compares once more what it read last: nothing tells that a
-    // frozen one would.
+    // This is longer than the silence after which a worker compares the last read record again. Nothing shows
+    // whether a frozen worker would.
     thread::sleep(Duration::from_secs(20).saturating_sub(frozen.elapsed()));
     worker.program.signal("CONT");
     says_so(worker, &[&topic]);
@@ -245,14 +245,14 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     assert_law(&world, &[first, second], &[]);
 }
 
-/// The shards that cannot go on, by what the messages of a log say.
+/// Returns the shards that cannot continue, by the messages of a log.
 fn stopped(log: &str) -> BTreeSet<Shard> {
     let named = log.split("'prorata backfill --shards ").skip(1);
     named.map(|rest| rest.split('\'').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Each step as the message says it: fold a copy of the events into the stopped shards, set the option,
-/// restart the worker. Nothing is lost, and nobody is in the way of the backfill.
+/// Follows each step of the message: fold a copy of the events into the stopped shards, set the option,
+/// restart the worker. Nothing is lost, and nobody blocks the backfill.
 #[test]
 fn the_way_out_of_lost_offsets_loses_nothing() {
     let (mut world, admin) = world("way-out");
@@ -272,7 +272,7 @@ fn the_way_out_of_lost_offsets_loses_nothing() {
         shards => Err(format!("{shards:?} of {lost:?}{}", worker.program.tail())),
     });
 
-    // The worker goes on with shards that have lost nothing, where there are any.
+    // The worker continues with shards that have lost nothing, if there are any.
     let copy = world.folder.path().join("copy");
     world.write(second, &copy);
     let (copy, config) = (copy.to_str().unwrap(), world.config());

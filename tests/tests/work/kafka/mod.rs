@@ -1,4 +1,4 @@
-//! What people do to topics, and what Kafka loses.
+//! Changes to topics by people, and losses of Kafka.
 
 mod loss;
 mod partitions;

@@ -1,5 +1,5 @@
-//! Topics that get more partitions than the root has shards: workers notice within seconds, close nothing,
-//! and say a way out, which loses nothing.
+//! Topics get more partitions than the root has shards: workers notice within seconds, close nothing, and
+//! print a way out that loses nothing.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::world::topics::Admin;
 use crate::world::worker::Worker;
 use crate::world::{Load, SHARDS, World, sent};
 
-/// Partitions that topics get.
+/// Number of partitions after the change.
 const WIDE: u16 = 8;
 
-/// From when the brokers know of the partitions until the last worker has ended: it asks every three seconds,
-/// and lets its shards go. On a busy machine.
+/// Longest time from the brokers' change to the end of the last worker, on a busy machine. A worker asks
+/// every three seconds, and releases its shards.
 const NOTICED_MAX: Duration = Duration::from_secs(30);
 
-/// What the message says: what is wrong, and each step of the way out.
+/// Parts of the message: the fault, and each step of the way out.
 fn words(topic: &str) -> [String; 6] {
     [
         format!("topic '{topic}' has {WIDE} partitions, but the root has {SHARDS} shards"),
@@ -30,7 +30,7 @@ fn words(topic: &str) -> [String; 6] {
     ]
 }
 
-/// A worker ends, and its last line says so of one of these topics.
+/// Checks that a worker ends with this message about one of these topics.
 fn says_so(worker: Worker, topics: &[String]) {
     let ended = worker.program.wait();
     let named = topics.iter().find(|topic| ended.log.contains(&words(topic)[0]));
@@ -43,14 +43,14 @@ fn replay(world: &World) -> Value {
     serde_json::from_str(&ended.succeeded()).unwrap()
 }
 
-/// Messages on partitions of the old topics that no worker has ever read.
+/// Returns the number of messages on partitions of the old topics that no worker has ever read.
 fn unread(replayed: &Value) -> u64 {
     let read = replayed["read"].as_array().unwrap();
     let wide = read.iter().filter(|read| read["partition"].as_u64() >= Some(SHARDS.into()));
     wide.map(|read| read["messages"].as_u64().unwrap()).sum()
 }
 
-/// The way out, step by step as the message says it.
+/// Follows the way out, step by step as the message says.
 fn way_out(world: &mut World, retired: &[String]) {
     let another: Vec<String> = retired.iter().map(|topic| format!("{topic}-2")).collect();
     world.create(&another, SHARDS);
@@ -59,15 +59,16 @@ fn way_out(world: &mut World, retired: &[String]) {
     world.set("kafka.retired_topics", json!(retired));
     let replayed = replay(world);
     assert!(unread(&replayed) > 0, "nothing lay on the new partitions: {replayed}");
-    // Some of them may lie there twice, because a generator delivers at least once: the law at the end of a
-    // test says whether all are folded.
+    // Some messages may be there twice, because a generator delivers at least once. The comparison at the end
+    // of a test shows whether all are folded.
     assert!(replayed["events"]["new"].as_u64() > Some(0), "{replayed}");
-    // Once more changes nothing.
+    // Another replay changes nothing.
     let again = replay(world);
     assert_eq!(again["events"]["new"], 0, "{again}");
 }
 
-/// Workers take what comes on the new topics, and go on once the old ones are named nowhere.
+/// Checks that workers take the messages of the new topics, and continue once the configuration no longer
+/// names the old ones.
 fn goes_on(world: &mut World, load: Load) {
     let mut worker = world.worker();
     let messages = world.send(load);
@@ -90,7 +91,7 @@ fn more_partitions_under_running_workers_lose_nothing() {
     let loads = [92, 93, 94].map(load);
     let mut workers = [world.worker(), world.worker()];
     workers.iter_mut().for_each(Worker::ready);
-    // It has looked at the topics before they grow, and goes on sending as they were.
+    // This generator has looked at the topics before they grow, and keeps its partitioning.
     let before = world.start_sending(loads[0], Some(100));
     let old = world.topics.clone();
     eventually("it sends", || match admin.ranges(&old).1.values().sum::<i64>() {
@@ -101,7 +102,7 @@ fn more_partitions_under_running_workers_lose_nothing() {
         admin.widen(topic, WIDE);
     }
     let grown = Instant::now();
-    // It knows of the new partitions: most of its organizations move.
+    // This generator knows the new partitions: most of its organizations move.
     let after = world.start_sending(loads[1], None);
     for worker in workers {
         says_so(worker, &old);
@@ -109,7 +110,7 @@ fn more_partitions_under_running_workers_lose_nothing() {
     let noticed = grown.elapsed();
     println!("all workers have ended {noticed:?} after the brokers knew");
     assert!(noticed < NOTICED_MAX, "{noticed:?}");
-    // So does one that starts.
+    // A worker that starts now ends as well.
     says_so(world.worker(), &old);
     sent(before);
     sent(after);

@@ -1,4 +1,4 @@
-//! People look at the lake of a worker that goes on writing. What they are told is true all the time.
+//! People look at the lake of a worker that keeps writing. Every answer is true at every time.
 
 use std::collections::BTreeSet;
 use std::slice::from_mut;
@@ -17,26 +17,26 @@ use serde_json::{Value, json};
 
 use crate::world::{Load, World, sent, variable};
 
-/// Events a second: a minute of load.
+/// Events a second, so that the load lasts a minute.
 const RATE: u32 = 150;
 /// True findings about a lake whose worker has not folded or published everything yet.
 const UNFOLDED: [&str; 5] = ["dirty", "incomplete", "not_published", "unpriced", "never_matched"];
 const TOO_FAST: &str = "a worker writes the lake faster than its tables and checkpoints can be compared";
 const READ_AGAIN: &str = "reading the lake again";
 
-/// What was asked meanwhile.
+/// Numbers of looks and their results.
 #[derive(Debug, Default)]
 struct Looks {
     checks: usize,
-    /// Explanations that are those of the table.
+    /// Explanations that agree with the table.
     explained: usize,
     /// Hours that were explained.
     hours: BTreeSet<Hour>,
-    /// Those that say what the hour waits for.
+    /// Explanations that say what the hour waits for.
     waiting: usize,
-    /// How often the lake was read again.
+    /// Number of repeated reads of the lake.
     again: usize,
-    /// Checks that say that the worker writes too fast.
+    /// Checks that report that the worker writes too fast.
     gave_up: usize,
 }
 
@@ -52,7 +52,7 @@ impl Looks {
         (ended, document)
     }
 
-    /// A check finds what is not folded yet, and nothing else.
+    /// Runs a check, which finds nothing but hours that are not folded or published yet.
     fn check(&mut self, world: &World) {
         let (ended, report) = self.run(world, &["check"]);
         if ended.code == Some(4) && ended.log.contains(TOO_FAST) {
@@ -66,8 +66,9 @@ impl Looks {
         self.checks += 1;
     }
 
-    /// The figures are those of the table. Where they are not, a late event waits to be folded, or a revision
-    /// to be published, and that is said. A late event may also have ended the pod before the hour.
+    /// Explains a pod, whose figures agree with the table. If they do not, the answer says that a late event
+    /// is not folded yet, or a revision not published. A late event may also have ended the pod before the
+    /// hour.
     fn explain(&mut self, world: &World, hour: Hour) {
         let lake = world.lake();
         let Some(pod) = pods(&lake, hour).pop_first() else { return };
@@ -84,13 +85,13 @@ impl Looks {
     }
 }
 
-/// The hours with rows of cost.
+/// Returns the hours with cost rows.
 fn hours(lake: &StoredLake) -> BTreeSet<Hour> {
     let files = lake.files(EVERY_HOUR).into_keys();
     files.filter(|(table, ..)| *table == Table::CostAllocation).map(|(.., hour)| hour).collect()
 }
 
-/// The pods of an hour.
+/// Returns the pods of an hour.
 fn pods(lake: &StoredLake, hour: Hour) -> BTreeSet<String> {
     let files = lake.files(hour).into_iter();
     let files = files.filter(|((table, _, of), _)| (*table, *of) == (Table::CostAllocation, hour));
@@ -113,7 +114,7 @@ fn pods(lake: &StoredLake, hour: Hour) -> BTreeSet<String> {
 fn what_is_checked_and_explained_while_hours_close_and_are_restated_is_true() {
     let mut world = World::new("looks");
     world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
-    // Between a decision and the last of its commits is time to look.
+    // The slow store leaves time to look between a decision and the last of its commits.
     let proxy = Proxy::before(&variable("AWS_ENDPOINT_URL"));
     world.environment("AWS_ENDPOINT_URL", &proxy.url(&variable("AWS_ENDPOINT_URL")));
     world.set("work.checkpoint_interval", json!("2s"));
@@ -125,10 +126,10 @@ fn what_is_checked_and_explained_while_hours_close_and_are_restated_is_true() {
     let lake = world.lake();
     eventually("an hour is closed", || hours(&lake).pop_first().ok_or("the table has no rows"));
     let mut looks = Looks::default();
-    // A busy machine looks seldom while events come: then it looks on.
+    // On a busy machine there are few looks while events arrive, so looking continues afterwards.
     while generator.is_running() || looks.checks == 0 || looks.explained < 4 {
         looks.check(&world);
-        // Another one each time: late events reach far back.
+        // Each look takes another hour: late events reach far back.
         let closed: Vec<Hour> = hours(&lake).into_iter().collect();
         for look in 0..3 {
             looks.explain(&world, closed[(looks.asked() * 7 + look) % closed.len()]);

@@ -1,4 +1,4 @@
-//! What holds while nothing goes wrong.
+//! Runs workers without any fault.
 
 mod looks;
 

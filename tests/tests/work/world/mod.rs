@@ -1,4 +1,5 @@
-//! Where a test runs: topics and a group of its own on the shared Kafka, a folder, a configuration, and load.
+//! The setting of a test: topics and a group of its own on the shared Kafka, a folder, a configuration, and
+//! load.
 
 pub mod registry;
 pub mod topics;
@@ -26,42 +27,42 @@ use self::worker::Worker;
 /// Partitions of every topic.
 pub const SHARDS: u16 = 4;
 
-/// Held for reading by every test, and for writing by the one that kills brokers.
+/// A lock that every test holds for reading. The test that kills brokers holds it for writing.
 pub static BROKERS: RwLock<()> = RwLock::new(());
 
-/// What is generated.
+/// Parameters of a generated load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Seed of everything.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Organizations.
+    /// Number of organizations.
     pub organizations: u32,
-    /// Pods at a time in each.
+    /// Pods at a time in each organization.
     pub pods: u32,
     /// Length in hours; they end one hour before the test began.
     pub hours: i64,
 }
 
 impl Load {
-    /// Enough for every table, and little enough for a busy machine.
+    /// A load with rows for every table that is small enough for a busy machine.
     pub const fn small(seed: u64) -> Self {
         Self { seed, organizations: 5, pods: 15, hours: 5 }
     }
 }
 
-/// A test's own corner.
+/// The setting of one test.
 pub struct World {
-    /// Its folder.
+    /// The test's folder.
     pub folder: TempDir,
     /// Prefix of its topics, and its group.
     pub name: String,
-    /// Its topics.
+    /// The test's topics.
     pub topics: Vec<String>,
-    /// Folder or URL of its lake.
+    /// Folder or URL of its root.
     pub root: String,
     /// The hour in which the test began.
     pub now: Hour,
-    /// For what is asynchronous.
+    /// Runtime for asynchronous calls.
     pub runtime: Arc<Runtime>,
     settings: Map<String, Value>,
     /// Environment of workers.
@@ -69,31 +70,32 @@ pub struct World {
     _brokers: Option<RwLockReadGuard<'static, ()>>,
 }
 
-/// A variable that servers.py sets.
+/// Returns a variable that `servers.py` sets.
 pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!("no {name}: run tests/python/servers.py --kafka 3 --kafka-sasl --registry --s3 cargo test ..")
     })
 }
 
-/// A number from the environment, such as how long loops are.
+/// Returns a number from the environment, such as the length of a loop.
 pub fn tuned(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-/// How many times a loop of faults goes round.
+/// Returns the number of rounds of a fault loop.
 pub fn rounds() -> u64 {
     tuned("PRORATA_CHAOS_ROUNDS", 4)
 }
 
 impl World {
-    /// With two topics, a registry, and durations so short that hours close soon after their events.
+    /// Creates a world with two topics, a registry, and durations so short that hours close soon after their
+    /// events.
     pub fn new(name: &str) -> Self {
         let brokers = BROKERS.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         Self { _brokers: Some(brokers), ..Self::alone(name) }
     }
 
-    /// The same, for a test that has asked to run alone.
+    /// Like [`Self::new`], for a test that has locked the brokers itself.
     pub fn alone(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -126,7 +128,7 @@ impl World {
             ("work.max_watermark_hold", json!("10s")),
             ("work.checkpoint_interval", json!("1s")),
             ("work.drain_timeout", json!("20s")),
-            // Late events are mended at once: the tests wait for it.
+            // Late events are folded at once, because the tests wait for it.
             ("work.max_restate_delay", json!("0s")),
             ("work.threads", json!(1)),
             ("http.listen", json!("127.0.0.1:0")),
@@ -139,7 +141,7 @@ impl World {
         world
     }
 
-    /// Sets a key of the configuration.
+    /// Sets a configuration key.
     pub fn set(&mut self, key: &str, value: Value) {
         let (section, key) = key.split_once('.').unwrap();
         let section = self.settings.entry(section).or_insert_with(|| json!({}));
@@ -151,7 +153,7 @@ impl World {
         self.environment.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Creates topics on as many brokers as there are, at most three.
+    /// Creates topics, replicated to all brokers, at most three.
     pub fn create(&self, topics: &[String], partitions: u16) {
         let brokers = variable("PRORATA_TEST_KAFKA");
         let copies = i32::try_from(brokers.split(',').count().min(3)).unwrap();
@@ -159,14 +161,15 @@ impl World {
         self.runtime.block_on(create_topics(&brokers, &names, i32::from(partitions), copies));
     }
 
-    /// Writes the configuration as it is set now.
+    /// Writes the current configuration.
     pub fn config(&self) -> PathBuf {
         let mut settings = Value::Object(self.settings.clone());
         settings["root"]["url"] = json!(self.root);
         if settings["kafka"]["topics"].is_null() {
             settings["kafka"]["topics"] = json!(self.topics);
         }
-        // A file of its own each time: the reader of an older one may still be reading it. JSON is YAML.
+        // Each configuration has its own file, because a program may still be reading an older one. JSON is
+        // YAML.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let path = self.folder.path().join(format!("{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&path, settings.to_string()).unwrap();
@@ -237,18 +240,18 @@ impl World {
         Program::start(command, "generate", self.folder.path())
     }
 
-    /// Sends load to the topics; the number of messages.
+    /// Sends load to the topics. Returns the number of messages.
     pub fn send(&self, load: Load) -> i64 {
         sent(self.start_sending(load, None))
     }
 
-    /// Writes the same load into a folder; the number of events.
+    /// Writes the same load into a folder. Returns the number of events.
     pub fn write(&self, load: Load, folder: &Path) -> i64 {
         let generate = self.generate(load, &["--output", folder.to_str().unwrap()]);
         sent(Program::start(generate, "generate", self.folder.path()))
     }
 
-    /// The last hour to compare: one more than has events.
+    /// The last hour to compare, one after the last hour with events.
     pub fn through(&self) -> Hour {
         Hour(self.now.0 - 1)
     }
@@ -258,8 +261,9 @@ impl World {
         StoredLake::open(&self.root, Arc::clone(&self.runtime))
     }
 
-    /// Waits until so many messages are taken, all hours closed and published; workers must stay alive
-    /// meanwhile. A generator delivers at least once: what the topics hold beyond that count is taken too.
+    /// Waits until this many messages are taken, and all hours are closed and published. Fails if a worker
+    /// ends meanwhile. A generator delivers at least once, so any further messages on the topics are taken
+    /// too.
     pub fn drained(&self, workers: &mut [Worker], messages: i64) {
         let (_, ends) = Admin::new(self).ranges(&self.topics);
         let messages = messages.max(ends.values().sum());
@@ -273,7 +277,7 @@ impl World {
         });
     }
 
-    /// A fresh lake of a backfill of these events.
+    /// Runs a backfill of these events into a fresh lake.
     pub fn backfill(&self, events: &str, name: &str) -> StoredLake {
         let lake = self.folder.path().join(name);
         let (config, to) = (self.config(), self.through().to_string());
@@ -283,7 +287,7 @@ impl World {
         StoredLake::open(lake, Arc::clone(&self.runtime))
     }
 
-    /// Fails unless the lake is that of a backfill of these loads.
+    /// Fails unless the lake equals a backfill of these loads.
     pub fn assert_law(&self, loads: &[Load]) {
         let events = self.folder.path().join("events");
         for (index, load) in loads.iter().enumerate() {
@@ -294,7 +298,7 @@ impl World {
     }
 }
 
-/// The number of events that a generator says it has sent or written.
+/// Returns the number of events that a generator says it has sent or written.
 pub fn sent(generator: Program) -> i64 {
     let output = generator.wait().succeeded();
     output.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{output}"))

@@ -1,4 +1,4 @@
-//! A schema registry that has lost a schema: what stands before the real one, and does not know one id.
+//! A schema registry that has lost a schema: a proxy in front of the real one that does not know one id.
 
 use std::net::SocketAddr;
 
@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-/// Bytes of a request's head that are read, at most.
+/// Most bytes that are read of a request's head.
 const HEAD_MAX: usize = 16 * 1024;
 
-/// Where it listens, until the runtime ends.
+/// Starts the proxy, which runs until the runtime ends. Returns its URL.
 pub fn without(schema: u32, url: &str, runtime: &Runtime) -> String {
     let (server, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let (server, missing) = (server.to_owned(), format!("GET /{path}/schemas/ids/{schema} "));
@@ -23,7 +23,7 @@ pub fn without(schema: u32, url: &str, runtime: &Runtime) -> String {
     format!("http://{address}/{path}")
 }
 
-/// Serves the one request of a connection. Whatever goes wrong with it ends it.
+/// Serves the one request of a connection. Any error ends it.
 async fn serve(mut client: TcpStream, server: String, missing: String) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_MAX {
@@ -40,7 +40,7 @@ async fn serve(mut client: TcpStream, server: String, missing: String) -> Option
         return client.write_all(answer.as_bytes()).await.ok();
     }
     let mut server = TcpStream::connect(server).await.ok()?;
-    // Nobody may ask again on a connection whose next request would pass unread.
+    // A second request on this connection would pass unread, so the connection closes after the first.
     let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
     server.write_all(head.as_bytes()).await.ok()?;
     copy_bidirectional(&mut client, &mut server).await.ok()?;

@@ -1,4 +1,4 @@
-//! What administrators of Kafka do to topics, and what is in them.
+//! Changes topics as administrators of Kafka do, and reads them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Of a world's brokers.
+    /// An administrator of a world's brokers.
     pub fn new(world: &World) -> Self {
         let mut config = client();
         config.set("group.id", format!("{}-admin", world.name)).set("auto.offset.reset", "error");
@@ -49,14 +49,14 @@ impl Admin {
         AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
     }
 
-    /// The state of a consumer group, as its coordinator names it, and how many members it has.
+    /// Returns the state of a consumer group, as its coordinator names it, and its number of members.
     pub fn group(&self, name: &str) -> (String, usize) {
         let groups = self.consumer.fetch_group_list(Some(name), PATIENCE).unwrap();
         let group = groups.groups().iter().find(|group| group.name() == name);
         group.map_or_else(Default::default, |group| (group.state().to_owned(), group.members().len()))
     }
 
-    /// The earliest offsets of topics, and their ends.
+    /// Returns the earliest offsets and the ends of topics.
     pub fn ranges(&self, topics: &[String]) -> (Offsets, Offsets) {
         let (mut earliest, mut ends) = (Offsets::new(), Offsets::new());
         for topic in topics {
@@ -87,7 +87,7 @@ impl Admin {
         }
     }
 
-    /// Deletes a topic, and makes an empty one of the same name.
+    /// Deletes a topic, and creates an empty one with the same name.
     pub fn make_anew(&self, world: &World, topic: &str) {
         let deleted = self.client.delete_topics(&[topic], &Self::options());
         for deleted in self.runtime.block_on(deleted).unwrap() {
@@ -126,7 +126,7 @@ impl Admin {
         });
     }
 
-    /// Tells of every record that topics have.
+    /// Passes every record of the topics to `tell`.
     pub fn read(&self, topics: &[String], mut tell: impl FnMut(&BorrowedMessage<'_>)) {
         let (earliest, ends) = self.ranges(topics);
         for ((topic, shard), end) in &ends {
@@ -149,7 +149,7 @@ impl Admin {
         }
     }
 
-    /// The events of topics whose messages need no registry.
+    /// Returns the events of topics whose messages need no registry.
     pub fn events(&self, topics: &[String]) -> Vec<EventRecord> {
         let decoder = SingleObjectMessages::new().unwrap();
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! One `prorata work` process, and what it reports.
+//! One `prorata work` process, and its reports.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -16,17 +16,17 @@ use crate::refusals::told;
 pub struct Worker {
     /// The process.
     pub program: Program,
-    /// Where it answers; known once it was asked for.
+    /// The address of its HTTP server; `None` before the first request.
     address: Option<SocketAddr>,
 }
 
 impl Worker {
-    /// Takes over a process that was started.
+    /// Takes over a started process.
     pub fn new(program: Program) -> Self {
         Self { program, address: None }
     }
 
-    /// Where it answers: its log says so.
+    /// Returns the address of its HTTP server, from its log.
     fn address(&mut self) -> SocketAddr {
         if let Some(address) = self.address {
             return address;
@@ -45,7 +45,7 @@ impl Worker {
         lines.find_map(|line| line["fields"]["address"].as_str()?.parse().ok())
     }
 
-    /// An answer's code and body; none when there is no answer.
+    /// Returns an answer's code and body. `None` if there is no answer.
     pub fn get(&mut self, path: &str) -> Option<(u16, String)> {
         get(self.address(), path)
     }
@@ -61,18 +61,18 @@ impl Worker {
         });
     }
 
-    /// Its status page; none when it does not answer.
+    /// Returns its status. `None` if it does not answer.
     pub fn try_status(&mut self) -> Option<Value> {
         let (code, body) = self.get("/status?format=json")?;
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
     }
 
-    /// Its status page.
+    /// Waits for its status.
     pub fn status(&mut self) -> Value {
         eventually("the worker's status", || self.try_status().ok_or_else(|| self.program.tail()))
     }
 
-    /// A counter of its metrics, such as `conflicts`, over all labels.
+    /// Returns a counter of its metrics, such as `conflicts`, summed over all labels.
     pub fn counter(&mut self, name: &str) -> u64 {
         let (code, body) = self.get("/metrics").unwrap();
         assert_eq!(code, 200, "{body}");
@@ -84,13 +84,13 @@ impl Worker {
         values.iter().sum::<f64>() as u64
     }
 
-    /// The shards that it holds.
+    /// Returns the shards that it holds.
     pub fn shards(&mut self) -> BTreeSet<u64> {
         let status = self.status();
         status["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect()
     }
 
-    /// The messages of its stopped shards; none while it does not answer.
+    /// Returns the messages of its stopped shards. Empty while it does not answer.
     pub fn stopped_shards(&self) -> Vec<String> {
         let status = self.named_address().and_then(|address| get(address, "/status?format=json"));
         let status = status.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
@@ -98,8 +98,8 @@ impl Worker {
         shards.filter_map(|shard| shard["stopped"]["message"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Waits until it says with these words that it cannot go on: in its status where other shards do, else
-    /// by its end with exit code 1.
+    /// Waits until it reports with these words that it cannot continue: in its status if other shards
+    /// continue, else by ending with exit code 1.
     pub fn stops_loudly(mut self, words: &[&str]) {
         eventually("a shard is stopped", || {
             let says_so = |message: &String| words.iter().all(|word| message.contains(word));
