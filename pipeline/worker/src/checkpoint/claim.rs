@@ -32,7 +32,7 @@ pub struct Claimant {
 /// shard, none while that is being taken, and for a worker.
 ///
 /// # Errors
-/// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
+/// If a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
 /// unavailable.
 pub async fn claim(
     ports: &Ports,

@@ -64,7 +64,7 @@ pub struct Rearranged {
 /// The files of hours that a file of a day holds; why it cannot be used where it cannot.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn read_day(
     store: &dyn ObjectStore,
     encoder: &Arc<dyn TableEncoder>,
@@ -90,7 +90,7 @@ impl Rearranger<'_> {
     /// decided checkpoint of a shard.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn expand(
         &self,
         table: Table,
@@ -125,7 +125,7 @@ impl Rearranger<'_> {
     /// Commits it right behind a version.
     ///
     /// # Errors
-    /// When storage is unavailable; the commit may have landed.
+    /// If storage is unavailable; the commit may have landed.
     pub async fn commit(&self, table: Table, base: u64, files: Rearranged) -> Result<CommitOutcome> {
         let Rearranged { adds, removes } = files;
         let id = self.id.to_owned();

@@ -29,7 +29,7 @@ pub enum Decision {
 /// The latest sequence number of every shard that has a checkpoint.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>> {
     let mut latest = BTreeMap::new();
     for object in store.list(names::STATE).await? {
@@ -44,7 +44,7 @@ pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>
 /// A shard's latest checkpoint, or [`Decided::unowned`].
 ///
 /// # Errors
-/// When storage is unavailable, or the object cannot be read.
+/// If storage is unavailable, or the object cannot be read.
 pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     let mut unreadable = None;
     loop {
@@ -62,7 +62,7 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
 /// The latest checkpoint of every shard that has one, and why that of a shard cannot be read.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn latest_of_all(
     store: &dyn ObjectStore,
 ) -> Result<(BTreeMap<Shard, Decided>, BTreeMap<Shard, WorkerError>)> {
@@ -83,7 +83,7 @@ pub async fn latest_of_all(
 /// One decided checkpoint, with its parts. Those of a checkpoint that is not the latest may be gone.
 ///
 /// # Errors
-/// When storage is unavailable, or the object cannot be read.
+/// If storage is unavailable, or the object cannot be read.
 pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Decided> {
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
@@ -102,7 +102,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 /// number is free. An answer of "exists", or none, is settled by reading what is there.
 ///
 /// # Errors
-/// When storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
+/// If storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
 /// recover the shard.
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
     let Split { stored, new_parts } = parts::split(&sealed.checkpoint)?;

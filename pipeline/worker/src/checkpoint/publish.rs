@@ -45,7 +45,7 @@ pub struct Fence {
 /// `hours`: it says of an hour what all of them hold.
 ///
 /// # Errors
-/// When storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that
+/// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that
 /// must be told apart cannot be read.
 pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result<Published> {
     let mut published = Published::default();

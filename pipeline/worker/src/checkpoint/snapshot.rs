@@ -124,7 +124,7 @@ pub enum SnapshotError {
 /// Packs one organization's state.
 ///
 /// # Errors
-/// When the state cannot be serialized.
+/// If the state cannot be serialized.
 pub fn pack(
     organization_id: &OrganizationId,
     state: &OrganizationState,
@@ -160,7 +160,7 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
 /// The object with these organizations, in ascending order.
 ///
 /// # Errors
-/// When they cannot be serialized.
+/// If they cannot be serialized.
 pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> {
     let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
     let mut bytes = MAGIC.to_vec();
@@ -175,7 +175,7 @@ pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> 
 /// Reads one organization's state.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> {
     let (max_event_time, hold) = (packed.max_event_time, packed.hold.clone());
     Ok(OrganizationState { state: read_state(&packed.state)?, max_event_time, hold })
@@ -184,7 +184,7 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 /// Reads the engine's state.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     share_anew();
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
@@ -211,7 +211,7 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
 /// Reads an object made by [`encode`], but not what the states say: they stay where they lie.
 ///
 /// # Errors
-/// When it is of another format or damaged.
+/// If it is of another format or damaged.
 pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;

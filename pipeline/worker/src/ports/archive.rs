@@ -166,7 +166,7 @@ pub trait Archive: Send + Sync {
     /// rejected, and so is a file that is none.
     ///
     /// # Errors
-    /// When the bytes could not be had: the file may be fine.
+    /// If the bytes could not be had: the file may be fine.
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()>;
 
     /// Reads the events of a file of our own, those that are wanted, without their bodies. Every record of

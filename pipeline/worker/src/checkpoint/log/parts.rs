@@ -69,7 +69,7 @@ pub(super) struct Split {
 /// Takes a checkpoint apart. Parts that it names already and whose content is the same are named again.
 ///
 /// # Errors
-/// When a part cannot be encoded.
+/// If a part cannot be encoded.
 pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     let mut stored = checkpoint.clone();
     (stored.parts, stored.known_days) = (Vec::new(), KnownDays::default());
@@ -137,7 +137,7 @@ fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatErro
 /// Puts a checkpoint together with its parts.
 ///
 /// # Errors
-/// When a part is missing or is not what its name says, or storage is unavailable.
+/// If a part is missing or is not what its name says, or storage is unavailable.
 pub(super) async fn join(store: &dyn ObjectStore, stored: Checkpoint) -> Result<Checkpoint> {
     let parts = objects::get_all(store, stored.parts.clone()).await?;
     put_together(stored, parts)

@@ -83,7 +83,7 @@ impl IdleState {
     /// Of a packed state, compressed.
     ///
     /// # Errors
-    /// When the compressor has no memory.
+    /// If the compressor has no memory.
     pub fn new(packed: &PackedState) -> Result<Self, SnapshotError> {
         let state = StateBytes::compressed(&packed.state)
             .map_err(|error| SnapshotError::Content(error.to_string()))?;
@@ -115,7 +115,7 @@ impl IdleState {
     /// The state itself.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn unpack(&self) -> Result<OrganizationState, SnapshotError> {
         let (max_event_time, hold) = (self.max_event_time, self.hold.clone());
         Ok(OrganizationState { state: self.state().read()?, max_event_time, hold })
@@ -141,7 +141,7 @@ impl CourseState {
     /// The state, unpacked.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn unpacked(self) -> Result<Arc<OrganizationState>, SnapshotError> {
         match self {
             Self::Idle(idle) => idle.unpack().map(Arc::new),
@@ -152,7 +152,7 @@ impl CourseState {
     /// The state, compressed.
     ///
     /// # Errors
-    /// When it cannot be serialized.
+    /// If it cannot be serialized.
     pub fn idle(self, organization_id: &OrganizationId) -> Result<Arc<IdleState>, SnapshotError> {
         match self {
             Self::Idle(idle) => Ok(idle),
