@@ -9,7 +9,7 @@
 //! | hours | once they are [`INLINE_HOURS`] old, or take more than [`INLINE_BYTES`] | the hours of a day |
 //! | revisions of hours that have left | at once | the revisions of a quarter |
 //! | owners | all but the last [`OWNERS`] at most | [`OWNERS`] of them |
-//! | dead letters that wait for their topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
+//! | dead letters that wait for a topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
 //!
 //! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
 //! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:
