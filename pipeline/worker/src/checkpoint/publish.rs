@@ -126,7 +126,7 @@ async fn publish_table(
 }
 
 /// Replaces files of days by the files of their hours. Returns the lost files whose hours are all named by
-/// the checkpoint or to be folded again: nothing of these files must be kept.
+/// the checkpoint or to be folded again: nothing of these files needs to be kept.
 async fn tell_apart(
     ports: &Ports,
     (table, base): (Table, u64),
@@ -170,7 +170,7 @@ async fn load(
         if there.is_some_and(|there| there.days.iter().any(comes_back)) {
             return true;
         }
-        // A shard without an owner that a table knows has lost its checkpoints.
+        // If a table knows a shard without an owner, the shard has lost its checkpoints.
         !commit.adds.is_empty() || !commit.removes.is_empty() || checkpoint.seq == 0
     });
     let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();

@@ -1,5 +1,5 @@
-//! What the worker needs from Kafka, as traits: messages of the shards that the consumer group assigns,
-//! decoding, and the topic of dead letters.
+//! Kafka as the worker sees it, as traits: messages of the shards that the consumer group assigns, decoding,
+//! and the topic of dead letters.
 //!
 //! A shard is one partition number of all topics. An implementation of [`Source`] owns poll, pause and
 //! assignment in one place. It stays a member of the group, however long the worker takes between two calls.

@@ -183,7 +183,7 @@ impl CourseFolder<'_> {
     }
 
     /// Returns the organizations of a slice, each with its course or from its nearest snapshot. Returns
-    /// `None` if a snapshot is too far away.
+    /// `None` if such a snapshot is missing or too far away.
     async fn parts(
         &self,
         shard: &mut CourseShard<'_>,

@@ -1,7 +1,7 @@
 //! Folded hours as objects: snapshots and table files, and the entries that name them in a checkpoint.
 //!
 //! A table whose content has not changed keeps its file. The hour's revision rises, and table `hours` changes
-//! with it, only if the content of some table has changed. A change of clock columns alone changes nothing.
+//! with it, only if the content of some table has changed. If only clock columns change, the revision stays.
 
 mod files;
 

@@ -4,7 +4,7 @@
 //! allocations. Pods of one organization are much alike, and their bytes compress to a quarter of that
 //! message. An organization is unpacked only while its hour is folded. Newly loaded states stay as they are
 //! in the snapshot and are compressed in the background: a worker that takes over a shard of a million pods
-//! need not wait for the compression.
+//! need not wait.
 
 use std::cell::RefCell;
 use std::io;
