@@ -1,5 +1,5 @@
-//! JSON objects with a checksum of themselves, so that no flipped bit becomes another number: a first field
-//! `checksum`, the SHA-256 of the document without it, in hexadecimal.
+//! JSON objects with a checksum of themselves, so that no flipped bit becomes another number. The first field
+//! is `checksum`, the SHA-256 of the document without it, in hexadecimal.
 
 use sha2::{Digest, Sha256};
 
@@ -8,7 +8,7 @@ use super::snapshot::hex;
 const FIELD: &[u8] = b"{\"checksum\":\"";
 const DIGITS: usize = 64;
 
-/// An object is not what its checksum says.
+/// The error for an object that does not match its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its checksum does not match")]
 pub struct Mismatch;
@@ -19,10 +19,10 @@ pub fn add_to_json(json: &[u8]) -> Vec<u8> {
     [FIELD, digest(json).as_bytes(), b"\",", fields].concat()
 }
 
-/// The JSON object without its checksum.
+/// Returns the JSON object without its checksum.
 ///
 /// # Errors
-/// [`Mismatch`].
+/// Returns [`Mismatch`] if the checksum does not match.
 pub fn check_json(object: &[u8]) -> Result<Vec<u8>, Mismatch> {
     let rest = object.strip_prefix(FIELD).ok_or(Mismatch)?;
     let (said, rest) = rest.split_at_checked(DIGITS).ok_or(Mismatch)?;

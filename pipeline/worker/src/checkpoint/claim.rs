@@ -1,8 +1,8 @@
-//! Claim: how a shard is taken.
+//! Claim: takes a shard.
 //!
-//! Read the latest checkpoint, publish it, then create the next one, which repeats it and appends a new
-//! owner. A backfill takes its lead shard, the lowest of its shards, before any other and looks, before each
-//! further claim, whether it still leads: so of several backfills on the same shards the last to take the
+//! A claim reads the latest checkpoint, publishes it, and creates the next one, which repeats it and appends
+//! a new owner. A backfill first takes its lead shard, the lowest of its shards. Before each further claim,
+//! it checks whether it still leads. So if several backfills have the same shards, the last one to take the
 //! lead gets all of them, and the others stop.
 
 use prorata_schemas::Text;
@@ -17,22 +17,22 @@ use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::ports::Ports;
 
-/// Who claims, and how.
+/// An owner-to-be, and the way in which it claims.
 #[derive(Clone, Debug)]
 pub struct Claimant {
     /// Random id of the owner to be.
     pub owner: Text,
-    /// What it is.
+    /// The kind of the owner.
     pub kind: OwnerKind,
     /// Whether a shard may be taken from a worker that has not released it.
     pub take_over: bool,
 }
 
-/// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead
-/// shard, none while that is being taken, and for a worker.
+/// Takes a shard, and returns the checkpoint that records the claim. `lead` is a backfill's checkpoint of the
+/// lead shard. It is `None` for a worker, and while a backfill takes the lead shard.
 ///
 /// # Errors
-/// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
+/// If a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
 /// unavailable.
 pub async fn claim(
     ports: &Ports,
@@ -60,10 +60,10 @@ pub async fn claim(
     Err(WorkerError::Taken { shard })
 }
 
-/// Stops when the lead shard has gone on without us.
+/// Stops if the lead shard has a checkpoint after ours.
 ///
 /// # Errors
-/// [`WorkerError::Taken`], or unavailable storage.
+/// Returns [`WorkerError::Taken`] if it has, or an error if storage is unavailable.
 async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
     match store.get(&names::checkpoint(lead.shard, lead.next_seq())).await? {
         Some(_) => Err(WorkerError::Taken { shard: lead.shard }),
@@ -73,7 +73,7 @@ async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
 
 fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
     match latest.owner() {
-        // Between workers the consumer group decides who has the shard.
+        // Between workers, the consumer group decides which one has the shard.
         Some(owner)
             if claimant.kind == OwnerKind::Backfill
                 && owner.kind == OwnerKind::Worker
@@ -86,7 +86,8 @@ fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
     }
 }
 
-/// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
+/// Publishes everything that the owner before may have left unpublished. Returns `false` if the log has grown
+/// meanwhile.
 async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) -> Result<bool> {
     let decided = std::slice::from_ref(latest);
     let published = publish::publish(ports, decided, &claimant.owner).await?;

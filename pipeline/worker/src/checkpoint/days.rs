@@ -1,9 +1,9 @@
-//! Files of days: table files whose hours have left the checkpoints, joined to one a shard and date, and told
-//! apart again when a checkpoint comes back to one of their hours.
+//! Files of days: table files whose hours have left the checkpoints, joined to one file per shard and date.
+//! They are split again when a checkpoint comes back to one of their hours.
 //!
-//! Both ways are commits that change no rows: files go, and others with the same rows come. Files are
-//! immutable, and a commit lands only right behind the version from which it was made. So nobody needs to own
-//! anything: two who do it at once, a zombie, a crash after any step come to the same rows.
+//! Joining and splitting are commits that change no rows: files are replaced by others with the same rows.
+//! Files are immutable, and a commit lands only right after the version from which it was made. So no
+//! ownership is needed: two concurrent runs, a zombie, or a crash after any step lead to the same rows.
 
 use std::sync::Arc;
 
@@ -18,53 +18,53 @@ use crate::ports::{CommitOutcome, FileEntry, ObjectStore, TableCommit, TableComm
 /// A live file of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveDay {
-    /// What its name says.
+    /// The fields of the file's name.
     pub name: DayFile,
-    /// Its path under the table's folder.
+    /// The file's path under the table's folder.
     pub path: String,
 }
 
 impl LiveDay {
-    /// The file at a path; none when it is not one of a day.
+    /// Parses a path; `None` if it is not the path of a file of a day.
     pub fn parse(path: &str) -> Option<Self> {
         Some(Self { name: DayFile::parse(path)?, path: path.to_owned() })
     }
 }
 
-/// What files are read from, written to and named by.
+/// Everything that is needed to read, write and name files.
 pub struct Rearranger<'a> {
     /// The root.
     pub store: &'a dyn ObjectStore,
-    /// The logs of its tables.
+    /// The logs of the root's tables.
     pub tables: &'a dyn TableCommitter,
-    /// Table files.
+    /// The encoder of table files.
     pub encoder: &'a Arc<dyn TableEncoder>,
-    /// Random id of who does it.
+    /// Random id of the caller.
     pub id: &'a str,
 }
 
-/// A file of a day that is not there, or cannot be read.
+/// A file of a day that does not exist or cannot be read.
 #[derive(Clone, Debug)]
 pub struct LostDay {
     /// The file.
     pub day: LiveDay,
-    /// What is wrong with it.
+    /// The problem with the file.
     pub cause: String,
 }
 
-/// Files that are to take the place of others with the same rows.
+/// Files that replace others with the same rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rearranged {
-    /// The new ones, which are stored.
+    /// The new files, which are stored.
     pub adds: Vec<FileEntry>,
-    /// The old ones.
+    /// Paths of the old files.
     pub removes: Vec<String>,
 }
 
-/// The files of hours that a file of a day holds; why it cannot be used where it cannot.
+/// Returns the files of the hours in a file of a day, or why it cannot be used.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn read_day(
     store: &dyn ObjectStore,
     encoder: &Arc<dyn TableEncoder>,
@@ -85,12 +85,12 @@ pub async fn read_day(
 }
 
 impl Rearranger<'_> {
-    /// Replaces files of days by those of their hours, in one commit behind a version; what comes of it is
-    /// to be loaded again. Returns those that cannot be read, which stay. `seq` is the sequence number of a
-    /// decided checkpoint of a shard.
+    /// Replaces files of days by the files of their hours, in one commit after a version. The caller must
+    /// load the table again to see the result. Returns the files that cannot be read, which stay. `seq`
+    /// returns the sequence number of a decided checkpoint of a shard.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn expand(
         &self,
         table: Table,
@@ -114,7 +114,7 @@ impl Rearranger<'_> {
                 days = all.removes.len(),
                 "splitting files of days into files of hours"
             );
-            // Whether it landed is seen when the table is loaded again.
+            // The next load of the table shows whether the commit landed.
             if self.commit(table, base, all).await? == CommitOutcome::Conflict {
                 tracing::debug!(table = table.name(), "another commit came first");
             }
@@ -122,10 +122,10 @@ impl Rearranger<'_> {
         Ok(lost)
     }
 
-    /// Commits it right behind a version.
+    /// Commits the files right after a version.
     ///
     /// # Errors
-    /// When storage is unavailable; the commit may have landed.
+    /// If storage is unavailable; the commit may have landed.
     pub async fn commit(&self, table: Table, base: u64, files: Rearranged) -> Result<CommitOutcome> {
         let Rearranged { adds, removes } = files;
         let id = self.id.to_owned();
@@ -133,7 +133,8 @@ impl Rearranger<'_> {
         Ok(self.tables.commit(table, base, &commit).await?)
     }
 
-    /// Reads a file of a day, and stores those of its hours; why it cannot be read where it cannot.
+    /// Reads a file of a day, and stores the files of its hours. Returns these files, or why it cannot be
+    /// read.
     async fn hours_of(
         &self,
         table: Table,
@@ -157,13 +158,13 @@ impl Rearranger<'_> {
         Ok(Ok(entries))
     }
 
-    /// A name for a file made from a version of a table. With the rest of the path, which says what the file
-    /// holds, it is used once: at one version, the rows of an hour are in one file.
+    /// Returns a name for a file made from a version of a table. Together with the rest of the path, which
+    /// describes the content, the name is used once: at one version, the rows of an hour are in one file.
     pub fn name(&self, seq: u64, base: u64, n: usize) -> ObjectId {
         ObjectId { seq, owner: format!("{}x{base}", self.id).into(), n: n as u64 }
     }
 
-    /// A new file, and the object to be stored.
+    /// Returns the entry of a new file, and the object to be stored.
     pub fn entry(
         &self,
         table: Table,

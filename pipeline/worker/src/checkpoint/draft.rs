@@ -15,8 +15,7 @@ use super::offsets::TopicOffsets;
 use super::retention;
 use crate::names::{self, ArchivePath, ObjectId, Shard};
 
-/// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
-/// clone.
+/// A checkpoint in the log, or the empty start of a shard that nobody has owned. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided(Arc<Checkpoint>);
 
@@ -29,22 +28,22 @@ impl Deref for Decided {
 }
 
 impl Decided {
-    /// Only the log knows what is decided.
+    /// Wraps a checkpoint. Only the log knows what is decided.
     pub(super) fn new(checkpoint: impl Into<Arc<Checkpoint>>) -> Self {
         Self(checkpoint.into())
     }
 
-    /// A shard that nobody has owned.
+    /// Returns the checkpoint of a shard that nobody has owned.
     pub fn unowned(shard: Shard) -> Self {
         Self(Arc::new(Checkpoint::unowned(shard)))
     }
 
-    /// Sequence number of the checkpoint that follows.
+    /// Returns the sequence number of the next checkpoint.
     pub fn next_seq(&self) -> u64 {
         self.0.seq + 1
     }
 
-    /// A draft of the checkpoint that follows, which says the same so far. Hours are shared, not copied.
+    /// Returns a draft of the next checkpoint, with the same content so far. Hours are shared, not copied.
     pub fn next_draft(&self) -> Draft {
         let mut next = Checkpoint::clone(&self.0);
         next.seq = self.next_seq();
@@ -64,13 +63,13 @@ impl Decided {
 pub struct ArchivedFile {
     /// The hour of its events.
     pub hour: Hour,
-    /// Who wrote it.
+    /// The object id, which says who wrote the file.
     pub object_id: ObjectId,
     /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What the next checkpoint of a shard will say. It reads as a checkpoint, and changes only through its
+/// The next checkpoint of a shard while it is built. It reads as a checkpoint, and changes only through its
 /// methods.
 #[derive(Debug)]
 pub struct Draft {
@@ -91,18 +90,18 @@ impl Deref for Draft {
 }
 
 impl Draft {
-    /// Whether it says more than the checkpoint before it, so that deciding it is worth an object.
+    /// Returns whether the draft differs enough from the checkpoint before to be worth an object.
     pub fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Notes that it should be decided although nothing it says has changed, such as for objects that wait
-    /// for its sequence number.
+    /// Requests a decision although the content is the same, such as for objects that wait for this sequence
+    /// number.
     pub fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// Notes that dead letters wait for this checkpoint.
+    /// Records that dead letters wait for this checkpoint.
     pub fn note_dead_letters(&mut self) {
         self.changed = true;
         self.note_objects();
@@ -115,13 +114,13 @@ impl Draft {
         }
     }
 
-    /// Gives names to objects that wait for this checkpoint.
+    /// Returns a namer for objects that wait for this checkpoint.
     pub fn namer(&self, owner: &Text, counter: &Arc<AtomicU64>) -> ObjectNamer {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
     }
 
-    /// Adds an owner, whose claim this checkpoint is. It takes the place of the owner before if that has no
-    /// objects: claims of a worker that ends again and again grow no checkpoint.
+    /// Adds an owner, whose claim this checkpoint is. If the owner before has no objects, the new owner
+    /// replaces it: claims of a worker that stops again and again do not make the checkpoint grow.
     pub fn add_owner(&mut self, id: Text, kind: OwnerKind) {
         let next = &mut self.next;
         next.owners.push(Owner { id, seq: next.seq, kind, released: false, has_objects: false });
@@ -129,26 +128,26 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Leaves out owners that have no archive file and no dead letter any more: only these owners and the
-    /// present one stay. That alone is not worth a checkpoint.
+    /// Drops owners that no longer have an archive file or a dead letter. Only the owners in `with_objects`
+    /// and the present one stay. This alone is not worth a checkpoint.
     pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
         self.next.drop_owners(|owner| with_objects.contains(&*owner.id));
     }
 
-    /// Says whether the owner releases the shard with this checkpoint.
+    /// Sets whether the owner releases the shard with this checkpoint.
     pub fn set_released(&mut self, released: bool) {
         if let Some(owner) = self.next.owners.last_mut() {
             owner.released = released;
         }
     }
 
-    /// Says how far topics are read.
+    /// Sets the offsets up to which topics are read.
     pub fn set_offsets(&mut self, offsets: BTreeMap<Text, TopicOffsets>) {
         self.next.offsets = offsets;
     }
 
-    /// Lists rules from an hour on. That alone is not worth a checkpoint: only a folded hour makes rules
-    /// matter.
+    /// Adds rules that hold from an hour on. This alone is not worth a checkpoint: only a folded hour makes
+    /// rules matter.
     pub fn list_rules(&mut self, from: Hour, version: Text) {
         self.next.rules.push(RulesFrom { from, version });
     }
@@ -159,9 +158,9 @@ impl Draft {
         self.next.rules = rules;
     }
 
-    /// Adds an object, to be stored before the checkpoint is decided.
+    /// Adds an object to be stored before the checkpoint is decided.
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
-        // Snapshots count by their path, no matter who wrote them.
+        // Snapshots count by their path, whoever wrote them.
         if names::parse_dead_letters(&path).is_some() {
             self.note_objects();
         }
@@ -169,7 +168,7 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Adds an archive file, to be stored before the checkpoint is decided.
+    /// Adds an archive file to be stored before the checkpoint is decided.
     pub fn add_archive_file(&mut self, hour: Hour, object_id: ObjectId, bytes: Bytes) {
         let shard = self.next.shard;
         self.note_archived(hour);
@@ -178,8 +177,8 @@ impl Draft {
         self.add_object(path, bytes);
     }
 
-    /// Adds an archive file that has all events of these files of its hour. They are not needed any more once
-    /// the checkpoint is decided.
+    /// Adds an archive file that has all events of these files of its hour. The old files are no longer
+    /// needed once the checkpoint is decided.
     pub fn merge_archive_files(
         &mut self,
         hour: Hour,
@@ -195,7 +194,7 @@ impl Draft {
         self.add_archive_file(hour, object_id, bytes);
     }
 
-    /// Notes that the archive holds events of an hour from this checkpoint on.
+    /// Records that the archive holds events of an hour from this checkpoint on.
     pub fn note_archived(&mut self, hour: Hour) {
         self.note_objects();
         if self.next.archive_from.is_none_or(|first| hour < first) {
@@ -204,18 +203,18 @@ impl Draft {
         }
     }
 
-    /// Archive files that are not admitted before this checkpoint is decided.
+    /// Returns the archive files that are not admitted before this checkpoint is decided.
     pub fn archived(&self) -> &[ArchivedFile] {
         &self.archived
     }
 
-    /// Adds a file of dead letters that is to be forwarded to the topic of dead letters.
+    /// Adds a file of dead letters to be forwarded to the topic of dead letters.
     pub fn add_dead_letters(&mut self, path: String) {
         self.next.dead_letters.push(path);
         self.changed = true;
     }
 
-    /// Notes that a file of dead letters has reached its topic.
+    /// Records that a file of dead letters has reached its topic.
     pub fn remove_dead_letters(&mut self, path: &str) {
         self.next.dead_letters.retain(|waiting| waiting != path);
         self.changed = true;
@@ -266,14 +265,15 @@ impl Draft {
         }
     }
 
-    /// Marks the hours from the first to the last, both inclusive, to be recomputed in this run. That alone
-    /// is not worth a checkpoint: only what they come to is.
+    /// Marks the hours from the first to the last, both inclusive, to be recomputed in this run. This alone
+    /// is not worth a checkpoint: only the results are.
     pub fn mark_dirty_range(&mut self, first: Hour, last: Hour) {
         self.next.dirty.insert_range(first, last);
     }
 
-    /// Notes that the hours from the first to the last, both inclusive, were recomputed, and where that goes
-    /// on; none when it is done. Marks of earlier hours stay: they came meanwhile.
+    /// Records that the hours from the first to the last, both inclusive, were recomputed. `goes_on` is the
+    /// hour at which the recomputation continues; `None` if it is done. Marks of earlier hours stay, because
+    /// they came meanwhile.
     pub fn recomputed(&mut self, (first, last): (Hour, Hour), goes_on: Option<Hour>) {
         self.next.dirty.clear(first, last);
         if let Some(hour) = goes_on {
@@ -281,7 +281,7 @@ impl Draft {
         }
     }
 
-    /// The same of one organization alone.
+    /// Records the same of only one organization.
     pub fn recomputed_of(
         &mut self,
         organization_id: &OrganizationId,
@@ -295,7 +295,7 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Says what an hour consists of from now on.
+    /// Sets the entry of an hour.
     pub fn set_hour(&mut self, hour: Hour, entry: HourEntry) {
         let named: BTreeSet<String> = entry.snapshot_objects().cloned().collect();
         if let Some(before) = self.next.hours.insert(hour, Arc::new(entry)) {
@@ -304,8 +304,8 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Names the state at the end of an hour that keeps its files: the hour was led up through, and its state
-    /// is the recorded one.
+    /// Sets the snapshot of an hour that keeps its files. The hour was folded on the way to a later one, and
+    /// its state is the recorded one.
     pub fn set_snapshot(&mut self, hour: Hour, path: String, bytes: Bytes) {
         let Some(entry) = self.next.hours.get_mut(&hour) else { return };
         let entry = Arc::make_mut(entry);
@@ -314,7 +314,7 @@ impl Draft {
         self.add_object(path, bytes);
     }
 
-    /// Drops the snapshots of these hours, which cannot be used: they are written again when their hours are
+    /// Drops the snapshots of these hours, which cannot be used. They are written again when their hours are
     /// folded again.
     pub fn drop_snapshots(&mut self, hours: &[Hour]) {
         for hour in hours {
@@ -325,7 +325,7 @@ impl Draft {
         }
     }
 
-    /// Closes all hours up to and with this one.
+    /// Closes all hours up to and including this one.
     pub fn close_through(&mut self, hour: Hour) {
         if self.next.closed_through < Some(hour) {
             self.next.closed_through = Some(hour);
@@ -333,8 +333,8 @@ impl Draft {
         }
     }
 
-    /// Notes that all tables equal a decided checkpoint of this shard. Hours that are as that checkpoint says
-    /// need no statistics any more, and may leave once they are old.
+    /// Records that all tables equal a decided checkpoint of this shard. Hours with the same entry in that
+    /// checkpoint no longer need statistics, and may leave when they are old.
     pub fn note_published(&mut self, published: &Decided) {
         for (hour, entry) in self.next.hours.iter_mut().filter(|(_, entry)| !entry.published) {
             let of = |entry: &HourEntry| -> Vec<String> {
@@ -348,12 +348,12 @@ impl Draft {
         }
     }
 
-    /// Drops what need not be kept; see [`retention`].
+    /// Drops everything that need not be kept; see [`retention`].
     pub fn prune(&mut self) {
         self.replaced.extend(retention::prune(&mut self.next));
     }
 
-    /// Freezes the draft: what it says now is what will be decided.
+    /// Freezes the draft: its present content is what will be decided.
     pub fn seal(mut self, now: WallTime) -> Sealed {
         self.next.written_at = now;
         let Self { next, objects, archived, merged, replaced, .. } = self;
@@ -361,7 +361,7 @@ impl Draft {
     }
 }
 
-/// A checkpoint on its way: nothing of it changes any more, and asking again asks for the very same.
+/// A checkpoint to be decided. It no longer changes, so a repeated request asks for exactly the same.
 #[derive(Debug)]
 pub struct Sealed {
     pub(super) checkpoint: Arc<Checkpoint>,
@@ -380,23 +380,24 @@ impl Deref for Sealed {
 }
 
 impl Sealed {
-    /// Archive files that the checkpoint admits once it is decided.
+    /// Returns the archive files that the checkpoint admits once it is decided.
     pub fn archived(&self) -> &[ArchivedFile] {
         &self.archived
     }
 
-    /// Archive files whose events are in another file once this checkpoint is decided, with their hours.
+    /// Returns the archive files, with their hours, whose events are in another file once this checkpoint is
+    /// decided.
     pub fn merged(&self) -> &[(Hour, ObjectId)] {
         &self.merged
     }
 
-    /// Snapshots that no checkpoint names once this one is decided, and merged archive files.
+    /// Returns the snapshots that no checkpoint names once this one is decided, and the merged archive files.
     pub fn replaced(&self) -> &[String] {
         &self.replaced
     }
 }
 
-/// Gives names to new objects of one shard that wait for one checkpoint.
+/// A source of names for new objects of one shard that wait for one checkpoint.
 #[derive(Clone, Debug)]
 pub struct ObjectNamer {
     seq: u64,
@@ -405,7 +406,8 @@ pub struct ObjectNamer {
 }
 
 impl ObjectNamer {
-    /// The next name. The counter makes it differ from all others of this owner, over all its shards.
+    /// Returns the next name. The counter distinguishes it from all other names of this owner, over all its
+    /// shards.
     pub fn next(&self) -> ObjectId {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         ObjectId { seq: self.seq, owner: Arc::clone(&self.owner), n }

@@ -13,7 +13,7 @@ pub use dirty::Dirty;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HourSet {
     hours: BTreeSet<Hour>,
-    /// Runs of consecutive hours, counted as they change: marks are bounded by it, one after another.
+    /// The number of runs of consecutive hours, kept up to date because marks are bounded by it.
     runs: usize,
 }
 
@@ -21,7 +21,7 @@ impl HourSet {
     /// Adds an hour.
     pub fn insert(&mut self, hour: Hour) {
         if self.hours.insert(hour) {
-            // It begins a run, continues one, or joins two.
+            // The hour begins a run, continues one, or joins two.
             let neighbours = [hour.previous(), hour.next()].into_iter().filter(|hour| self.contains(*hour));
             self.runs = self.runs + 1 - neighbours.count();
         }
@@ -32,22 +32,22 @@ impl HourSet {
         (first.0..=last.0).for_each(|hour| self.insert(Hour(hour)));
     }
 
-    /// The earliest.
+    /// Returns the earliest hour.
     pub fn first(&self) -> Option<Hour> {
         self.hours.first().copied()
     }
 
-    /// The latest.
+    /// Returns the latest hour.
     pub fn last(&self) -> Option<Hour> {
         self.hours.last().copied()
     }
 
-    /// The earliest after `hour`.
+    /// Returns the earliest hour after `hour`.
     pub fn first_after(&self, hour: Hour) -> Option<Hour> {
         self.hours.range(hour.next()..).next().copied()
     }
 
-    /// Drops every hour up to and with `hour`.
+    /// Drops every hour up to and including `hour`.
     pub fn clear_through(&mut self, hour: Hour) {
         self.hours = self.hours.split_off(&hour.next());
         self.runs = self.ranges().len();
@@ -59,7 +59,7 @@ impl HourSet {
         self.runs = self.ranges().len();
     }
 
-    /// Its hours, ascending.
+    /// Returns the hours in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Hour> {
         self.hours.iter().copied()
     }
@@ -69,7 +69,7 @@ impl HourSet {
         other.iter().for_each(|hour| self.insert(hour));
     }
 
-    /// Runs of consecutive hours: first and last of each.
+    /// Returns the runs of consecutive hours: first and last hour of each.
     pub fn ranges(&self) -> Vec<(Hour, Hour)> {
         let mut ranges: Vec<(Hour, Hour)> = Vec::new();
         for hour in &self.hours {
@@ -81,17 +81,17 @@ impl HourSet {
         ranges
     }
 
-    /// Number of runs of consecutive hours.
+    /// Returns the number of runs of consecutive hours.
     pub const fn runs(&self) -> usize {
         self.runs
     }
 
-    /// Whether it has the hour.
+    /// Returns whether the set has the hour.
     pub fn contains(&self, hour: Hour) -> bool {
         self.hours.contains(&hour)
     }
 
-    /// Whether it has none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.hours.is_empty()
     }
@@ -175,7 +175,7 @@ pub(in crate::checkpoint) mod hour_map {
 mod tests {
     use super::*;
 
-    /// Whatever is added and cleared, in the shortest ranges that can join and part.
+    /// Adds and clears many hours, close enough together for ranges to join and part.
     #[test]
     fn runs_are_counted_as_they_change() {
         let mut set = HourSet::default();

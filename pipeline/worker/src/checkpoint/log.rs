@@ -17,7 +17,7 @@ use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
 
-/// How a decision came out.
+/// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The checkpoint is the decided one.
@@ -26,10 +26,10 @@ pub enum Decision {
     Anothers,
 }
 
-/// The latest sequence number of every shard that has a checkpoint.
+/// Returns the latest sequence number of every shard that has a checkpoint.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>> {
     let mut latest = BTreeMap::new();
     for object in store.list(names::STATE).await? {
@@ -41,10 +41,10 @@ pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>
     Ok(latest)
 }
 
-/// A shard's latest checkpoint, or [`Decided::unowned`].
+/// Returns a shard's latest checkpoint, or [`Decided::unowned`].
 ///
 /// # Errors
-/// When storage is unavailable, or the object cannot be read.
+/// If storage is unavailable, or the object cannot be read.
 pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     let mut unreadable = None;
     loop {
@@ -52,17 +52,19 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
         let seqs = listed.iter().filter_map(|object| names::parse_checkpoint(&object.path));
         let Some(newest) = seqs.map(|(_, seq)| seq).max() else { return Ok(Decided::unowned(shard)) };
         match read(store, shard, newest).await {
-            // Its owner may have gone on meanwhile, and have swept parts that only this one names.
+            // The owner may have decided a later checkpoint meanwhile, and have deleted parts that only this
+            // one names.
             Err(WorkerError::Damaged { .. }) if unreadable != Some(newest) => unreadable = Some(newest),
             found => return found,
         }
     }
 }
 
-/// The latest checkpoint of every shard that has one, and why that of a shard cannot be read.
+/// Returns the latest checkpoint of every shard that has one, and the error of every shard whose checkpoint
+/// cannot be read.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn latest_of_all(
     store: &dyn ObjectStore,
 ) -> Result<(BTreeMap<Shard, Decided>, BTreeMap<Shard, WorkerError>)> {
@@ -80,10 +82,10 @@ pub async fn latest_of_all(
     Ok((decided, broken))
 }
 
-/// One decided checkpoint, with its parts. Those of a checkpoint that is not the latest may be gone.
+/// Reads one decided checkpoint with its parts. If it is not the latest, its parts may be gone.
 ///
 /// # Errors
-/// When storage is unavailable, or the object cannot be read.
+/// If storage is unavailable, or the object cannot be read.
 pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Decided> {
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
@@ -99,11 +101,11 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 }
 
 /// Stores the objects of a checkpoint, then asks for the decision: creates the checkpoint if its sequence
-/// number is free. An answer of "exists", or none, is settled by reading what is there.
+/// number is free. If the answer is "exists" or is lost, reading the object shows the result.
 ///
 /// # Errors
-/// When storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
-/// recover the shard.
+/// If storage is unavailable. Then the decision is not known: ask again with the same checkpoint, or recover
+/// the shard.
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
     let Split { stored, new_parts } = parts::split(&sealed.checkpoint)?;
     let new = sealed.objects.iter().chain(&new_parts);

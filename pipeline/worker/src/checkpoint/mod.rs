@@ -1,15 +1,15 @@
-//! A shard's checkpoints: what they say, how one is decided, and how a shard changes hands.
+//! A shard's checkpoints: their content, how one is decided, and how a shard changes owners.
 //!
 //! The life of a checkpoint is in its types:
 //!
-//! | type | what it is | who makes it |
+//! | type | meaning | made by |
 //! |---|---|---|
-//! | [`Draft`] | what the next checkpoint will say, and the objects it will name | [`Decided::next_draft`] |
-//! | [`Sealed`] | a checkpoint on its way; nothing of it changes any more | [`Draft::seal`] |
-//! | [`Decided`] | a checkpoint that stands in the log | [`log::decide`], [`log::latest`] |
+//! | [`Draft`] | the next checkpoint while it is built, with its objects | [`Decided::next_draft`] |
+//! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`Draft::seal`] |
+//! | [`Decided`] | a checkpoint in the log | [`log::decide`], [`log::latest`] |
 //!
-//! Creating `checkpoint-<seq>` is the only decision of the protocol; what it does not admit does not exist.
-//! Only decided checkpoints can be published (`publish.rs`).
+//! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not admit does
+//! not exist. Only decided checkpoints can be published (`publish.rs`).
 
 pub mod checksum;
 pub(crate) mod claim;

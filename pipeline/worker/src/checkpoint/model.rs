@@ -1,4 +1,4 @@
-//! What a checkpoint says: who owned the shard, how far it is closed, and which files every hour consists of.
+//! The content of a checkpoint: the owners of the shard, the last closed hour, and the files of every hour.
 
 mod files;
 
@@ -19,34 +19,34 @@ use crate::ports::FileEntry;
 
 pub use files::TableFiles;
 
-/// Format of checkpoints, and the newest that this release knows.
+/// The format of checkpoints, and the newest format that this release can read.
 pub const FORMAT: u32 = 1;
 
-/// Everything a shard's next owner needs.
+/// Everything that a shard's next owner needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// Version of this form.
+    /// The version of the stored form.
     pub format: u32,
     /// The shard.
     pub shard: Shard,
-    /// Its sequence number; each is decided once.
+    /// The sequence number; each is decided once.
     pub seq: u64,
-    /// When it was written; decides nothing.
+    /// The time at which the checkpoint was written; it decides nothing.
     pub written_at: WallTime,
-    /// The owners so far with objects that may count, each with the first sequence number that is its own;
-    /// see [`Owner::seq`].
+    /// The owners so far with objects that may count, each with its first sequence number; see
+    /// [`Owner::seq`].
     pub owners: Vec<Owner>,
-    /// How far each topic's partition of this shard is read; a backfill carries it on.
+    /// The offsets up to which each topic's partition of this shard is read; a backfill keeps them.
     pub offsets: BTreeMap<Text, TopicOffsets>,
-    /// The last hour closed.
+    /// The last closed hour.
     #[serde(with = "hour_option")]
     pub closed_through: Option<Hour>,
     /// Closed hours whose events have changed since they were folded.
     pub dirty: Dirty,
-    /// Which rules hold from which hour on; the first also before it.
+    /// Rules, each from an hour on; the first also hold before their hour.
     pub rules: Vec<RulesFrom>,
-    /// Hours inside the horizon, and those that a table may not hold yet.
+    /// Hours inside the horizon, and hours that a table may not hold yet.
     #[serde(with = "hour_map")]
     pub hours: BTreeMap<Hour, Arc<HourEntry>>,
     /// Files of dead letters that the dead-letter topic may not have yet.
@@ -55,13 +55,13 @@ pub struct Checkpoint {
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
-    /// The first hour with events in the archive; `None` while it holds none.
+    /// The first hour with events in the archive; `None` if the archive holds none.
     #[serde(with = "hour_option")]
     pub archive_from: Option<Hour>,
-    /// Objects that hold the rest of what it says, as it was stored.
+    /// Objects that hold the rest of the checkpoint's content, as it was stored.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<String>,
-    /// What is known of parts.
+    /// Known parts, which save work.
     #[serde(skip)]
     pub known_days: KnownDays,
 }
@@ -70,21 +70,22 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Its random id.
+    /// The owner's random id.
     pub id: Text,
-    /// The first sequence number that is its own: that of its claim, or of an owner right before it that has
-    /// left the list. Nobody's objects count for the numbers before its claim, for its own are all later.
+    /// The first sequence number of the owner: the one of its claim, or of an owner right before it that has
+    /// left the list. No objects count for the numbers before its claim, because its own objects all have
+    /// later numbers.
     pub seq: u64,
-    /// What it is.
+    /// The kind of the owner.
     pub kind: OwnerKind,
-    /// Whether it has released the shard, by a clean stop.
+    /// Whether the owner has released the shard, by a clean stop.
     pub released: bool,
-    /// Whether an archive file or a dead letter of it may count. If none does, the next owner takes its
-    /// place.
+    /// Whether an archive file or a dead letter of the owner may count. If none does, the next owner replaces
+    /// it.
     pub has_objects: bool,
 }
 
-/// What owns a shard.
+/// The kind of program that owns a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OwnerKind {
@@ -105,60 +106,60 @@ pub struct RulesFrom {
     pub version: Text,
 }
 
-/// What a closed hour consists of.
+/// The stored entry of a closed hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HourEntry {
-    /// How often its rows have changed since they were first published.
+    /// The number of times that the hour's rows have changed since they were first published.
     pub revision: i64,
-    /// Digest of the state at its end; empty while it is not known.
+    /// Digest of the state at the hour's end; empty if it is not known.
     pub state_digest: String,
-    /// Object with the state at its end, where kept.
+    /// Object with the state at the hour's end, if it is kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub snapshot: Option<String>,
-    /// Objects with the state of some organizations, which has changed since the snapshot was written; the
-    /// later comes last.
+    /// Objects with the states of organizations that have changed since the snapshot was written; the latest
+    /// object comes last.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub patches: Vec<String>,
     /// Files by table; a table that is missing has no rows in the hour.
     pub tables: BTreeMap<Table, TableFiles>,
-    /// Events that came after the hour had closed, by organization, where any did: a clock column of `hours`.
+    /// Events by organization that came after the hour had closed: a clock column of `hours`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub late_events: BTreeMap<OrganizationId, i64>,
-    /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
+    /// Whether all tables are known to hold the hour with this entry. Only this process knows it.
     #[serde(skip)]
     pub published: bool,
 }
 
 impl HourEntry {
-    /// The objects of its snapshot: all of it, and what has changed since.
+    /// Returns the objects of the snapshot: the whole snapshot, and the changes since.
     pub fn snapshot_objects(&self) -> impl Iterator<Item = &String> {
         self.snapshot.iter().chain(&self.patches)
     }
 
-    /// The files of a table; none where it has no rows.
+    /// Returns the files of a table; no files if the table has no rows.
     pub fn files_of(&self, table: Table) -> &[FileEntry] {
         self.tables.get(&table).map_or(&[], |files| files)
     }
 
-    /// The files of all tables.
+    /// Returns the files of all tables.
     pub fn files(&self) -> impl Iterator<Item = (Table, &FileEntry)> {
         self.tables.iter().flat_map(|(table, files)| files.iter().map(|file| (*table, file)))
     }
 
-    /// Bytes of its table files.
+    /// Returns the bytes of the hour's table files.
     pub fn file_bytes(&self) -> u64 {
         self.files().map(|(_, file)| file.bytes).sum()
     }
 
-    /// Takes its snapshot away, and returns its objects.
+    /// Removes the snapshot, and returns its objects.
     pub(super) fn take_snapshot(&mut self) -> Vec<String> {
         self.snapshot.take().into_iter().chain(std::mem::take(&mut self.patches)).collect()
     }
 }
 
 impl Checkpoint {
-    /// A shard that nobody has owned: sequence number 0, which is never written.
+    /// Returns the checkpoint of a shard that nobody has owned: sequence number 0, which is never written.
     pub fn unowned(shard: Shard) -> Self {
         Self {
             format: FORMAT,
@@ -179,15 +180,16 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a file with this object_id counts: its sequence number is decided and was its owner's.
+    /// Returns whether a file with this object id counts: its sequence number is decided and belongs to its
+    /// owner.
     pub fn admits(&self, object_id: &ObjectId) -> bool {
         let of_seq = self.owners.iter().rev().find(|owner| owner.seq <= object_id.seq);
         object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.id == object_id.owner)
     }
 
-    /// Leaves out owners that the last one can do without: its sequence numbers begin where theirs did, so
-    /// what they wrote counts no more, and nobody else's does. A worker stays in the list where it is the
-    /// last worker: that the root has had one decides what a backfill may do.
+    /// Drops owners that are not needed. The next owner in the list takes over their sequence numbers, so
+    /// their objects no longer count. The last worker always stays in the list, because a backfill must know
+    /// that the root has had a worker.
     pub(super) fn drop_owners(&mut self, needed: impl Fn(&Owner) -> bool) {
         let last_worker = self.owners.iter().rposition(|owner| owner.kind == OwnerKind::Worker);
         let last = self.owners.len().saturating_sub(1);
@@ -204,30 +206,31 @@ impl Checkpoint {
         self.owners = kept;
     }
 
-    /// The owner that holds the shard.
+    /// Returns the owner that holds the shard.
     pub fn owner(&self) -> Option<&Owner> {
         self.owners.last()
     }
 
-    /// Version of the rules of an hour; none while there is no list.
+    /// Returns the version of the rules of an hour; `None` if there is no list.
     pub fn rules_of(&self, hour: Hour) -> Option<&Text> {
         let listed = self.rules.iter().rev().find(|rules| rules.from <= hour);
         listed.or(self.rules.first()).map(|rules| &rules.version)
     }
 
-    /// The newest snapshot that may be a base for folding `hour`: before it, and before every dirty hour.
+    /// Returns the hours whose snapshots may be a base for folding `hour`, the newest first. They are before
+    /// `hour` and before every dirty hour.
     pub fn snapshots_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
         let bound = self.dirty.first().map_or(hour, |dirty| dirty.min(hour));
         self.kept_before(bound)
     }
 
-    /// The hours before `hour` with a snapshot, the newest first.
+    /// Returns the hours before `hour` with a snapshot, the newest first.
     pub fn kept_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
         let before = self.hours.range(..hour).rev();
         before.filter(|(_, entry)| entry.snapshot.is_some()).map(|(hour, entry)| (*hour, &**entry))
     }
 
-    /// Revision of an hour that is or was closed.
+    /// Returns the revision of an hour that is or was closed.
     pub fn revision_of(&self, hour: Hour) -> i64 {
         let entry = self.hours.get(&hour).map(|entry| entry.revision);
         entry.or(self.revisions.get(&hour).copied()).unwrap_or(0)

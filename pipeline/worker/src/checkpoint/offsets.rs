@@ -1,4 +1,4 @@
-//! How far a topic partition is read, as a checkpoint says it.
+//! The offsets up to which a topic partition is read, as a checkpoint records them.
 
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,33 @@ use sha2::{Digest, Sha256};
 use super::snapshot::hex;
 use crate::source::Message;
 
-/// How far one topic partition is read. Fields are in the order of the stored form.
+/// The position up to which one topic partition is read. Fields are in the order of the stored form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TopicOffsets {
     /// The record before `next`.
     pub last: Option<LastRecord>,
-    /// The largest event time taken.
+    /// The largest event time of the records taken.
     pub max_event_time: Option<Timestamp>,
-    /// The next offset to read; none: the earliest.
+    /// The next offset to read; `None` for the earliest.
     pub next: Option<i64>,
 }
 
-/// The last record taken from a topic partition. It tells whether the topic was recreated or its log
+/// The last record taken from a topic partition. It shows whether the topic was recreated or its log
 /// diverged. Fields are in the order of the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastRecord {
-    /// Digest of its key and value.
+    /// Digest of the record's key and value.
     pub checksum: String,
-    /// Its offset.
+    /// The record's offset.
     pub offset: i64,
-    /// Its timestamp in milliseconds since the epoch.
+    /// The record's timestamp in milliseconds since the epoch.
     pub timestamp_millis: i64,
 }
 
 impl LastRecord {
-    /// What is kept of a message.
+    /// Returns the part of a message that is kept.
     pub fn of(message: &Message) -> Self {
         let mut hash = Sha256::new();
         for part in [&message.key, &message.value] {
@@ -45,7 +45,7 @@ impl LastRecord {
         Self { offset: message.offset, timestamp_millis: message.timestamp_millis, checksum }
     }
 
-    /// Says that Kafka no longer has it, though its log begins before it.
+    /// Returns the error text for a record that Kafka no longer has, although its log begins before it.
     pub fn cause_gone(&self) -> String {
         format!(
             "the record at offset {} is gone, and not by retention: the topic was recreated, or it is \

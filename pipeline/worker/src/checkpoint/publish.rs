@@ -1,12 +1,13 @@
 //! Publish: makes the tables equal to the checkpoints of the shards, whatever they were before.
 //!
-//! From a fresh view of a table's log, of the dates that the checkpoints name, per shard: add what its
-//! checkpoint names and the table lacks, remove the shard's live files of those hours that it does not name.
-//! No change, no commit. A commit carries the shards' sequence numbers as transactions; after any error the
-//! log is read again, because the commit may have landed.
+//! It starts from a fresh view of a table's log, of the dates that the checkpoints name. For each shard, it
+//! adds the files that the checkpoint names and the table lacks. It removes the shard's live files of those
+//! hours that the checkpoint does not name. Without a change there is no commit. A commit carries the shards'
+//! sequence numbers as transactions. After any error the log is read again, because the commit may have
+//! landed.
 //!
-//! A checkpoint may come back to hours that lie in a file of a day, as when a backfill folds them again.
-//! Where it names all hours of the file, that goes with the commit. Else it is told apart first; see
+//! A checkpoint may come back to hours that lie in a file of a day, such as when a backfill folds them again.
+//! If it names all hours of the file, the commit removes the file. Otherwise the file is split first; see
 //! [`super::days`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +23,12 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{CommitOutcome, ErrorKind, LiveTable, Ports, TableCommit, TableCommitter, TableError};
 
-/// What publishing came to.
+/// The result of publishing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Shards of which a table knows a later checkpoint: their owner has lost them.
     pub fenced: BTreeMap<Shard, Fence>,
-    /// Commits made.
+    /// The number of commits.
     pub commits: u64,
 }
 
@@ -36,17 +37,17 @@ pub struct Published {
 pub struct Fence {
     /// The table.
     pub table: Table,
-    /// The sequence number it knows.
+    /// The sequence number that the table knows.
     pub seq: u64,
 }
 
-/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits
-/// they are. A table that fails does not keep the others from going on, but
-/// `hours`: it says of an hour what all of them hold.
+/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` identifies the
+/// owner of the commits. If a table fails, the others continue, except `hours`: it describes what all other
+/// tables hold of an hour.
 ///
 /// # Errors
-/// When storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that
-/// must be told apart cannot be read.
+/// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that must
+/// be split cannot be read.
 pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result<Published> {
     let mut published = Published::default();
     let mut failure = None;
@@ -71,7 +72,7 @@ async fn publish_table(
     published: &mut Published,
 ) -> Result<()> {
     let (tables, clock) = (&*ports.tables, &*ports.clock);
-    // Files of days that cannot be read, whose other hours are to be folded again.
+    // Files of days that cannot be read, and whose other hours are to be folded again.
     let (mut failure, mut given_up) = (None, BTreeSet::new());
     for attempt in backoff::COMMIT.attempts() {
         if attempt > 0 {
@@ -124,8 +125,8 @@ async fn publish_table(
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
-/// Replaces files of days by those of their hours. Returns those that are lost while all their hours that the
-/// checkpoint does not name are to be folded again: nothing is left of them to keep.
+/// Replaces files of days by the files of their hours. Returns the lost files whose hours are all named by
+/// the checkpoint or to be folded again: nothing of these files needs to be kept.
 async fn tell_apart(
     ports: &Ports,
     (table, base): (Table, u64),
@@ -151,7 +152,7 @@ async fn tell_apart(
     Ok(given_up)
 }
 
-/// The table, and the transactions of the shards for which it is not as their checkpoints say.
+/// Loads the table, and the transactions of the shards for which it differs from their checkpoints.
 async fn load(
     tables: &dyn TableCommitter,
     table: Table,
@@ -169,7 +170,7 @@ async fn load(
         if there.is_some_and(|there| there.days.iter().any(comes_back)) {
             return true;
         }
-        // A shard without an owner that a table knows of has lost its checkpoints.
+        // If a table knows a shard without an owner, the shard has lost its checkpoints.
         !commit.adds.is_empty() || !commit.removes.is_empty() || checkpoint.seq == 0
     });
     let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();
@@ -181,7 +182,8 @@ async fn load(
     Ok((live, known))
 }
 
-/// What makes the table equal to the checkpoints, and the files of days that are to be told apart before.
+/// Returns the commit that makes the table equal to the checkpoints, and the files of days to be split
+/// before.
 fn difference(
     table: Table,
     live: &LiveTable,
@@ -229,7 +231,7 @@ struct LivePaths {
     days: Vec<LiveDay>,
 }
 
-/// Live files of ours by shard, and the rest.
+/// Returns our live files by shard, and the other files.
 fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
     let mut ours: BTreeMap<Shard, LivePaths> = BTreeMap::new();
     let mut foreign = Vec::new();
@@ -256,7 +258,7 @@ fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LivePaths
     }
 }
 
-/// A live file that is not ours, in a partition that the commit touches, is a loud stop.
+/// Returns an error if a partition that the commit touches has a live file that is not ours.
 fn refuse_foreign(table: Table, commit: &TableCommit, foreign: &[&str]) -> Result<()> {
     let folder = |path: &str| path.split_once('/').map_or(String::new(), |(folder, _)| folder.to_owned());
     let added = commit.adds.iter().map(|add| folder(&add.path));

@@ -1,8 +1,10 @@
-//! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day.
+//! Retention of a checkpoint's content: hours inside the horizon; every snapshot for 48 hours, then one a
+//! day.
 //!
-//! The newest snapshot at or before the horizon is always kept, or the newest before the first dirty hour if
-//! that is earlier; and the newest before the first dirty hour, wherever it lies: so far a recomputation has
-//! come that leads up to that hour. All ages count from the last hour closed.
+//! Two older snapshots are always kept. One is the newest at or before the horizon, or the newest before the
+//! first dirty hour if that is earlier. The other is the newest before the first dirty hour, wherever it
+//! lies: a recomputation that leads up to that hour has come that far. All ages count from the last closed
+//! hour.
 
 use std::sync::Arc;
 
@@ -10,20 +12,20 @@ use prorata_schemas::time::Hour;
 
 use super::model::Checkpoint;
 
-/// Hours inside the horizon: 35 days.
+/// The number of hours inside the horizon: 35 days.
 pub const HORIZON_HOURS: i64 = 35 * 24;
 
-/// Hours for which every snapshot is kept.
+/// The number of hours for which every snapshot is kept.
 const HOURLY: i64 = 48;
 
-/// Whether the snapshot of `hour` is kept once the shard is closed through `closed_through`.
+/// Returns whether the snapshot of `hour` is kept once the shard is closed through `closed_through`.
 pub fn keeps_snapshot(hour: Hour, closed_through: Hour) -> bool {
     let age = closed_through.0 - hour.0;
     age < HOURLY || (age < HORIZON_HOURS + 24 && hour.of_day() == 23)
 }
 
-/// Drops from a checkpoint what need not be kept, and returns the snapshots that it no longer names. An hour
-/// leaves only when every table is known to hold it.
+/// Drops everything from a checkpoint that need not be kept, and returns the snapshots that it no longer
+/// names. An hour leaves only if every table is known to hold it.
 pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let Some(closed_through) = checkpoint.closed_through else { return Vec::new() };
     let horizon = Hour(closed_through.0 - HORIZON_HOURS);
@@ -97,7 +99,7 @@ mod tests {
         let mut checkpoint = checkpoint(40 * 24, true);
         prune(&mut checkpoint);
         assert_eq!(snapshots(&checkpoint).first(), Some(&(5 * 24 - 1)));
-        // Four days close at once, and what is dirty lies behind the new horizon.
+        // Four days close at once, and the dirty hour lies before the new horizon.
         checkpoint.closed_through = Some(Hour(44 * 24 - 1));
         checkpoint.dirty.insert(Hour(6 * 24));
         prune(&mut checkpoint);

@@ -1,8 +1,8 @@
-//! State of a shard at an hour's end as one object: versioned and checksummed.
+//! The state of a shard at an hour's end as one object: versioned and checksummed.
 //!
-//! `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, the rest in postcard. The form of an
-//! organization's state is the engine's own: [`FORMAT`] rises with it, and a snapshot of another format is no
-//! base for a fold.
+//! The layout is `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, and the rest in postcard. The
+//! form of an organization's state belongs to the engine. [`FORMAT`] rises with that form, and a snapshot of
+//! another format is not a base for a fold.
 
 pub mod idle;
 
@@ -21,25 +21,25 @@ use idle::IdleState;
 
 const MAGIC: &[u8; 4] = b"PRSN";
 
-/// Bytes of the checksum.
+/// Length of the checksum in bytes.
 const CHECKSUM: usize = 32;
 
-/// Bytes before the rest: magic, format, checksum.
+/// Length in bytes of magic, format and checksum.
 const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
 
-/// Version of this form and of the engine's state.
+/// The version of this form and of the engine's state.
 pub const FORMAT: u16 = 1;
 
-/// Why an organization is held: its hours are not folded since one that the engine refused.
+/// A held organization: the engine refused one of its hours, and no hour since then is folded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The hour that was refused.
     pub since: Hour,
-    /// Why, in words.
+    /// The reason, in words.
     pub cause: String,
 }
 
-/// What happened to an organization that is held, and what ends it.
+/// Returns a message that says what happened to a held organization, and what ends the hold.
 pub fn hold_message(organization_id: &OrganizationId, hold: &Hold) -> String {
     let Hold { since, cause } = hold;
     format!(
@@ -52,37 +52,37 @@ pub fn hold_message(organization_id: &OrganizationId, hold: &Hold) -> String {
 /// One organization at an hour's end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrganizationState {
-    /// The engine's state. Of an organization that is held, at the end of the last hour that was folded.
+    /// The engine's state. For a held organization, the state at the end of the last folded hour.
     pub state: State,
     /// Latest event time so far, for the clock columns.
     pub max_event_time: Option<Timestamp>,
-    /// Why it is held, if it is.
+    /// The hold; `None` if the organization is not held.
     pub hold: Option<Hold>,
 }
 
-/// All organizations of a shard between hours, by id. States are shared: a fold makes new ones, and the old
-/// stay as they were.
+/// All organizations of a shard between hours, by id. States are shared: a fold makes new states, and the old
+/// ones stay unchanged.
 pub type ShardState = BTreeMap<OrganizationId, Arc<IdleState>>;
 
 /// All organizations of a shard, by id, in bytes.
 pub type PackedStates = BTreeMap<OrganizationId, PackedState>;
 
-/// One organization's state in bytes, with the clock that goes with it.
+/// One organization's state in bytes, with the clock that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PackedState {
     /// The organization.
     pub organization_id: OrganizationId,
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
-    /// The engine's state; in a patch, empty where the organization has left. One that was loaded is a part
-    /// of its snapshot, and holds all of it.
+    /// The engine's state; in a patch, empty if the organization has left. A loaded state is a part of its
+    /// snapshot, and keeps the whole snapshot in memory.
     #[serde(serialize_with = "at_once")]
     pub state: Bytes,
-    /// Why it is held, if it is.
+    /// The hold; `None` if the organization is not held.
     pub hold: Option<Hold>,
 }
 
-/// The same where it lies in a snapshot.
+/// One organization's state as it lies in a snapshot.
 #[derive(Deserialize)]
 struct StoredState<'a> {
     organization_id: OrganizationId,
@@ -91,32 +91,32 @@ struct StoredState<'a> {
     hold: Option<Hold>,
 }
 
-/// Serializes bytes at once: in postcard that is the same as one by one, and much faster.
+/// Serializes all bytes at once: in postcard the result is the same as one by one, and it is much faster.
 fn at_once<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
 
 impl PackedState {
-    /// What a patch says of an organization that has left.
+    /// Returns the entry in a patch for an organization that has left.
     pub fn gone(organization_id: &OrganizationId) -> Self {
         let organization_id = organization_id.clone();
         Self { organization_id, max_event_time: None, state: Bytes::new(), hold: None }
     }
 }
 
-/// Why a snapshot cannot be used.
+/// The reason why a snapshot cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// Of another format: fold from an older one, or from the first event.
+    /// The format differs: fold from an older snapshot, or from the first event.
     #[error("it has format {0}, this program knows {FORMAT}")]
     Format(u16),
-    /// Not the bytes that were written.
+    /// The bytes are not the ones that were written.
     #[error("its checksum does not match")]
     Checksum,
-    /// Not the state that the checkpoint recorded.
+    /// The state is not the one that the checkpoint recorded.
     #[error("its state is not the one that the checkpoint recorded")]
     Unrecorded,
-    /// Not readable in spite of its checksum.
+    /// The content cannot be read although the checksum matches.
     #[error("it cannot be read: {0}")]
     Content(String),
 }
@@ -124,7 +124,7 @@ pub enum SnapshotError {
 /// Packs one organization's state.
 ///
 /// # Errors
-/// When the state cannot be serialized.
+/// If the state cannot be serialized.
 pub fn pack(
     organization_id: &OrganizationId,
     state: &OrganizationState,
@@ -136,7 +136,7 @@ pub fn pack(
     Ok(PackedState { organization_id, max_event_time, state: bytes.into(), hold })
 }
 
-/// Digest of one organization's packed state: of what depends on its events and rules alone.
+/// Returns the digest of one organization's packed state. It covers only what depends on events and rules.
 pub fn state_digest(packed: &PackedState) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(&packed.state);
@@ -146,7 +146,7 @@ pub fn state_digest(packed: &PackedState) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Digest of a shard's state, from those of its organizations in ascending order.
+/// Returns the digest of a shard's state, from the digests of its organizations in ascending order.
 pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId, &'a [u8; 32])>) -> String {
     let mut hash = Sha256::new();
     for (organization_id, digest) in organizations {
@@ -157,10 +157,10 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
     hex(&hash.finalize()[..16])
 }
 
-/// The object with these organizations, in ascending order.
+/// Returns the object with these organizations, in ascending order.
 ///
 /// # Errors
-/// When they cannot be serialized.
+/// If they cannot be serialized.
 pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> {
     let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
     let mut bytes = MAGIC.to_vec();
@@ -175,7 +175,7 @@ pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> 
 /// Reads one organization's state.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> {
     let (max_event_time, hold) = (packed.max_event_time, packed.hold.clone());
     Ok(OrganizationState { state: read_state(&packed.state)?, max_event_time, hold })
@@ -184,20 +184,20 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 /// Reads the engine's state.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     share_anew();
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
 }
 
-/// States that were just loaded. What they say is read when their organization's next hour is folded: with a
-/// million pods that takes seconds, and a new owner must soon commit. For the same reason they are not
+/// Returns newly loaded states. Their content is read when the next hour of their organization is folded:
+/// with a million pods that takes seconds, and a new owner must commit soon. For the same reason they are not
 /// compressed yet: see [`idle::compress`].
 pub fn loaded(states: PackedStates) -> ShardState {
     states.into_iter().map(|(id, packed)| (id, Arc::new(IdleState::loaded(packed)))).collect()
 }
 
-/// Puts what has changed into the states of a snapshot.
+/// Applies a patch to the states of a snapshot.
 pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     for (organization_id, packed) in patch {
         if packed.state.is_empty() {
@@ -208,10 +208,10 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     }
 }
 
-/// Reads an object made by [`encode`], but not what the states say: they stay where they lie.
+/// Reads an object made by [`encode`], but not the content of its states, which stay in its bytes.
 ///
 /// # Errors
-/// When it is of another format or damaged.
+/// If it is of another format or damaged.
 pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;

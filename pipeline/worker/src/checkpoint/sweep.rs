@@ -1,9 +1,9 @@
-//! Sweep: the owner of a shard deletes what no checkpoint of it needs, after a decision of its own.
+//! Sweep: after a decision, the owner of a shard deletes what no checkpoint of the shard needs.
 //!
-//! An object that waits for a checkpoint carries its sequence number. Once a later checkpoint is decided that
-//! does not name it, or does not admit it, no checkpoint ever will: it is left over from a dead attempt, or
-//! it was replaced. So it can go at once, and no clock is asked. Only checkpoints go by age: by times of the
-//! store, and not by one that lies ahead of the clock.
+//! An object that waits for a checkpoint carries its sequence number. If a later decided checkpoint does not
+//! name or admit the object, no checkpoint ever will. The object is left over from a dead attempt, or it was
+//! replaced. So it can be deleted at once, without regard to any clock. Only checkpoints are deleted by age.
+//! Ages are based on times of the store, but not on a time ahead of the clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::names;
 use crate::objects::CONCURRENCY;
 use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 
-/// How long checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and late
-/// owners.
+/// The time for which checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and
+/// late owners.
 const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 
-/// What a shard's folder of state holds that its owner does not need: snapshots and parts of checkpoints that
-/// the decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint, and at
-/// most up to `latest`: in a local folder a checkpoint has the time of a clock that may have been ahead.
+/// Returns what an owner does not need in its shard's folder of state. These are snapshots and parts that the
+/// decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint, and at
+/// most up to `latest`: in a local folder, the clock that stamps a checkpoint may have been ahead.
 pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallTime) -> Vec<String> {
     let snapshots = decided.hours.values().flat_map(|entry| entry.snapshot_objects());
     let named: BTreeSet<&String> = snapshots.chain(&decided.parts).collect();
@@ -43,7 +43,7 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallT
     unneeded.map(|object| object.path.clone()).collect()
 }
 
-/// Files of dead letters of a shard that no checkpoint admits.
+/// Returns the files of dead letters of a shard that no checkpoint admits.
 pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
     let unneeded = listed.iter().filter(|object| {
         names::parse_dead_letter_shard(&object.path) == Some(decided.shard)
@@ -53,7 +53,7 @@ pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec
     unneeded.map(|object| object.path.clone()).collect()
 }
 
-/// Owners that have dead letters of a shard that count.
+/// Returns the owners that have admitted dead letters of a shard.
 pub fn owners_of_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> BTreeSet<Arc<str>> {
     let own = listed
         .iter()
@@ -62,7 +62,7 @@ pub fn owners_of_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> BT
     own.filter(|(object_id, _)| decided.admits(object_id)).map(|(object_id, _)| object_id.owner).collect()
 }
 
-/// Deletes objects; those that could not be deleted come back, with the last error.
+/// Deletes objects. Returns the objects that could not be deleted, with the last error.
 pub async fn delete_all(
     store: &dyn ObjectStore,
     paths: Vec<String>,
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn checkpoints_go_by_their_age_beside_the_last_of_their_owner() {
         let ages = [(6, 20), (7, 8), (8, 6), (9, 0), (10, 0)];
-        // The store's clock is years away from anybody's.
+        // The store's clock differs by years from all others.
         let objects: Vec<ObjectMeta> =
             ages.into_iter().map(|(seq, age)| listed(names::checkpoint(7, seq), age)).collect();
         let expected = [names::checkpoint(7, 6), names::checkpoint(7, 7)];
         assert_eq!(unneeded_state(&objects, &checkpoint(), LATEST), expected);
-        // The last one was written by a clock that was two days ahead.
+        // The clock that stamped the last checkpoint was two days ahead.
         let latest = WallTime((100 - 2) * DAY);
         assert_eq!(unneeded_state(&objects, &checkpoint(), latest), [names::checkpoint(7, 6)]);
     }

@@ -12,14 +12,14 @@ use prorata_schemas::reject::Reject;
 use super::error::FormatError;
 use super::source::Message;
 
-/// Where in a file a record stands.
+/// The place of a record in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Number of the record's block, from 0.
     pub block: u64,
     /// The block's first byte in the file.
     pub byte: u64,
-    /// Number of the record in the block, from 0; none: the block itself.
+    /// Number of the record in the block, from 0; `None` for the block itself.
     pub record: Option<u64>,
 }
 
@@ -33,43 +33,43 @@ impl fmt::Display for Position {
 /// A record that cannot become an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// Why.
+    /// The reason.
     pub reject: Reject,
-    /// Its bytes as they came, where they can be told apart.
+    /// The record's bytes as they came, if they can be separated.
     pub bytes: Vec<u8>,
 }
 
 impl Rejected {
-    /// Why, with the place.
+    /// Returns the reason, with the place.
     pub fn at(&self, position: Option<Position>) -> String {
         let place = position.map_or(String::new(), |position| format!("{position}: "));
         format!("{place}{}", self.reject)
     }
 }
 
-/// Where rejected input came from.
+/// The source of rejected input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A file, or a place in it.
     File {
         /// The file's path.
         path: String,
-        /// Where in it; none: the file itself.
+        /// The place in the file; `None` for the file itself.
         position: Option<Position>,
     },
     /// A message on Kafka.
     Message {
-        /// Its topic.
+        /// The message's topic.
         topic: String,
-        /// Its partition.
+        /// The message's partition.
         partition: i32,
-        /// Its offset.
+        /// The message's offset.
         offset: i64,
-        /// Its timestamp in milliseconds since the epoch; -1 without one.
+        /// The message's timestamp in milliseconds since the epoch; -1 if it has none.
         timestamp_millis: i64,
-        /// Its key.
+        /// The message's key.
         key: Option<Vec<u8>>,
-        /// Its headers, in their order.
+        /// The message's headers, in order.
         headers: Vec<(String, Option<Vec<u8>>)>,
     },
 }
@@ -86,17 +86,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A rejected record or message with the place it came from.
+/// A rejected record or message, with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Where it came from.
+    /// The source.
     pub origin: Origin,
-    /// Its bytes and the reason.
+    /// The rejected bytes, and the reason.
     pub rejected: Rejected,
 }
 
 impl DeadLetter {
-    /// Of a message, whose bytes are its value.
+    /// Returns the dead letter of a message; its bytes are the message's value.
     pub fn of(message: &Message, reject: Reject) -> Self {
         let origin = Origin::Message {
             topic: message.topic.to_string(),
@@ -111,29 +111,30 @@ impl DeadLetter {
     }
 }
 
-/// Takes one record after another, and what cannot be one; without a position, the file itself.
+/// A function that takes records and rejected records one by one. Without a position, a rejection is about
+/// the file itself.
 pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecordRef<'_>, Rejected>);
 
-/// Whether an event of this kind and body is wanted. More may follow the body.
+/// A function that returns whether an event of this kind and body is wanted. More bytes may follow the body.
 pub type IsWanted<'a> = &'a dyn Fn(EventKind, &[u8]) -> bool;
 
-/// Which events of a file of our own are read.
+/// A selection of events in a file of our own.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted<'a> {
-    /// Their organizations; none: all.
+    /// Organizations of the events; `None` for all.
     pub organizations: Option<&'a BTreeSet<OrganizationId>>,
-    /// Those of which this is true; none: all. It need not be asked: it is there to save reading what nobody
-    /// needs.
+    /// A filter for bodies; `None` for all. A reader need not apply the filter: it only saves reading events
+    /// that nobody needs.
     pub bodies: Option<IsWanted<'a>>,
 }
 
 impl Wanted<'_> {
-    /// Whether an organization is among those that are wanted.
+    /// Returns whether an organization is wanted.
     pub fn has_organization(&self, organization_id: &str) -> bool {
         self.organizations.is_none_or(|wanted| wanted.contains(organization_id))
     }
 
-    /// Whether a body is, of which more may follow.
+    /// Returns whether a body is wanted. More bytes may follow the body.
     pub fn has_body(&self, kind: EventKind, body: &[u8]) -> bool {
         self.bodies.is_none_or(|is_wanted| is_wanted(kind, body))
     }
@@ -142,7 +143,7 @@ impl Wanted<'_> {
 /// Reads a file of our own with the bodies of its events: every record must be an event.
 ///
 /// # Errors
-/// What is damaged, and where.
+/// If a record is damaged; the error reports what is damaged and where.
 pub fn read_whole<A: Archive + ?Sized>(
     archive: &A,
     mut file: &[u8],
@@ -162,18 +163,18 @@ pub fn read_whole<A: Archive + ?Sized>(
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, no matter who wrote it. What is damaged is itself handed over as
-    /// rejected, and so is a file that is none.
+    /// Reads every record of a file, whoever wrote it. Damaged records are passed on as rejected, and so is a
+    /// file that is not an Avro file.
     ///
     /// # Errors
-    /// When the bytes could not be had: the file may be fine.
+    /// If the bytes cannot be read; the file itself may be intact.
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()>;
 
-    /// Reads the events of a file of our own, those that are wanted, without their bodies. Every record of
-    /// the file must be an event; those that are passed over need not be looked at.
+    /// Reads the wanted events of a file of our own, without their bodies. Every record of the file must be
+    /// an event; skipped records need not be checked.
     ///
     /// # Errors
-    /// What is damaged, and where.
+    /// If a record is damaged; the error reports what is damaged and where.
     fn read_own(
         &self,
         file: &[u8],
@@ -188,17 +189,18 @@ pub trait Archive: Send + Sync {
         })
     }
 
-    /// A file of these canonical bodies, in this order. Equal events make equal bytes. Where organizations
-    /// ascend, [`Archive::read_own`] may pass over those that are not wanted.
+    /// Returns a file of these canonical bodies, in this order. Equal events make equal bytes. If
+    /// organizations ascend, [`Archive::read_own`] may skip the ones that are not wanted.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError>;
 
-    /// Whether a file of our own, of which these events were read in this order, has all that it was written
-    /// with, by whichever release. One that was cut off between two blocks reads well.
+    /// Returns whether a file of our own still has every event that it was written with, by any release. The
+    /// caller has read these events from it, in this order. A file that was cut off between two blocks can be
+    /// read without an error.
     fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool;
 
-    /// A file of dead letters. Equal letters make equal bytes.
+    /// Returns a file of dead letters. Equal letters make equal bytes.
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError>;
 
-    /// Reads a file of dead letters whole.
+    /// Reads a whole file of dead letters.
     fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, FormatError>;
 }

@@ -8,26 +8,26 @@ use prorata_schemas::time::WallTime;
 /// The clocks of this machine. Of the tables, only the clock columns of `hours` depend on them.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// The wall clock's time, which may be set back or leap.
+    /// Returns the wall clock's time, which may be set back or leap.
     fn now(&self) -> WallTime;
 
-    /// Time since any fixed instant, which never goes back: for delays and ages.
+    /// Returns the time since any fixed instant; it never goes back. For delays and ages.
     fn monotonic(&self) -> Duration;
 
-    /// Returns after `duration`, or sooner where time does not matter.
+    /// Returns after `duration`, or sooner if time does not matter.
     async fn pause(&self, duration: Duration);
 }
 
 /// Receives the progress of a long run.
 pub trait Progress: Send + Sync {
-    /// Foreign files are being read.
+    /// Reports that foreign files are being read.
     fn reading(&self, files: u64, files_all: u64, events: u64);
 
-    /// Hours are being folded, over all shards.
+    /// Reports that hours are being folded, over all shards.
     fn folding(&self, hours: u64, hours_all: u64);
 }
 
-/// Reports to nobody.
+/// A receiver that reports to nobody.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

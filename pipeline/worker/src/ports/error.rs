@@ -1,6 +1,6 @@
-//! Errors of the ports. Each says what was asked of what, why it failed, and what kind of remedy it needs.
+//! Errors of the ports. Each has the request and its object, the cause, and the kind of remedy it needs.
 //!
-//! An error never says that nothing happened: the answer may have been lost after the operation took effect.
+//! An error never means that nothing happened: the answer may have been lost after the operation took effect.
 
 use std::error::Error;
 use std::io;
@@ -10,18 +10,18 @@ use prorata_schemas::tables::Table;
 /// The cause of an error: another error, or a message.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// What kind of remedy an error needs.
+/// The kind of remedy that an error needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
     /// No answer, a busy server, a full disk: the same request may succeed later.
     Transient,
     /// The credentials are refused or lack a permission. A person must change them.
     Permission,
-    /// The bucket, container or folder does not exist, or an object that must be there is gone.
+    /// The bucket, container or folder does not exist, or a required object is gone.
     Missing,
     /// Another writer was first.
     Conflict,
-    /// The request, or what is stored, can never work: a damaged log, an unsupported protocol feature, an
+    /// The request or the stored content can never work: a damaged log, an unsupported protocol feature, an
     /// impossible name.
     Invalid,
 }
@@ -31,7 +31,7 @@ impl ErrorKind {
     pub const ALL: [Self; 5] =
         [Self::Transient, Self::Permission, Self::Missing, Self::Conflict, Self::Invalid];
 
-    /// The kind as one lower-case word, as in metrics.
+    /// Returns the kind as one lower-case word, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Transient => "transient",
@@ -42,17 +42,17 @@ impl ErrorKind {
         }
     }
 
-    /// True if trying again within seconds may help. All other kinds wait for a person.
+    /// Returns whether trying again within seconds may help. All other kinds wait for a person.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Transient | Self::Conflict)
     }
 
-    /// What an error of this kind says about storage, in words.
+    /// Returns the state of storage that an error of this kind means, in words.
     pub const fn state_of_storage(self) -> &'static str {
         if self.is_retryable() { "storage is unavailable" } else { "storage cannot be used" }
     }
 
-    /// The kind of an error of the file system.
+    /// Returns the kind of an error of the file system.
     pub fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Permission,
@@ -63,22 +63,22 @@ impl ErrorKind {
     }
 }
 
-/// An object store did not do what was asked, or did not answer.
+/// A failure of an object store: it did not do what was asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} '{path}': {source}")]
 pub struct StoreError {
-    /// What kind of remedy it needs.
+    /// The kind of remedy that the error needs.
     pub kind: ErrorKind,
-    /// What was asked: `read`, `write`, `list`, `delete`.
+    /// The request: `read`, `write`, `list`, `delete`.
     pub operation: &'static str,
     /// The object or folder, as a path under the root.
     pub path: String,
-    /// Why it failed.
+    /// The cause.
     pub source: Cause,
 }
 
 impl StoreError {
-    /// An error of `operation` on `path`.
+    /// Returns an error of `operation` on `path`.
     pub fn new(
         kind: ErrorKind,
         operation: &'static str,
@@ -88,45 +88,45 @@ impl StoreError {
         Self { kind, operation, path: path.into(), source: source.into() }
     }
 
-    /// An error of the file system.
+    /// Returns an error of the file system.
     pub fn io(operation: &'static str, path: impl Into<String>, error: io::Error) -> Self {
         Self::new(ErrorKind::of_io(&error), operation, path, error)
     }
 }
 
-/// A table's log did not do what was asked, or did not answer.
+/// A failure of a table's log: it did not do what was asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("table {table}: {operation}: {source}", table = .table.name())]
 pub struct TableError {
-    /// What kind of remedy it needs.
+    /// The kind of remedy that the error needs.
     pub kind: ErrorKind,
-    /// What was asked: `load`, `create`, `read transactions`, `commit`.
+    /// The request: `load`, `create`, `read transactions`, `commit`.
     pub operation: &'static str,
     /// The table.
     pub table: Table,
-    /// Why it failed.
+    /// The cause.
     pub source: Cause,
 }
 
 impl TableError {
-    /// An error of `operation` on `table`.
+    /// Returns an error of `operation` on `table`.
     pub fn new(kind: ErrorKind, operation: &'static str, table: Table, source: impl Into<Cause>) -> Self {
         Self { kind, operation, table, source: source.into() }
     }
 }
 
-/// Values cannot be written in a file format, or bytes cannot be read in one. Trying again changes nothing.
+/// A failure to write values in a file format, or to read bytes in one. Trying again changes nothing.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation}: {source}")]
 pub struct FormatError {
-    /// What was asked, such as `encode events`.
+    /// The request, such as `encode events`.
     pub operation: &'static str,
-    /// Why it failed.
+    /// The cause.
     pub source: Cause,
 }
 
 impl FormatError {
-    /// An error of `operation`.
+    /// Returns an error of `operation`.
     pub fn new(operation: &'static str, source: impl Into<Cause>) -> Self {
         Self { operation, source: source.into() }
     }

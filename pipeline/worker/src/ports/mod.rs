@@ -1,4 +1,4 @@
-//! The ports: what the worker needs from the outside world, as traits.
+//! The ports: the worker's view of the outside world, as traits.
 //!
 //! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites
 //! that both must pass. Read [`error`] first: every port returns an error with a kind and a source.
@@ -21,12 +21,12 @@ pub use tables::{
     TableEncoder, TableLogs, TrimmedLog,
 };
 
-/// What every owner of shards runs on.
+/// The ports that every owner of shards runs on.
 #[derive(Clone)]
 pub struct Ports {
     /// The root.
     pub store: Arc<dyn ObjectStore>,
-    /// The logs of its tables.
+    /// The logs of the root's tables.
     pub tables: Arc<dyn TableCommitter>,
     /// Avro files.
     pub archive: Arc<dyn Archive>,

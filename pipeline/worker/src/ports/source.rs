@@ -1,9 +1,9 @@
-//! What the worker needs from Kafka, as traits: messages of the shards that the consumer group assigns,
-//! decoding, and the topic of dead letters.
+//! Kafka as the worker sees it, as traits: messages of the shards that the consumer group assigns, decoding,
+//! and the topic of dead letters.
 //!
 //! A shard is one partition number of all topics. An implementation of [`Source`] owns poll, pause and
-//! assignment in one place, keeps membership of the group alive however long the worker takes between two
-//! calls, and holds only a bounded number of bytes: beyond that it pauses the consumer.
+//! assignment in one place. It stays a member of the group, however long the worker takes between two calls.
+//! It holds only a limited number of bytes: beyond the limit it pauses the consumer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,30 +20,30 @@ use super::archive::DeadLetter;
 use super::error::ErrorKind;
 use crate::names::Shard;
 
-/// A message's header: its name, and its value if any.
+/// A message's header: its name and, if it has one, its value.
 pub type Header = (String, Option<Vec<u8>>);
 
 /// One message of a topic partition. Partition numbers are shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its topic.
+    /// The message's topic.
     pub topic: Text,
-    /// Its partition.
+    /// The message's partition.
     pub partition: Shard,
-    /// Its offset.
+    /// The message's offset.
     pub offset: i64,
-    /// The broker's or the producer's timestamp in milliseconds since the epoch; -1 without one.
+    /// The broker's or the producer's timestamp in milliseconds since the epoch; -1 if there is none.
     pub timestamp_millis: i64,
-    /// Its key. Messages that came together share one block of memory.
+    /// The message's key. Messages that came together share one block of memory.
     pub key: Option<Bytes>,
-    /// Its value, in the same block; none is a tombstone.
+    /// The message's value, in the same block; `None` for a tombstone.
     pub value: Option<Bytes>,
-    /// Its headers, in their order.
+    /// The message's headers, in order.
     pub headers: Vec<Header>,
 }
 
 impl Message {
-    /// Bytes that the message takes in memory, about.
+    /// Returns the approximate number of bytes that the message takes in memory.
     pub fn bytes(&self) -> u64 {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
         let header = |(name, value): &Header| name.len() + value.as_ref().map_or(0, Vec::len) + 48;
@@ -51,25 +51,26 @@ impl Message {
         (length(&self.key) + length(&self.value) + headers + 128) as u64
     }
 
-    /// The same message with memory of its own. One that is kept would keep those that came with it.
+    /// Returns the same message with memory of its own. Otherwise, a message that is kept would keep all
+    /// messages that came with it.
     #[must_use]
     pub fn detached(self) -> Self {
         let copy = |bytes: Option<Bytes>| bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
         Self { key: copy(self.key), value: copy(self.value), ..self }
     }
 
-    /// What is to be decoded to an event.
+    /// Returns the bytes to be decoded to an event.
     ///
     /// # Errors
-    /// A tombstone is no event.
+    /// If the message is a tombstone, which is not an event.
     pub fn event_bytes(&self) -> Result<&[u8], Reject> {
         self.value.as_deref().ok_or_else(|| Reject::malformed("a message without a value is not an event"))
     }
 
-    /// Whether its key is the organization of its event.
+    /// Checks that the key is the organization of the event.
     ///
     /// # Errors
-    /// `key_mismatch` when it is not.
+    /// Returns `key_mismatch` if it is not.
     pub fn check_key(&self, organization_id: &str) -> Result<(), Reject> {
         if self.key.as_deref() == Some(organization_id.as_bytes()) {
             return Ok(());
@@ -85,7 +86,7 @@ impl Message {
     }
 }
 
-/// Where reading of a topic partition starts.
+/// The place at which reading of a topic partition starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the earliest message that Kafka still has.
@@ -94,44 +95,45 @@ pub enum Start {
     At(i64),
 }
 
-/// What a source reports.
+/// An event that a source reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// The group assigns these shards, besides those assigned before. Nothing of them is read until
-    /// [`Source::start`].
+    /// The group assigns these shards, in addition to the ones assigned before. None of their messages are
+    /// read until [`Source::start`].
     Assigned(Vec<Shard>),
-    /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than
-    /// its session allows: then they are released without. No message of theirs follows.
+    /// The group takes these shards back. It waits until [`Source::release`] names them, but no longer than
+    /// its session allows; then they are released anyway. No message of these shards follows.
     Revoked(Vec<Shard>),
-    /// The group has taken these shards away already; others may own them. No message of theirs follows. Once
-    /// this process is a member again, [`SourceEvent::Assigned`] says so, even without a shard.
+    /// The group has taken these shards away already; others may own them. No message of these shards
+    /// follows. When this process is a member again, the source reports [`SourceEvent::Assigned`], even
+    /// without a shard.
     Lost(Vec<Shard>),
-    /// Messages of one topic partition, offsets ascending. Offsets may have holes.
+    /// Messages of one topic partition, in ascending order of offset. Offsets may have gaps.
     Messages(Vec<Message>),
     /// A broker has just confirmed that `offset` is the end of the topic partition, and all messages before
-    /// it were reported. Reported again every few seconds, as long as the broker confirms it.
+    /// it were reported. The event is repeated every few seconds, as long as the broker confirms it.
     End {
         /// The topic.
         topic: Text,
         /// The partition.
         partition: Shard,
-        /// Its next offset.
+        /// The partition's next offset.
         offset: i64,
     },
-    /// Kafka does not have the offset at which reading was to start or to go on.
+    /// Kafka does not have the offset at which reading was to start or continue.
     OffsetsLost {
         /// The topic.
         topic: Text,
         /// The partition.
         partition: Shard,
-        /// The earliest offset that Kafka has, where that one is known to lie before it, as after retention.
-        /// Anywhere else, as behind the end, the log is another one.
+        /// The earliest offset that Kafka has, if the requested one is known to lie before it, such as after
+        /// retention. In all other cases, such as an offset past the end, the log is a different one.
         earliest: Option<i64>,
-        /// What Kafka said.
+        /// The reason that Kafka gave.
         cause: String,
     },
-    /// A batch of messages cannot be read, however often it is fetched: it does not unpack, or it is damaged.
-    /// Nothing more of its topic partition is read until its shard is started again.
+    /// A batch of messages cannot be read, however often it is fetched: it cannot be decompressed, or it is
+    /// damaged. Nothing more of its topic partition is read until its shard is started again.
     Unreadable {
         /// The topic.
         topic: Text,
@@ -139,31 +141,31 @@ pub enum SourceEvent {
         partition: Shard,
         /// The batch's first offset.
         offset: i64,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// A topic has another number of partitions than before, as the brokers were asked a few seconds ago.
+    /// A topic has another number of partitions than before, according to the brokers a few seconds ago.
     Partitions {
         /// The topic.
         topic: Text,
-        /// How many it has now; at least one.
+        /// The present number of partitions; at least one.
         partitions: u32,
     },
 }
 
-/// A source did not do what was asked, or did not answer.
+/// A failure of a source: it did not do what was asked, or did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// Unavailable; it may be tried again.
+    /// Kafka is unavailable; the request may be repeated.
     #[error("Kafka is unavailable: {0}")]
     Unavailable(String),
-    /// What is configured can never work: wrong credentials, no such topic. The message says how to fix it.
+    /// The configuration can never work: wrong credentials, no such topic. The message says how to fix it.
     #[error("{0}")]
     Configuration(String),
-    /// A message is larger than the topic takes; all others that were to be sent with it have been.
+    /// A message is larger than the topic accepts; all other messages of the same call have been sent.
     #[error("{0}")]
     TooLarge(String),
-    /// Another member with the same static membership has taken over: this one must stop.
+    /// Another member with the same static membership has taken over: this member must stop.
     #[error(
         "another member of the consumer group uses the same kafka.group_instance_id: {0}; give each worker \
          its own"
@@ -172,7 +174,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Whether it may be tried again.
+    /// Returns whether the request may be repeated.
     pub const fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
@@ -183,12 +185,12 @@ impl SourceError {
 pub struct ConsumerId {
     /// The group.
     pub group_id: String,
-    /// The cluster's id; none: its brokers do not tell one.
+    /// The cluster's id; `None` if its brokers report none.
     pub cluster_id: Option<String>,
 }
 
 impl ConsumerId {
-    /// Whether both are the same, as far as is known.
+    /// Returns whether group and cluster are the same, as far as they are known.
     pub fn is(&self, other: &Self) -> bool {
         let cluster = self.cluster_id.as_ref().zip(other.cluster_id.as_ref());
         self.group_id == other.group_id && cluster.is_none_or(|(one, other)| one == other)
@@ -204,66 +206,68 @@ impl fmt::Display for ConsumerId {
 /// Messages of the shards that a consumer group assigns.
 #[async_trait]
 pub trait Source: Send {
-    /// The group that this is a member of, and its cluster.
+    /// Returns the consumer group of this member, and its cluster.
     async fn consumer(&mut self) -> Result<ConsumerId, SourceError>;
 
-    /// Number of partitions of every configured topic; 0: there is no such topic.
+    /// Returns the number of partitions of every configured topic; 0 if there is no such topic.
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError>;
 
-    /// What has happened since the last call, in order; waits up to `wait` for something to happen. Bounded:
-    /// at most a few MiB of messages, however much is there.
+    /// Returns the events since the last call, in order; waits up to `wait` for an event. Returns at most a
+    /// few MiB of messages, however many there are.
     async fn poll(&mut self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError>;
 
-    /// Starts reading of an assigned shard: each of its topic partitions where named.
+    /// Starts reading an assigned shard, each of its topic partitions at the given place.
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
 
-    /// Stops reading shards, and releases them where the group waits for that. What was read of them but not
-    /// polled yet is dropped and never comes out. A shard that is still assigned, but released, may be
-    /// started again.
+    /// Stops reading shards, and releases them if the group waits for that. Messages that were read but not
+    /// polled yet are dropped and never returned. A released shard that is still assigned may be started
+    /// again.
     async fn release(&mut self, shards: &[Shard]);
 
-    /// Whether the group, asked again, still assigns the shard to this member.
+    /// Asks the group, and returns whether it still assigns the shard to this member.
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError>;
 
-    /// Tells the group how far topic partitions are read: next offsets. For lag monitors alone, never read
-    /// back; errors are the source's own affair.
+    /// Reports to the group the offsets up to which topic partitions are read: next offsets. They are only
+    /// for lag monitors and are never read back; the source handles errors itself.
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>);
 
     /// Leaves the group for good.
     async fn close(&mut self);
 }
 
-/// Why a message was not decoded.
+/// The reason why a message was not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeFailure {
-    /// It cannot become an event.
+    /// The message cannot become an event.
     Reject(Reject),
-    /// Its writer's schema has this id in the registry, and is not known yet: fetch it, then decode again.
+    /// The writer's schema has this id in the registry, and is not known yet: fetch it, then decode again.
     NeedsSchema(u32),
 }
 
-/// The schema registry did not do what was asked. What it does not know is no error for long.
+/// A failure of the schema registry: it did not do what was asked. A schema that it does not have is an error
+/// only for a short time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the schema registry {}: {message}",
     if kind.is_retryable() { "is unavailable" } else { "cannot be used" }
 )]
 pub struct RegistryError {
-    /// Transient: it may be asked again. Permission or invalid: a person must change something.
+    /// The kind of the error. Transient: it may be asked again. Permission or invalid: a person must change
+    /// something.
     pub kind: ErrorKind,
-    /// What happened, without naming the registry.
+    /// The description of the error, without the registry's name.
     pub message: String,
-    /// Whether it is about the one schema alone: the registry answers about others.
+    /// Whether the error is about only this schema: the registry answers about others.
     pub is_of_schema: bool,
 }
 
 impl RegistryError {
-    /// An error that may end by itself.
+    /// Returns an error that may end by itself.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Transient, message: message.into(), is_of_schema: false }
     }
 
-    /// An error about one schema, which ends once it counts as unknown.
+    /// Returns an error about one schema, which ends when the schema counts as unknown.
     pub fn of_schema(message: impl Into<String>) -> Self {
         Self { is_of_schema: true, ..Self::transient(message) }
     }
@@ -275,19 +279,19 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
-    /// Asks the registry once for a schema, within seconds. Afterwards [`Self::decode`] knows it, or rejects
-    /// its messages as `unknown_schema` where the registry does not give it though it answers about others.
-    /// That is an error of this schema for some seconds, till it has been asked again: one of the registry's
-    /// nodes may know less than another.
+    /// Asks the registry once for a schema, within seconds. Afterwards [`Self::decode`] knows the schema. If
+    /// the registry answers about others but does not return this one, `decode` rejects its messages as
+    /// `unknown_schema`. Before that, `fetch` returns an error of this schema for some seconds, until the
+    /// registry has been asked again: one of its nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 
 /// The topic of dead letters.
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
-    /// Sends letters with their original bytes, key and headers, and headers that say why and where from;
-    /// returns once the brokers have all of them. [`SourceError::TooLarge`] says that they have all but those
-    /// that are too large.
+    /// Sends letters with their original bytes, key and headers, and with headers for reason and source.
+    /// Returns when the brokers have all letters. [`SourceError::TooLarge`] means that they have all except
+    /// the ones that are too large.
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
 }
 

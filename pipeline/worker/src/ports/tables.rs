@@ -31,7 +31,7 @@ pub struct LiveFile {
 pub struct LiveTable {
     /// The version that was read.
     pub version: u64,
-    /// Its live files, in ascending order of path.
+    /// Live files of the table, in ascending order of path.
     pub files: Vec<LiveFile>,
 }
 
@@ -43,12 +43,12 @@ pub struct FileEntry {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Digest of the part of its content that depends on events and rules alone.
+    /// Digest of the part of the content that depends only on events and rules.
     pub digest: String,
-    /// Statistics for the table's log, until the table holds the file.
+    /// Statistics for the table's log; needed only until the table holds the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stats: Option<String>,
-    /// The last organization that it has rows of, where its hour's table has several files.
+    /// The last organization that the file has rows of, if its hour's table has several files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_organization: Option<OrganizationId>,
 }
@@ -62,32 +62,32 @@ pub struct TableCommit {
     pub removes: Vec<String>,
     /// Transactions, by name.
     pub transactions: BTreeMap<String, u64>,
-    /// Random id that says whose commit it is.
+    /// Random id that identifies the owner of the commit.
     pub id: String,
-    /// Whether the files that are added have the rows of those that are removed, arranged in another way:
-    /// readers of changes need not look at them.
+    /// Whether the added files have the rows of the removed files, in another arrangement. Then readers of
+    /// changes need not look at them.
     pub same_rows: bool,
 }
 
-/// Answer to a commit.
+/// The answer to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CommitOutcome {
     /// The commit is in the log.
     Committed,
     /// The version after the base exists. It may be this very commit: a client that lost the first answer and
-    /// asked again meets what it wrote itself. Load the table again to find out.
+    /// asked again finds its own version. Load the table again to find out.
     Conflict,
 }
 
 /// The logs of the tables.
 #[async_trait]
 pub trait TableCommitter: Send + Sync {
-    /// The table's newest version; creates an empty table when there is none.
+    /// Returns the table's newest version; creates an empty table if there is none.
     async fn load(&self, table: Table) -> Result<LiveTable, TableError>;
 
-    /// The same, but only the files in partitions of these dates. What is kept in memory of a table are the
-    /// files of dates that were asked for.
+    /// Returns the table's newest version with only the files in partitions of these dates. An implementation
+    /// keeps in memory only the files of dates that were asked for.
     async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
         let mut live = self.load(table).await?;
         let is_wanted =
@@ -96,8 +96,8 @@ pub trait TableCommitter: Send + Sync {
         Ok(live)
     }
 
-    /// Latest version of each of these transactions as of version `base`, without those that never were.
-    /// Asking may mean reading the whole log.
+    /// Returns the latest version of each of these transactions as of version `base`, without transactions
+    /// that never were. This may read the whole log.
     async fn transactions(
         &self,
         table: Table,
@@ -105,7 +105,7 @@ pub trait TableCommitter: Send + Sync {
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError>;
 
-    /// Commits right behind version `base`, once and without trying again. [`CommitOutcome::Conflict`] when
+    /// Commits right after version `base`, once and without retries. Returns [`CommitOutcome::Conflict`] if
     /// the log has grown since.
     async fn commit(
         &self,
@@ -115,27 +115,27 @@ pub trait TableCommitter: Send + Sync {
     ) -> Result<CommitOutcome, TableError>;
 }
 
-/// How long what was replaced stays. Ages are differences between times of the store.
+/// Limits on the age of replaced files and versions. Ages are differences between times of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The age up to which it stays.
+    /// The age up to which a file or version stays.
     pub age: Duration,
-    /// When the store stored an object of this run.
+    /// The time at which the store stored an object of this run.
     pub now: WallTime,
 }
 
 impl Kept {
-    /// Returns the time before which what was stored is too old. `newest` is the newest time of a listing: it
-    /// counts only up to now, because in a local folder it is the clock of the last writer.
+    /// Returns the time before which stored files are too old. `newest` is the newest time of a listing. It
+    /// counts only up to now, because in a local folder it comes from the clock of the last writer.
     pub fn cutoff(&self, newest: WallTime) -> WallTime {
         WallTime(newest.min(self.now).0.saturating_sub(micros(self.age)))
     }
 }
 
-/// Upkeep of the logs of the tables.
+/// Maintenance of the logs of the tables.
 #[async_trait]
 pub trait TableLogs: Send + Sync {
-    /// Files that commits have removed that are not too old.
+    /// Returns the files that commits have removed and that are not too old.
     async fn removed_within(&self, table: Table, kept: Kept) -> Result<BTreeSet<String>, TableError>;
 
     /// Writes a checkpoint of the log if enough commits have come since the last, and deletes versions that
@@ -143,27 +143,29 @@ pub trait TableLogs: Send + Sync {
     async fn trim(&self, table: Table, kept: Kept) -> Result<TrimmedLog, TableError>;
 }
 
-/// What was done to a log.
+/// The result of trimming a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrimmedLog {
-    /// Files that were deleted.
+    /// The number of deleted files.
     pub files: u64,
     /// Whether a checkpoint was written.
     pub checkpoint: bool,
 }
 
-/// Rows with which a table file ends.
+/// The number of rows at which a table file ends.
 pub const FILE_ROWS: u64 = 131_072;
 
 /// Turns rows into table files.
 pub trait TableEncoder: Send + Sync {
-    /// Rows with which a file ends after an organization, where an hour may have several files.
+    /// Returns the number of rows at which a file ends, after the current organization, if an hour may have
+    /// several files.
     fn file_rows(&self) -> u64 {
         FILE_ROWS
     }
 
-    /// The files of one shard's one hour; none without rows. Organizations ascend, and each has one clock. A
-    /// file ends after the organization with which it reaches `file_rows` rows; that of `hours` never does.
+    /// Returns the files of one hour of one shard; no files if there are no rows. Organizations ascend, and
+    /// each has one clock. A file ends after the organization with which it reaches `file_rows` rows; a file
+    /// of `hours` never ends early.
     fn encode(
         &self,
         table: Table,
@@ -172,14 +174,14 @@ pub trait TableEncoder: Send + Sync {
         file_rows: u64,
     ) -> Result<Vec<CutFile>, FormatError>;
 
-    /// Replaces the rows of some organizations in consecutive files: the bytes are those that encoding all
-    /// of their rows again would give. It fails where a file cannot be read.
+    /// Replaces the rows of some organizations in consecutive files. The bytes are the same as if all rows of
+    /// the files were encoded again. Returns an error if a file cannot be read.
     fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError>;
 
-    /// One file with the rows of several files of one date and shard, which can be told apart again. Its
-    /// digest is that of the digests of its hours. It fails where a file cannot be read.
+    /// Returns one file with the rows of several files of one date and shard, which can be split again. Its
+    /// digest is the digest of its hours' digests. Returns an error if a file cannot be read.
     fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError>;
 
-    /// The files of hours that were joined, with the digests that they had, in ascending order of hour.
+    /// Returns the files of the joined hours, with their former digests, in ascending order of hour.
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError>;
 }

@@ -1,4 +1,4 @@
-//! Which archive files hold a shard's hours.
+//! The archive files that hold a shard's hours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,45 +16,45 @@ use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 /// An archive file of one shard and hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
-    /// Who wrote it.
+    /// The object id, which says who wrote the file.
     pub object_id: ObjectId,
     /// Size in bytes, compressed.
     pub bytes: u64,
 }
 
 impl ArchiveFile {
-    /// What it takes to read it.
+    /// Returns the file's path and size for a reader.
     pub fn to_read(&self, shard: Shard, hour: Hour) -> FileToRead {
         FileToRead { path: self.path(shard, hour), bytes: self.bytes }
     }
 
-    /// Its path under the root.
+    /// Returns the file's path under the root.
     pub fn path(&self, shard: Shard, hour: Hour) -> String {
         ArchivePath { shard, hour, object_id: self.object_id.clone() }.path()
     }
 }
 
-/// Before all dates, in days since the epoch.
+/// A date before all dates, in days since the epoch.
 const FIRST_DATE: i64 = i64::MIN;
 
-/// A shard's admitted archive files: listed date by date as they are needed, or all at once.
+/// A shard's admitted archive files, listed date by date when they are needed, or all at once.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveIndex {
     hours: BTreeMap<Hour, Vec<ArchiveFile>>,
     /// Dates that are listed, in days since the epoch.
     dates: BTreeSet<i64>,
-    /// All dates from this one on are listed, too.
+    /// The date from which on all dates are listed, too.
     dates_from: Option<i64>,
-    /// Files that were taken out, and may be there still: they are left out where they are listed again.
+    /// Files that were taken out and may still exist. A later listing leaves them out.
     removed: BTreeSet<ObjectId>,
     /// Files that were listed and that no checkpoint will ever admit.
     orphans: Vec<String>,
 }
 
-/// The whole archive of several shards.
+/// Lists the whole archive of several shards.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn list_all<'a>(
     store: &dyn ObjectStore,
     shards: impl Iterator<Item = &'a Checkpoint>,
@@ -67,7 +67,7 @@ pub async fn list_all<'a>(
     stream::iter(lists.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// Everything that the archive holds of a shard.
+/// Lists everything that the archive holds of a shard.
 async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Vec<ObjectMeta>, StoreError> {
     match checkpoint.archive_from {
         Some(_) => store.list(&names::archive_folder(checkpoint.shard)).await,
@@ -75,10 +75,10 @@ async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Ve
     }
 }
 
-/// Owners that have files in the archive of a shard that count.
+/// Returns the owners that have admitted files in the archive of a shard.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn list_owners(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<BTreeSet<Arc<str>>> {
     let listed = list_own(store, checkpoint).await?;
     let own = listed.iter().filter_map(|object| ArchivePath::parse(&object.path));
@@ -87,15 +87,15 @@ pub async fn list_owners(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Re
 }
 
 impl ArchiveIndex {
-    /// Of a shard that has no archive yet.
+    /// Returns the index of a shard that has no archive yet.
     pub fn empty() -> Self {
         Self { dates_from: Some(FIRST_DATE), ..Self::default() }
     }
 
-    /// Lists the dates of these hours, both inclusive, where not done yet.
+    /// Lists the dates of these hours, both inclusive, unless they are listed already.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn ensure(
         &mut self,
         store: &dyn ObjectStore,
@@ -116,7 +116,7 @@ impl ArchiveIndex {
     /// Lists all dates.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn ensure_all(&mut self, store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<()> {
         if self.dates_from != Some(FIRST_DATE) {
             let listed = list_own(store, checkpoint).await?;
@@ -144,9 +144,9 @@ impl ArchiveIndex {
         }
     }
 
-    /// Files that dead attempts left, as far as they were listed since the last time. Those of the last
-    /// attempt of an owner are of open hours, which are listed when the shard is taken, or of late events,
-    /// which are read and listed once more.
+    /// Takes the files that dead attempts left, if they were listed since the last call. An owner's last
+    /// attempt leaves files of open hours or of late events. Open hours are listed when the shard is taken;
+    /// late events are read and listed once more.
     pub fn take_orphans(&mut self) -> Vec<String> {
         std::mem::take(&mut self.orphans)
     }
@@ -160,12 +160,12 @@ impl ArchiveIndex {
         }
     }
 
-    /// Forgets all that was listed.
+    /// Drops everything that was listed.
     pub fn forget_all(&mut self) {
         *self = Self { removed: std::mem::take(&mut self.removed), ..Self::default() };
     }
 
-    /// Takes a file out: another has its events, and it will be deleted.
+    /// Takes a file out: another file has its events, and it will be deleted.
     pub fn remove(&mut self, hour: Hour, object_id: &ObjectId) {
         self.removed.insert(object_id.clone());
         if let Some(files) = self.hours.get_mut(&hour) {
@@ -173,12 +173,12 @@ impl ArchiveIndex {
         }
     }
 
-    /// Notes that a file that was taken out is deleted.
+    /// Records that a file that was taken out is deleted.
     pub fn note_deleted(&mut self, object_id: &ObjectId) {
         self.removed.remove(object_id);
     }
 
-    /// Forgets the dates before an hour's; they are listed again where they are needed.
+    /// Drops the dates before an hour's date. They are listed again when they are needed.
     pub fn forget_before(&mut self, hour: Hour) {
         let first = hour.date().days();
         self.hours = self.hours.split_off(&Hour(first * 24));
@@ -186,17 +186,17 @@ impl ArchiveIndex {
         self.dates_from = self.dates_from.map(|from| from.max(first));
     }
 
-    /// Files of an hour whose date is listed.
+    /// Returns the files of an hour whose date is listed.
     pub fn files(&self, hour: Hour) -> &[ArchiveFile] {
         self.hours.get(&hour).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The same, to be read.
+    /// Returns the files of an hour with their paths, for a reader.
     pub fn to_read(&self, shard: Shard, hour: Hour) -> Vec<FileToRead> {
         self.files(hour).iter().map(|file| file.to_read(shard, hour)).collect()
     }
 
-    /// Hours with files, of the dates that are listed, ascending.
+    /// Returns the hours that have files, on the listed dates, in ascending order.
     pub fn hours(&self) -> impl DoubleEndedIterator<Item = Hour> {
         self.hours.keys().copied()
     }

@@ -1,13 +1,13 @@
-//! The time of a worker or a backfill: a monotonic clock for delays and ages, and a wall clock with a
-//! witness for everything that events are compared with.
+//! The time of a worker or a backfill. A monotonic clock is for delays and ages. A wall clock with a witness
+//! is for everything that is compared with events.
 //!
-//! The witness is the time at which the store says that it stored our own last object, carried on by the
-//! monotonic clock. While wall clock and witness agree, the wall clock counts. While they differ by more than
+//! The witness is the time at which the store says it stored our own last object. The monotonic clock carries
+//! that time forward. If wall clock and witness agree, the wall clock counts. If they differ by more than
 //! `max_clock_skew`, nobody knows which is wrong: no hour closes by the clock, and no event is rejected by
-//! it. An event that one of the two calls too late or too early waits until they agree again.
+//! it. An event that is too late or too early for one of the two waits until they agree again.
 //!
-//! A store in a local folder stamps with the machine's own clock: there a clock that leaps is noticed until
-//! the next checkpoint, a minute later.
+//! A store in a local folder stamps objects with the machine's own clock. There, a clock that leaps is
+//! noticed only until the next checkpoint, a minute later.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,14 @@ use prorata_schemas::time::{WallTime, micros};
 use crate::error::{Result, WorkerError};
 use crate::ports::{Clock, ErrorKind, ObjectStore, StoreError};
 
-/// Least difference that counts, whatever `max_clock_skew` says: stores round to seconds, and an answer may
-/// take its time.
+/// The smallest difference that counts, whatever `max_clock_skew` says. Stores round to seconds, and an
+/// answer may take time.
 const SKEW_LEAST: Duration = Duration::from_secs(60);
 
-/// A further witness counts only if its request took no longer.
+/// The longest request from which a further witness counts.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
-/// How often the witness is asked while the clocks agree: it costs one request.
+/// The interval at which the witness is asked while the clocks agree: each question costs one request.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The clock of one owner of shards. As a [`Clock`] it never goes back: delays and ages are differences of
@@ -38,35 +38,35 @@ pub(crate) struct WitnessedClock {
 }
 
 struct Hands {
-    /// A time shown, and the monotonic time at which it was.
+    /// A time that was shown, and the monotonic time at which it was shown.
     shown: (WallTime, Duration),
-    /// When the store stored our last object, and the monotonic time of that.
+    /// The time at which the store stored our last object, and the monotonic time of that instant.
     witness: Option<(WallTime, Duration)>,
     /// Whether the clocks have agreed since the start.
     agreed_once: bool,
 }
 
-/// What the clocks say at an instant.
+/// The times that the clocks show at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockReading {
-    /// Never goes back: for ages.
+    /// The time for ages; it never goes back.
     pub steady: WallTime,
-    /// What the machine's wall clock says, right or wrong: for what people read next to it.
+    /// The time of the machine's wall clock, right or wrong, for people to read.
     pub machine: WallTime,
-    /// The wall clock and its witness, the earlier one first; both are the wall clock's time while they
-    /// agree.
+    /// The wall clock and its witness, the earlier one first. While they agree, both are the wall clock's
+    /// time.
     pub between: (WallTime, WallTime),
-    /// Seconds that the wall clock is ahead of its witness, where they do not agree.
+    /// Seconds that the wall clock is ahead of its witness, if they do not agree.
     pub ahead_seconds: Option<i64>,
 }
 
 impl ClockReading {
-    /// The wall clock's time, if its witness agrees.
+    /// Returns the wall clock's time, if its witness agrees.
     pub fn wall(&self) -> Option<WallTime> {
         self.ahead_seconds.is_none().then_some(self.between.0)
     }
 
-    /// What is the matter with the clocks, if anything.
+    /// Returns the problem with the clocks, if there is one.
     pub fn message(&self) -> Option<String> {
         let ahead = self.ahead_seconds?;
         let side = if ahead > 0 { "ahead of" } else { "behind" };
@@ -79,7 +79,7 @@ impl ClockReading {
 }
 
 impl WitnessedClock {
-    /// The clock of an owner that has stored nothing yet.
+    /// Returns the clock of an owner that has stored nothing yet.
     pub fn new(port: Arc<dyn Clock>, max_clock_skew: Duration) -> Self {
         let hands = Hands { shown: (port.now(), port.monotonic()), witness: None, agreed_once: false };
         Self { port, max_skew: max_clock_skew.max(SKEW_LEAST), hands: Mutex::new(hands) }
@@ -89,7 +89,7 @@ impl WitnessedClock {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the clocks say now.
+    /// Reads the clocks now.
     pub fn read(&self) -> ClockReading {
         let (steady, wall, elapsed) = (self.now(), self.port.now(), self.port.monotonic());
         let witness = self.hands().witness;
@@ -103,12 +103,12 @@ impl WitnessedClock {
     }
 
     /// Asks the store when it stored this object of ours, unless the witness is fresh. `wrote` is the
-    /// monotonic time from the begin of that request to its answer. Of a first witness whose request took
-    /// long, the instant in it counts that the wall clock agrees with best.
+    /// monotonic time from the start of the write request to its answer. The first witness may come from a
+    /// long request. Then it counts for the instant of that request at which the wall clock agrees best.
     ///
     /// # Errors
-    /// When the first question has no answer, or the clocks have never agreed since the start: then nothing
-    /// must be decided by them.
+    /// If the first question has no answer, or the clocks have never agreed since the start. Then they must
+    /// decide nothing.
     pub async fn look(&self, store: &dyn ObjectStore, path: &str, wrote: Range<Duration>) -> Result<()> {
         let before = self.hands().witness;
         let fresh = before.is_some_and(|(_, at)| self.port.monotonic().saturating_sub(at) < LOOK_EVERY);
@@ -140,7 +140,7 @@ impl WitnessedClock {
             None => {
                 let mut hands = self.hands();
                 hands.agreed_once = true;
-                // After a pause of the whole machine, in which no monotonic time passes.
+                // The whole machine may have been suspended; no monotonic time passes then.
                 let shown = hands.shown.0.after(now.saturating_sub(hands.shown.1));
                 hands.shown = (shown.max(reading.between.0), now);
                 Ok(())

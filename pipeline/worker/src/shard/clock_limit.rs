@@ -1,17 +1,17 @@
-//! How far ahead of the wall clock an event may lie, and how far back. A worker judges it for messages, a
-//! backfill for foreign files, each once.
+//! Limits on how far ahead of the wall clock an event may lie, and how far back. A worker checks messages, a
+//! backfill checks foreign files, each event once.
 
 use std::time::Duration;
 
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::{Hour, Timestamp, WallTime, micros};
 
-/// The latest event time that is taken.
+/// The latest event time that is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockLimit {
     /// The wall clock.
     pub now: WallTime,
-    /// How far an event may lie behind that.
+    /// The longest time by which an event may lie ahead of the wall clock.
     pub max_clock_skew: Duration,
 }
 
@@ -28,17 +28,17 @@ impl ClockLimit {
     }
 }
 
-/// The earliest hour of which a backfill takes events: every hour since would be folded.
+/// The earliest hour whose events a backfill accepts: it would fold every hour since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryLimit {
     first: Hour,
-    /// Most hours, and the configuration key that says so.
+    /// The most hours, and the configuration key that sets them.
     hours: i64,
     key: &'static str,
 }
 
 impl HistoryLimit {
-    /// The limit of a shard that will be folded up to `end`.
+    /// Returns the limit of a shard that will be folded up to `end`.
     pub const fn before(end: Hour, hours: i64, key: &'static str) -> Self {
         Self { first: Hour(end.0.saturating_sub(hours)), hours, key }
     }

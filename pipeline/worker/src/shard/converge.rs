@@ -1,4 +1,4 @@
-//! Where a recomputation may end before the last closed hour.
+//! The hour at which a recomputation may end before the last closed hour.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use prorata_schemas::time::Hour;
 use super::fold::OrganizationHour;
 use crate::checkpoint::{Checkpoint, snapshot};
 
-/// Digest of a shard's state at the end of an hour, from those of its organizations.
+/// Returns the digest of a shard's state at the end of an hour, from the digests of its organizations.
 pub fn state_digest(organizations: &[OrganizationHour]) -> String {
     snapshot::shard_digest(
         organizations.iter().map(|folded| (&folded.packed.organization_id, &folded.digest)),
     )
 }
 
-/// The first hour from `emit_from` on at whose end the state equals the recorded one. No later hour is dirty,
-/// or the next dirty hour has a base snapshot of its own. A recomputation may end there.
+/// Returns the first hour, `emit_from` or later, at which a recomputation may end. The state at its end
+/// equals the recorded one. No later hour is dirty, or the next dirty hour has a base snapshot of its own.
 pub fn converged(
     checkpoint: &Checkpoint,
     folded: &BTreeMap<Hour, Vec<OrganizationHour>>,

@@ -1,12 +1,12 @@
-//! Recomputation of some organizations alone: late events cost what they change.
+//! Recomputation of only some organizations, so that late events cost only what they change.
 //!
-//! Each organization runs its own course: from the nearest snapshot before its first dirty hour, hour by
-//! hour, until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice
-//! of a run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end
-//! with it and go on in the next slice.
+//! Each organization runs its own course. The course starts at the nearest snapshot before the first dirty
+//! hour and folds hour by hour. It ends when the state equals the state in a kept snapshot, or after the last
+//! closed hour. A slice of a run is a span of hours, limited by the bytes of the table files that it
+//! rewrites. Its courses stop at its end and continue in the next slice.
 //!
-//! What cannot be done for some organizations alone is done for all of them, by the same marks: hours that
-//! have left the checkpoint, table files that cannot be read, snapshots that are all gone.
+//! All organizations are recomputed, by the same marks, if it is not possible for only some. That is so for
+//! hours that have left the checkpoint, unreadable table files, and hours without any usable snapshot.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,21 +33,21 @@ use crate::objects::CONCURRENCY;
 use crate::ports::{FormatError, Ports};
 use crate::root::rules::RuleBook;
 
-/// One organization on its way through hours that are dirty for it.
+/// One organization's course through its dirty hours.
 #[derive(Clone, Debug)]
 pub struct OrganizationCourse {
     /// The next hour to fold.
     pub next: Hour,
-    /// Its state before that; none of one that is new.
+    /// The organization's state before that hour; `None` if the organization is new.
     pub state: Option<CourseState>,
 }
 
-/// Organizations on their way, by id.
+/// Courses of organizations, by id.
 pub type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
 
-/// What folding courses takes besides the shard.
+/// Everything that folding courses takes besides the shard.
 pub struct CourseFolder<'a> {
-    /// What every owner runs on.
+    /// Ports that every owner runs on.
     pub ports: &'a Ports,
     /// Rules by version.
     pub rules: &'a RuleBook,
@@ -57,44 +57,45 @@ pub struct CourseFolder<'a> {
     pub now: WallTime,
 }
 
-/// A shard of which some organizations are recomputed.
+/// A shard whose dirty organizations are recomputed.
 pub struct CourseShard<'a> {
-    /// Its next checkpoint.
+    /// The shard's next checkpoint.
     pub draft: &'a mut Draft,
-    /// Its archive.
+    /// The shard's archive.
     pub archive: &'a mut ArchiveIndex,
-    /// Gives names to objects of the draft.
+    /// A source of names for objects of the draft.
     pub namer: ObjectNamer,
 }
 
-/// How a slice came out.
+/// The result of a slice.
 pub enum CourseSlice<T> {
     /// There was nothing to do.
     Nothing,
     /// Hours were folded and encoded.
     Restated(Restated<T>),
-    /// It takes all organizations.
+    /// All organizations must be recomputed.
     NeedsAll {
-        /// Why.
+        /// The reason.
         cause: String,
-        /// The table file that cannot be used, if that is why.
+        /// The table file that cannot be used, if that is the reason.
         unusable: Option<(Hour, Table)>,
     },
 }
 
-/// A slice that is to enter the draft.
+/// A slice ready to enter the draft.
 pub struct Restated<T> {
-    /// Its hours, with objects that are yet to be stored.
+    /// Hours of the slice, with objects that are yet to be stored.
     pub hours: Vec<EncodedHour<T>>,
-    /// Its last hour.
+    /// Last hour of the slice.
     pub last: Hour,
-    /// Organizations that go on behind it.
+    /// Organizations that continue after the slice.
     pub courses: Courses,
-    /// What organizations that have come through the last closed hour are at its end; none: they have left.
+    /// States, at the last closed hour, of the organizations that have reached it; `None` if the organization
+    /// has left.
     pub states: BTreeMap<OrganizationId, Option<Arc<IdleState>>>,
-    /// Hours of organizations that were folded.
+    /// The number of folded hours of organizations.
     pub folded: u64,
-    /// By organization, its hours that are done, and where it goes on.
+    /// By organization: its finished hours, and the hour at which it continues.
     marks: Vec<(OrganizationId, (Hour, Hour), Option<Hour>)>,
 }
 
@@ -113,11 +114,11 @@ struct Part {
     course: OrganizationCourse,
     /// The first hour whose rows are wanted.
     from: Hour,
-    /// The hour at whose end its state was the recorded one.
+    /// The hour at whose end the state was the recorded one.
     ended: Option<Hour>,
 }
 
-/// Hours to be recomputed together.
+/// Courses that are recomputed together.
 struct SliceParts {
     /// The last hour whose rows are wanted.
     last: Hour,
@@ -128,10 +129,10 @@ struct SliceParts {
 
 impl CourseFolder<'_> {
     /// Recomputes a slice of the hours that are dirty for some organizations, through `end` at most. While a
-    /// run is under way, `courses` are on their way, and `through` is the last hour that it has come through.
+    /// run is under way, `courses` are its courses, and `through` is the last hour that it has finished.
     ///
     /// # Errors
-    /// When storage is unavailable, an archive file is damaged, or rows cannot be encoded.
+    /// If storage is unavailable, an archive file is damaged, or rows cannot be encoded.
     pub async fn slice<T: Send + 'static>(
         &self,
         mut shard: CourseShard<'_>,
@@ -167,8 +168,8 @@ impl CourseFolder<'_> {
         }
     }
 
-    /// The last hour of the next slice: as many hours as their table files leave memory for, at least one.
-    /// None where one has left the checkpoint.
+    /// Returns the last hour of the next slice: as many hours as their table files leave memory for, and at
+    /// least one. Returns `None` if one of the hours has left the checkpoint.
     fn last(&self, draft: &Draft, first: Hour, end: Hour) -> Option<Hour> {
         let (mut bytes, mut last) = (0_u64, first);
         for hour in (first.0..=end.0.min(first.0 + WINDOW_HOURS_MAX - 1).max(first.0)).map(Hour) {
@@ -181,8 +182,8 @@ impl CourseFolder<'_> {
         Some(last)
     }
 
-    /// Organizations of a slice, each from where it stands or from its nearest snapshot; none where that is
-    /// too far away.
+    /// Returns the organizations of a slice, each with its course or from its nearest snapshot. Returns
+    /// `None` if such a snapshot is missing or too far away.
     async fn parts(
         &self,
         shard: &mut CourseShard<'_>,
@@ -223,7 +224,7 @@ impl CourseFolder<'_> {
         Ok(Some(parts))
     }
 
-    /// Folds the organizations of a slice hour by hour. Only what is wanted of an hour is kept.
+    /// Folds the organizations of a slice hour by hour. Keeps only the wanted part of an hour.
     async fn fold_courses(
         &self,
         shard: &mut CourseShard<'_>,
@@ -245,7 +246,7 @@ impl CourseFolder<'_> {
         Ok(restated)
     }
 
-    /// Folds the organizations of a slice that stand before this hour, and moves them on.
+    /// Folds the organizations of a slice whose next hour this is, and moves them past it.
     async fn fold_hour(
         &self,
         shard: &mut CourseShard<'_>,
@@ -273,7 +274,8 @@ impl CourseFolder<'_> {
         Ok(folded)
     }
 
-    /// What an hour's snapshot and rows become. Organizations whose state is the recorded one have arrived.
+    /// Returns the new snapshot and rows of an hour. The course of an organization ends here if its state is
+    /// the recorded one.
     async fn restated_hour(
         &self,
         shard: &CourseShard<'_>,
@@ -323,7 +325,7 @@ impl CourseFolder<'_> {
         }))
     }
 
-    /// Reads the table files that are wanted: they keep a part of their rows.
+    /// Reads the wanted table files, which keep a part of their rows.
     async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
         let store = &*self.ports.store;
         let paths = hours.iter().enumerate().flat_map(|(index, hour)| {
@@ -347,7 +349,7 @@ impl CourseFolder<'_> {
     }
 }
 
-/// What a folded slice means for its organizations.
+/// Returns the result of a folded slice for its organizations.
 fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> Result<Restated<T>> {
     let SliceParts { last, parts, folded } = slice;
     let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
@@ -365,8 +367,8 @@ fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> R
     Ok(Restated { hours, last, courses, states, folded, marks })
 }
 
-/// Where each organization of the next slice begins. While a run is under way, those that are part of it or
-/// lie before it: all other marks wait for the next.
+/// Returns the hour at which each organization of the next slice begins. While a run is under way, it takes
+/// only organizations of the run and marks ahead of it; all other marks wait for the next run.
 fn wanted(dirty: &Dirty, courses: &Courses, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
     let marks = dirty.of_organizations();
     let first = |id: &OrganizationId| Some((id.clone(), marks.get(id)?.first()?));

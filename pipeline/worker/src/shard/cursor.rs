@@ -1,4 +1,4 @@
-//! Where a recomputation stands, and where it starts: at the nearest base snapshot that can be read.
+//! The position of a recomputation, and its start: the nearest base snapshot that can be read.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -13,27 +13,27 @@ use crate::checkpoint::{Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
 
-/// How long states that were just loaded stay uncompressed. A worker that takes over shards needs its
-/// processors for loading them all, and for its first commits.
+/// The time for which newly loaded states stay uncompressed. A worker that takes over shards needs its
+/// processors to load all states, and for its first commits.
 const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
-/// Where a recomputation of a shard stands.
+/// The position of a recomputation of a shard.
 #[derive(Clone, Debug)]
 pub struct Recompute {
     /// The next hour to fold.
     pub next: Hour,
-    /// The first hour whose tables are wanted; the hours before it only lead up from the base snapshot.
+    /// The first hour whose tables are wanted. The hours before it only lead up from the base snapshot.
     pub emit_from: Hour,
     /// State before `next`.
     pub states: ShardState,
 }
 
 impl Recompute {
-    /// Starts recomputing `hour`: from the nearest base snapshot, or from the shard's first event. Also
+    /// Starts to recompute `hour`: from the nearest base snapshot, or from the shard's first event. Also
     /// returns the hours whose snapshots cannot be used.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn begin(
         store: &dyn ObjectStore,
         checkpoint: &Checkpoint,
@@ -50,16 +50,16 @@ impl Recompute {
 
 /// A search for a base snapshot.
 pub struct Nearest {
-    /// The newest that can be read: the hour at whose end it stands, and its state.
+    /// The newest base snapshot that can be read: the hour at whose end it stands, and its state.
     pub base: Option<(Hour, ShardState)>,
     /// Hours whose snapshots cannot be used.
     pub unusable: Vec<Hour>,
 }
 
-/// The newest base snapshot before `hour` that no dirty hour precedes and that can be read.
+/// Returns the newest base snapshot before `hour` that can be read and that no dirty hour precedes.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour: Hour) -> Result<Nearest> {
     let mut unusable = Vec::new();
     for (hour, entry) in checkpoint.snapshots_before(hour) {
@@ -71,16 +71,16 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
     Ok(Nearest { base: None, unusable })
 }
 
-/// State of an hour's snapshot; none when it cannot be used: then an older one is.
+/// Returns the state of an hour's snapshot; `None` if it cannot be used and the caller must use an older one.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
     let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
     let states = snapshot::loaded(packed);
-    // Those that a fold has replaced meanwhile are dropped.
+    // States that a fold has replaced meanwhile are dropped.
     let aside: Vec<Weak<IdleState>> = states.values().map(Arc::downgrade).collect();
-    // Nobody waits for it: until then they take more memory.
+    // Nobody waits for the compression; until then the states only take more memory.
     drop(tokio::spawn(async move {
         tokio::time::sleep(COMPRESS_AFTER).await;
         drop(tokio::task::spawn_blocking(move || idle::compress(&aside)));
@@ -88,18 +88,18 @@ pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Opt
     Ok(Some(states))
 }
 
-/// The same, in bytes.
+/// Returns the state of an hour's snapshot in bytes; `None` if the snapshot cannot be used.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn load_packed(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<PackedStates>> {
     Ok(load_stored(store, entry).await?.map(|stored| stored.states))
 }
 
-/// An hour's snapshot as it is stored; none when it cannot be used.
+/// Returns an hour's snapshot as it is stored; `None` if it cannot be used.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<StoredStates>> {
     let mut stored: Option<StoredStates> = None;
     for object in entry.snapshot_objects() {
@@ -121,7 +121,7 @@ pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
             }
         }
     }
-    // Checksums find damage alone: this finds the snapshot of another lake.
+    // Checksums detect only damage; this check detects the snapshot of another lake.
     let is_recorded = |stored: &StoredStates| restate::digest(&stored.states) == entry.state_digest;
     if !entry.state_digest.is_empty() && stored.as_ref().is_some_and(|stored| !is_recorded(stored)) {
         warn_unusable(entry, &SnapshotError::Unrecorded);

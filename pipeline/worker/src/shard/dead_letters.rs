@@ -11,9 +11,9 @@ use crate::ports::{Archive, DeadLetter};
 
 /// A file of dead letters that has no name yet.
 pub struct DeadLetterFile {
-    /// Its content.
+    /// Content of the file.
     pub bytes: Bytes,
-    /// Digest of that: equal letters have equal digests.
+    /// Digest of the content: equal letters have equal digests.
     pub digest: String,
 }
 
@@ -21,14 +21,14 @@ impl DeadLetterFile {
     /// Encodes letters.
     ///
     /// # Errors
-    /// When they cannot be encoded.
+    /// If they cannot be encoded.
     pub fn encode(archive: &dyn Archive, letters: &[DeadLetter]) -> Result<Self> {
         let bytes = archive.write_dead_letters(letters)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         Ok(Self { bytes: bytes.into(), digest })
     }
 
-    /// A new path for it.
+    /// Returns a new path for the file.
     pub fn path(&self, shard: Shard, namer: &ObjectNamer) -> String {
         names::dead_letters(shard, &namer.next(), &self.digest)
     }

@@ -1,7 +1,7 @@
 //! Folded hours as objects: snapshots and table files, and the entries that name them in a checkpoint.
 //!
-//! A table whose content has not changed keeps its file. Only when some table's content has changed does the
-//! hour's revision rise, and `hours` change with it: its clock columns alone change nothing.
+//! A table whose content has not changed keeps its file. The hour's revision rises, and table `hours` changes
+//! with it, only if the content of some table has changed. If only clock columns change, the revision stays.
 
 mod files;
 
@@ -27,21 +27,21 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{ErrorKind, FileEntry, FormatError, LiveFile, Ports, TableEncoder, TableError};
 
-/// An hour about to be encoded.
+/// An hour to be encoded.
 pub struct Job {
     /// The shard.
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// Its organizations, ascending.
+    /// Organizations of the hour, in ascending order.
     pub organizations: Vec<OrganizationHour>,
-    /// As it was before; none when it is closed for the first time.
+    /// The hour's entry before; `None` if the hour is closed for the first time.
     pub before: Option<Arc<HourEntry>>,
-    /// Whether to write the state at its end.
+    /// Whether to write the state at the hour's end.
     pub snapshot: bool,
-    /// Rows with which a table file ends after an organization.
+    /// The number of rows at which a table file ends, after the current organization.
     pub file_rows: u64,
-    /// Gives names.
+    /// A source of object names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
     pub now: WallTime,
@@ -53,41 +53,41 @@ pub struct EncodedHour<T> {
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// What the checkpoint says of it.
+    /// The hour's entry in the checkpoint.
     pub entry: HourEntry,
-    /// Whether its costs had been published before, and have changed.
+    /// Whether the hour's costs were published before and have changed.
     pub restated: bool,
-    /// Table files among the objects.
+    /// The number of table files among the objects.
     pub files: u64,
-    /// Bytes of those.
+    /// Bytes of the table files.
     pub file_bytes: u64,
-    /// Bytes of its state.
+    /// Bytes of the hour's state.
     pub state_bytes: u64,
     /// New objects by path.
     pub objects: Vec<(String, Bytes)>,
-    /// What the caller wants to know of its rows.
+    /// The caller's summary of the hour's rows.
     pub summary: T,
 }
 
-/// Files of hours as the tables have them.
+/// Files of hours as they are in the tables.
 pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, TableFiles>>;
 
-/// Files of hours that have left the checkpoints, as the tables have them: of the dates that were asked for.
+/// Files, as they are in the tables, of hours that have left the checkpoints: only of the requested dates.
 #[derive(Default)]
 pub struct LiveTables {
     /// Files by shard and hour.
     pub hours: LiveHours,
-    /// Tables of hours whose rows cannot be read any more: the object that held them, and why.
+    /// Tables of hours whose rows can no longer be read: the object that held them, and the cause.
     pub lost: BTreeMap<(Shard, Hour, Table), (String, String)>,
     read: BTreeSet<(Shard, Date)>,
 }
 
 impl LiveTables {
-    /// Reads dates of shards that were not read before. Where a file holds several hours of such a date, it
-    /// is replaced by files of one hour each: hours are written again one by one. `id` says who does it.
+    /// Reads dates of shards that were not read before. If a file holds several hours of such a date, it is
+    /// replaced by files of one hour each: hours are written again one by one. `id` identifies the caller.
     ///
     /// # Errors
-    /// When a table's log or storage is unavailable.
+    /// If a table's log or storage is unavailable.
     pub async fn ensure<'a>(
         &mut self,
         ports: &Ports,
@@ -98,7 +98,7 @@ impl LiveTables {
         for (checkpoint, hour) in wanted {
             if has_left(checkpoint, hour) && !self.read.contains(&(checkpoint.shard, hour.date())) {
                 new.insert((checkpoint.shard, hour.date()));
-                // A draft waits for the number behind the one that is decided.
+                // A draft already has the sequence number after the decided one.
                 seqs.insert(checkpoint.shard, checkpoint.seq.saturating_sub(1));
             }
         }
@@ -173,10 +173,10 @@ impl LiveTables {
         }
     }
 
-    /// Stops where rows are lost that are not to be written again.
+    /// Refuses lost rows that are not to be written again.
     ///
     /// # Errors
-    /// [`WorkerError::Damaged`].
+    /// Returns [`WorkerError::Damaged`] if there are such rows.
     pub fn refuse_lost(&self, unusable: &BTreeSet<(Shard, Hour, Table)>) -> Result<()> {
         match self.lost.iter().find(|(of, _)| !unusable.contains(of)) {
             Some((_, (object, cause))) => {
@@ -187,12 +187,12 @@ impl LiveTables {
     }
 }
 
-/// Whether an hour is closed and has left the checkpoint.
+/// Returns whether an hour is closed and has left the checkpoint.
 pub fn has_left(checkpoint: &Checkpoint, hour: Hour) -> bool {
     checkpoint.closed_through.is_some_and(|closed| hour <= closed) && !checkpoint.hours.contains_key(&hour)
 }
 
-/// An hour as it was before: as the checkpoint says, or as the tables have it where it has left the
+/// Returns an hour's entry before: from the checkpoint, or from the tables if the hour has left the
 /// checkpoint.
 pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hour) -> Option<Arc<HourEntry>> {
     if let Some(entry) = checkpoint.hours.get(&hour) {
@@ -203,16 +203,16 @@ pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hou
     if tables.is_none() && revision == 0 {
         return None;
     }
-    // An hour that nobody has any more has no files, and still its revision.
+    // An hour that no table has any more has no files, but keeps its revision.
     let tables = tables.cloned().unwrap_or_default();
     Some(Arc::new(HourEntry { revision, tables, published: true, ..HourEntry::default() }))
 }
 
-/// Encodes hours on all cores, off the async threads. `summarize` looks at the rows of an hour before they
+/// Encodes hours on all cores, off the async threads. `summarize` summarizes the rows of an hour before they
 /// are dropped.
 ///
 /// # Errors
-/// When rows or state cannot be encoded.
+/// If rows or state cannot be encoded.
 pub async fn encode_all<T: Send + 'static>(
     encoder: Arc<dyn TableEncoder>,
     jobs: Vec<Job>,
@@ -275,17 +275,17 @@ fn encode<T>(
     Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
 }
 
-/// Number and bytes of objects.
+/// Returns the number and the bytes of objects.
 pub(super) fn sizes(objects: &[(String, Bytes)]) -> (u64, u64) {
     (objects.len() as u64, objects.iter().map(|(_, bytes)| bytes.len() as u64).sum())
 }
 
-/// Snapshots on the way of a long lead-up, so that the next owner goes on from there: hour, path and
-/// content. They are of hours that are to have one, and of the last; and only where the state is the recorded
-/// one.
+/// Returns snapshots from a long lead-up, so that the next owner continues from there: hour, path and
+/// content. They are of the last hour and of hours that keep a snapshot, and only if the state is the
+/// recorded one.
 ///
 /// # Errors
-/// When a state cannot be encoded.
+/// If a state cannot be encoded.
 pub fn way_marks(
     checkpoint: &Checkpoint,
     closed: Hour,
@@ -298,7 +298,7 @@ pub fn way_marks(
     for (hour, organizations) in led_up {
         let wanted = hour == last || retention::keeps_snapshot(hour, closed);
         let entry = checkpoint.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
-        // Where only some organizations were folded since, no digest is recorded.
+        // If only some organizations were folded since, no digest is recorded.
         let is_recorded = |entry: &Arc<HourEntry>| {
             entry.state_digest.is_empty() || entry.state_digest == state_digest(&organizations)
         };
@@ -310,7 +310,7 @@ pub fn way_marks(
     Ok(hours.into_iter().zip(objects).map(|(hour, (path, bytes))| (hour, path, bytes)).collect())
 }
 
-/// The clock columns of an organization's hour.
+/// Returns the clock columns of an organization's hour.
 pub(super) fn clock(
     folded: &OrganizationHour,
     late_events: &BTreeMap<OrganizationId, i64>,
@@ -326,13 +326,13 @@ pub(super) fn clock(
     }
 }
 
-/// Those of these organizations that are held.
+/// Returns the held organizations among these.
 pub(super) fn held(organizations: &[OrganizationHour]) -> Vec<OrganizationId> {
     let held = organizations.iter().filter(|folded| folded.packed.hold.is_some());
     held.map(|folded| folded.packed.organization_id.clone()).collect()
 }
 
-/// A table's files; the digest of that of `hours` says who is held.
+/// Encodes a table's files. The digest of the file of `hours` includes the held organizations.
 pub(super) fn encode_table(
     encoder: &dyn TableEncoder,
     table: Table,
@@ -346,15 +346,15 @@ pub(super) fn encode_table(
     Ok(files)
 }
 
-/// Puts the organizations that are held into the digest of the file of `hours`.
+/// Adds the held organizations to the digest of the file of `hours`.
 pub(super) fn name_held(files: &mut [CutFile], held: &[OrganizationId]) {
     for CutFile { file, .. } in files {
         file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
     }
 }
 
-/// Digest of a file of `hours` with the organizations that are held. It is written again when those change,
-/// though its rows may not: `complete` is no part of their digest.
+/// Returns the digest of a file of `hours` with the held organizations. The file is written again when these
+/// change, even if its rows do not: `complete` is not part of the rows' digest.
 pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a OrganizationId>) -> String {
     let held: Vec<&str> = held.map(|organization_id| &**organization_id).collect();
     if held.is_empty() {

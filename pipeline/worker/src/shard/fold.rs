@@ -1,6 +1,6 @@
 //! Folding of windows of hours, hour by hour, all organizations on all cores.
 //!
-//! An organization is the unit of a fold: what it comes to stays by itself, with its own digest, until it is
+//! An organization is the unit of a fold: its result stays separate, with its own digest, until it is
 //! encoded.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,8 +22,8 @@ use crate::error::Result;
 use crate::names::Shard;
 use crate::ports::{FormatError, Ports};
 
-/// How many bytes of memory one byte of an archive file becomes once it is reduced: about 20 of the 5 that a
-/// sample has in a file.
+/// The bytes of memory that one byte of an archive file takes after it is reduced. A sample takes 5 bytes in
+/// a file and about 20 in memory.
 const REDUCED_FACTOR: u64 = 4;
 
 /// An event's kind and canonical body.
@@ -31,17 +31,17 @@ pub type Body = (EventKind, Box<[u8]>);
 
 /// One organization's folded hour.
 pub struct OrganizationHour {
-    /// Its rows.
+    /// Rows of the organization.
     pub tables: HourTables,
-    /// Its state at the hour's end.
+    /// State of the organization at the hour's end.
     pub packed: PackedState,
-    /// Digest of that.
+    /// Digest of the state.
     pub digest: [u8; 32],
 }
 
 /// Consecutive hours of one shard, with everything that folding them takes.
 pub struct Window {
-    /// The hours with their rules, ascending.
+    /// The hours with their rules, in ascending order.
     pub hours: Vec<(Hour, Arc<Rules>)>,
     /// Archive files of these hours, still to be read.
     pub files: Vec<(Hour, FileToRead)>,
@@ -54,7 +54,7 @@ pub struct Window {
 /// A folded window.
 #[derive(Default)]
 pub struct FoldedWindow {
-    /// Its hours, each with its organizations, ascending.
+    /// The hours, each with its organizations, in ascending order.
     pub hours: BTreeMap<Hour, Vec<OrganizationHour>>,
     /// State at the end of the last hour.
     pub states: ShardState,
@@ -68,7 +68,7 @@ impl FoldedWindow {
     }
 }
 
-/// A window on its way.
+/// A window under way.
 struct Course {
     hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
     /// Bytes of archive files by hour.
@@ -78,7 +78,7 @@ struct Course {
     states: CourseStates,
 }
 
-/// States of organizations on their way, by id.
+/// States of organizations under way, by id.
 type CourseStates = BTreeMap<OrganizationId, CourseState>;
 
 /// One shard's hour that is about to be folded.
@@ -86,15 +86,15 @@ struct ShardHour {
     shard: Shard,
     hour: Hour,
     rules: Arc<Rules>,
-    /// Bytes of its archive files.
+    /// Bytes of the hour's archive files.
     archived: u64,
     bodies: Arc<Vec<Body>>,
     states: CourseStates,
-    /// Whether no other hour follows at once: states become idle.
+    /// Whether no other hour follows immediately: states become idle.
     rests: bool,
 }
 
-/// One organization's part of it.
+/// One organization's part of a shard's hour.
 struct OrganizationPart {
     shard: Shard,
     rules: Arc<Rules>,
@@ -104,12 +104,12 @@ struct OrganizationPart {
     rests: bool,
 }
 
-/// Folds windows of several shards on all cores, off the async threads. They go hour by hour, and events are
-/// reduced while they are read: those of one hour are in memory at a time, of as many shards as fit into
-/// `event_bytes`, and always of one.
+/// Folds windows of several shards on all cores, off the async threads. It folds hour by hour and reduces
+/// events while it reads them. Only the events of one hour are in memory at a time, for as many shards as fit
+/// into `event_bytes`, and for at least one.
 ///
 /// # Errors
-/// When an archive file is missing or damaged, or storage is unavailable.
+/// If an archive file is missing or damaged, or storage is unavailable.
 pub async fn fold(
     ports: &Ports,
     windows: BTreeMap<Shard, Window>,
@@ -148,7 +148,7 @@ pub async fn fold(
     courses.into_iter().map(|(shard, course)| Ok((shard, course.folded()?))).collect()
 }
 
-/// The shards that are folded next: as many as fit, and always one; none when there are no more.
+/// Returns the shards to fold next: as many as fit, and at least one; `None` if there are no more.
 fn next_group(next: &mut VecDeque<ShardHour>, event_bytes: u64) -> Option<Vec<ShardHour>> {
     let (mut bytes, mut group) = (0_u64, Vec::new());
     while let Some(of) = next.pop_front_if(|of| {
@@ -166,23 +166,23 @@ pub struct SomeHour {
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// Its rules.
+    /// Rules of the hour.
     pub rules: Arc<Rules>,
-    /// Its archive files.
+    /// Archive files of the hour.
     pub files: Vec<FileToRead>,
-    /// The organizations, each with its state before; none where it is new.
+    /// The organizations, each with its state before the hour; `None` if the organization is new.
     pub states: BTreeMap<OrganizationId, Option<CourseState>>,
-    /// Whether they go no further for now: their states become idle.
+    /// Whether this is the last hour for now: states become idle.
     pub rests: bool,
 }
 
-/// What some organizations came to; one without state and events comes to nothing.
+/// Results by organization. An organization without state and events has no result.
 pub type SomeFolded = BTreeMap<OrganizationId, (CourseState, OrganizationHour)>;
 
-/// Folds an hour of some organizations, off the async threads. Events of all others are passed over.
+/// Folds an hour of some organizations, off the async threads. Events of all others are skipped.
 ///
 /// # Errors
-/// When an archive file is missing or damaged, or storage is unavailable.
+/// If an archive file is missing or damaged, or storage is unavailable.
 pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
     let SomeHour { shard, hour, rules, files, states, rests } = some;
     let wanted: WantedOrganizations = Some(Arc::new(states.keys().cloned().collect()));
@@ -198,7 +198,7 @@ pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
 impl Course {
     fn next(&mut self, shard: Shard) -> Option<ShardHour> {
         let (hour, rules) = self.hours.next()?;
-        // An hour in which nobody is left is one, too.
+        // An hour without any organization counts, too.
         self.folded.entry(hour).or_default();
         Some(ShardHour {
             shard,
@@ -211,7 +211,7 @@ impl Course {
         })
     }
 
-    /// What it came to.
+    /// Returns the folded window.
     fn folded(self) -> Result<FoldedWindow> {
         let idle = |(id, state): (OrganizationId, CourseState)| {
             let idle = state.idle(&id).map_err(|error| FormatError::new("encode a state", error))?;
@@ -222,7 +222,7 @@ impl Course {
     }
 }
 
-/// Folds an hour of each of some shards, all organizations on all cores.
+/// Folds one hour of each of some shards, all organizations on all cores.
 fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folded>> {
     let mut parts = Vec::new();
     for hour in hours {
@@ -232,7 +232,7 @@ fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folde
     parts.into_par_iter().filter_map(|part| fold_organization(part).transpose()).collect()
 }
 
-/// States and events by organization, ascending.
+/// Returns states and events by organization, in ascending order.
 fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item = OrganizationPart> {
     let ShardHour { shard, hour, rules, states, rests, .. } = of;
     let part = |organization_id, state, events| {
@@ -254,7 +254,7 @@ fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item =
     items.into_values()
 }
 
-/// One organization's hour, folded.
+/// One organization's folded hour.
 struct Folded {
     shard: Shard,
     hour: Hour,
@@ -263,9 +263,10 @@ struct Folded {
     tables: OrganizationHour,
 }
 
-/// Folds an organization's hour, unless it is held. One whose hour the engine refuses is held from then on:
-/// it keeps the state before, and has no rows until that hour is folded again and succeeds. One that does not
-/// have the hour comes to nothing: it has no state at its end. One that is held has, until it goes on.
+/// Folds an organization's hour, unless the organization is held. If the engine refuses an hour, its
+/// organization is held from then on. It keeps the state before, and has no rows until that hour is folded
+/// again and succeeds. Returns `None` if the organization does not have the hour: it has no state at the
+/// hour's end. A held organization keeps its state as long as it is held.
 fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     let OrganizationPart { shard, rules, organization_id, state, events, rests } = item;
     let before = match state {
@@ -314,7 +315,7 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     Ok(Some(Folded { shard, hour, organization_id, state, tables }))
 }
 
-/// Folds an hour; why the engine refuses it, if it does, even by a panic.
+/// Folds an hour. Returns the reason if the engine refuses it, even by a panic.
 fn close_hour(state: &State, events: OrderedEvents, rules: &Rules) -> Result<(State, HourTables), String> {
     let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), events, rules));
     match catch_unwind(close) {

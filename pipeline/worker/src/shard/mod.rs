@@ -1,10 +1,10 @@
-//! The shard core: what a stream worker and a backfill both do with a shard.
+//! The shard core: the work on a shard that stream worker and backfill share.
 //!
-//! Read in this order: [`archive`] (which files hold an hour), `cursor` (where a recomputation starts),
-//! `window` (how many hours are folded at a time), `reading` (archive files, a few at a time), [`fold`],
-//! `converge` (where a recomputation may end), `emit` (folded hours as objects and entries of a
-//! [`crate::checkpoint::Draft`]), `courses` and `restate` (some organizations of hours that are folded
-//! already), `dead_letters`, `clock` and `clock_limit`.
+//! Read in this order: [`archive`] (the files that hold an hour), `cursor` (the start of a recomputation),
+//! `window` (the number of hours folded at a time), `reading` (archive files, a few at a time), [`fold`],
+//! `converge` (the end of a recomputation), `emit` (folded hours as objects and entries of a
+//! [`crate::checkpoint::Draft`]), `courses` and `restate` (recomputation of only some organizations),
+//! `dead_letters`, `clock` and `clock_limit`.
 
 pub mod archive;
 pub(crate) mod clock;

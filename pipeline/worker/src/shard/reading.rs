@@ -1,5 +1,5 @@
-//! Reading of archive files: a few at a time, on all cores. What is read is reduced at once, so an hour need
-//! not fit in memory event by event.
+//! Reading of archive files: a few at a time, on all cores. Events are reduced as soon as they are read, so
+//! the single events of an hour need not fit in memory.
 
 pub mod order;
 mod organizations;
@@ -23,26 +23,26 @@ use crate::names::Shard;
 use crate::objects::{self, StoredObject};
 use crate::ports::{self, Archive, FormatError, ObjectStore, Ports, Wanted};
 
-/// Most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many more
-/// are fetched. One file is always fetched whole.
+/// The most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many
+/// more are fetched. One file is always fetched whole.
 pub const FETCH_BYTES_MAX: u64 = 16 << 20;
 
-/// An archive file that is still to be read.
+/// An archive file yet to be read.
 #[derive(Clone, Debug)]
 pub struct FileToRead {
-    /// Its path under the root.
+    /// The file's path under the root.
     pub path: String,
-    /// Its size.
+    /// The file's size.
     pub bytes: u64,
 }
 
-/// Organizations whose events are read; none: all.
+/// Organizations whose events are read; `None` for all.
 pub type WantedOrganizations = Option<Arc<BTreeSet<OrganizationId>>>;
 
 /// Events by organization.
 pub type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
 
-/// Events of one hour of one shard, as they come.
+/// Events of one hour of one shard, as they arrive.
 struct Gathered {
     hour: Hour,
     organizations: Organizations<OrganizationId, HourEvents>,
@@ -78,7 +78,7 @@ pub struct HourIntake {
 }
 
 impl HourIntake {
-    /// None yet, of these hours.
+    /// Returns an intake of these hours without events.
     pub fn new(hours: impl IntoIterator<Item = (Shard, Hour)>) -> Self {
         Self { shards: hours.into_iter().map(|(shard, hour)| (shard, Gathered::new(hour))).collect() }
     }
@@ -86,7 +86,7 @@ impl HourIntake {
     /// Takes events that are in memory, on all cores.
     ///
     /// # Errors
-    /// When one is damaged.
+    /// If one is damaged.
     pub fn take_bodies(&mut self, shard: Shard, bodies: &[Body]) -> Result<()> {
         let Some(gathered) = self.shards.get_mut(&shard) else { return Ok(()) };
         let hour = gathered.hour;
@@ -135,13 +135,13 @@ impl HourIntake {
         Self::new(self.shards.iter().map(|(shard, gathered)| (*shard, gathered.hour)))
     }
 
-    /// What was taken of a shard.
+    /// Returns the events that were taken of a shard.
     pub fn finish(&mut self, shard: Shard) -> ByOrganization {
         self.shards.remove(&shard).map(Gathered::finish).unwrap_or_default()
     }
 }
 
-/// Does one part of some work on each core: `work` gets the number of its part, and how many there are.
+/// Does one part of some work on each core: `work` gets the number of its part, and the number of parts.
 fn on_all_cores<T: Send>(work: impl Fn(usize, usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let parts = rayon::current_num_threads().max(1);
     (0..parts).into_par_iter().map(|part| work(part, parts)).collect()
@@ -154,7 +154,7 @@ struct Planned {
     file: FileToRead,
 }
 
-/// Files of consecutive steps, fetched one batch ahead of what is decoded.
+/// Files of consecutive steps, fetched one batch ahead of decoding.
 pub struct ArchiveReader {
     store: Arc<dyn ObjectStore>,
     archive: Arc<dyn Archive>,
@@ -164,7 +164,7 @@ pub struct ArchiveReader {
 }
 
 impl ArchiveReader {
-    /// Reads these files, each at its step.
+    /// Returns a reader of these files, each at its step.
     pub fn new(
         ports: &Ports,
         mut files: Vec<(usize, Shard, FileToRead)>,
@@ -181,11 +181,11 @@ impl ArchiveReader {
         }
     }
 
-    /// Reads the files of a step and the shards of `intake`, off the async threads. Steps come in their
-    /// order, and the shards of each in theirs.
+    /// Reads the files of a step and of the shards in `intake`, off the async threads. Steps come in
+    /// ascending order, and the shards of each step in ascending order.
     ///
     /// # Errors
-    /// When a file is missing or damaged, or storage is unavailable.
+    /// If a file is missing or damaged, or storage is unavailable.
     pub async fn read(&mut self, step: usize, mut intake: HourIntake) -> Result<HourIntake> {
         loop {
             if self.fetched.is_empty() {
@@ -245,7 +245,7 @@ fn read_own(
 /// Reads a file of our own archive with its bodies: every record must be an event.
 ///
 /// # Errors
-/// What is damaged, and where.
+/// If a record is damaged; the error reports what is damaged and where.
 pub fn read_archive(
     archive: &dyn Archive,
     file: &StoredObject,

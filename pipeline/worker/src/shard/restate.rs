@@ -1,9 +1,9 @@
-//! Some organizations of closed hours, folded again while all others stay as they are: their rows are
+//! Recomputation of some organizations of closed hours, while all others stay as they are. Their rows are
 //! replaced in the table files, their states in the snapshots.
 //!
-//! What comes out is what folding all organizations again would give: the same table files, byte for byte. A
-//! snapshot gets a patch instead of being written again: an object with the states that have changed. Patches
-//! of one snapshot are merged before they are many, and the snapshot is written again before they are large.
+//! The result equals a fold of all organizations: the same table files, byte for byte. A snapshot is not
+//! written again but gets a patch: an object with the changed states. Patches of one snapshot are merged
+//! before there are many, and the snapshot is written again before they are large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,39 +24,39 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::{FormatError, TableEncoder};
 
-/// Most patches of one snapshot: each is a name in the checkpoint and an object to read.
+/// The most patches of one snapshot: each is a name in the checkpoint and an object to read.
 const PATCHES_MAX: usize = 3;
 
-/// A snapshot is written again once its patches would be this part of it: a half, so that over time no more
-/// is written than twice what has changed.
+/// The part of a snapshot that its patches may reach before it is written again. With one half, the bytes
+/// written over time stay within twice the changed bytes.
 const PATCHES_PART: usize = 2;
 
-/// The snapshot of an hour as it was.
+/// An hour's snapshot before a recomputation.
 #[derive(Clone, Debug, Default)]
 pub struct StoredStates {
-    /// All organizations.
+    /// States of all organizations.
     pub states: PackedStates,
-    /// Those that its patches hold.
+    /// Organizations that the patches hold.
     pub patched: BTreeSet<OrganizationId>,
 }
 
-/// The snapshot of an hour with the new states of some organizations.
+/// An hour's snapshot with the new states of some organizations.
 #[derive(Clone, Debug, Default)]
 pub struct PatchedSnapshot {
-    /// Digest of the state of all organizations; empty where it is not known, which equals none.
+    /// Digest of the state of all organizations; empty, and equal to no other, if it is not known.
     pub state_digest: String,
-    /// The object with all of it.
+    /// The object with the whole snapshot.
     pub snapshot: Option<String>,
-    /// Objects with what has changed since.
+    /// Objects with changes since that snapshot.
     pub patches: Vec<String>,
     /// Objects that are yet to be stored.
     pub objects: Vec<(String, Bytes)>,
 }
 
-/// Puts new states into an hour's snapshot; an organization without one has left.
+/// Puts new states into an hour's snapshot. An organization without a state has left.
 ///
 /// # Errors
-/// When a state cannot be encoded.
+/// If a state cannot be encoded.
 pub fn patch_snapshot(
     (shard, hour): (Shard, Hour),
     before: &HourEntry,
@@ -119,34 +119,34 @@ pub fn patch_snapshot(
     Ok(new)
 }
 
-/// Digest of a shard's state, as a checkpoint records it.
+/// Returns the digest of a shard's state, as a checkpoint records it.
 pub fn digest(states: &PackedStates) -> String {
     let digests: Vec<(&OrganizationId, [u8; 32])> =
         states.iter().map(|(id, packed)| (id, snapshot::state_digest(packed))).collect();
     snapshot::shard_digest(digests.iter().map(|(id, digest)| (*id, digest)))
 }
 
-/// An hour of which some organizations were folded again.
+/// An hour with some organizations that were folded again.
 pub struct RestatedHour {
     /// The shard.
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// As it was before.
+    /// The hour's entry before.
     pub before: Arc<HourEntry>,
-    /// Its table files as they were before that are needed, by table and place; none that are gone.
+    /// The needed table files as they were before, by table and place; `None` if the file is gone.
     pub files: BTreeMap<(Table, usize), Option<Bytes>>,
-    /// Files that are needed, and yet to be read.
+    /// Files that are needed but not read yet.
     pub wanted: BTreeSet<(Table, usize)>,
-    /// Which organizations were folded.
+    /// Organizations that were folded.
     pub organizations: BTreeSet<OrganizationId>,
-    /// What they came to; one that is missing has no rows.
+    /// New rows of the organizations; an organization that is missing has no rows.
     pub rows: RestatedRows,
-    /// Its snapshot.
+    /// The hour's new snapshot.
     pub snapshot: PatchedSnapshot,
-    /// Rows with which a table file ends after an organization.
+    /// The number of rows at which a table file ends, after the current organization.
     pub file_rows: u64,
-    /// Gives names.
+    /// A source of object names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
     pub now: WallTime,
@@ -154,16 +154,16 @@ pub struct RestatedHour {
 
 /// Rows of organizations that were folded again.
 pub struct RestatedRows {
-    /// By organization, ascending.
+    /// Rows by organization, in ascending order.
     tables: Vec<HourTables>,
-    /// One for each.
+    /// Clock columns, one entry for each organization.
     clocks: Vec<HourClock>,
     /// Organizations that are held.
     held: Vec<OrganizationId>,
 }
 
 impl RestatedRows {
-    /// Of an hour that was so before.
+    /// Returns the rows of an hour whose entry before was `before`.
     pub fn new(folded: Vec<OrganizationHour>, before: &HourEntry, now: WallTime) -> Self {
         let clock = |one| emit::clock(one, &before.late_events, before.revision + 1, now);
         let (clocks, held) = (folded.iter().map(clock).collect(), emit::held(&folded));
@@ -171,7 +171,7 @@ impl RestatedRows {
     }
 }
 
-/// Places of the table files that have rows of these organizations, or are to have them.
+/// Returns the places of the table files that have rows of these organizations, or will have them.
 pub fn files_with(before: &HourEntry, organizations: &BTreeSet<OrganizationId>) -> BTreeSet<(Table, usize)> {
     let places = before.tables.iter().flat_map(|(table, files)| {
         organizations.iter().map(move |organization_id| (*table, files.index_of(organization_id)))
@@ -179,32 +179,32 @@ pub fn files_with(before: &HourEntry, organizations: &BTreeSet<OrganizationId>) 
     places.collect()
 }
 
-/// A table file that cannot keep a part of its rows.
+/// A table file from which no rows can be kept.
 #[derive(Debug)]
 pub struct UnusableFile {
-    /// Its hour.
+    /// The file's hour.
     pub hour: Hour,
-    /// Its table.
+    /// The file's table.
     pub table: Table,
-    /// Why.
+    /// The reason.
     pub cause: String,
 }
 
-/// What became of hours.
+/// The result of splicing hours.
 pub enum Spliced<T> {
-    /// They have new files.
+    /// The hours have new files.
     Done(Vec<EncodedHour<T>>),
-    /// The same hours: files end elsewhere now, so that more files are wanted.
+    /// The same hours: files end at other organizations now, so more files are wanted.
     Wants(Vec<RestatedHour>),
     /// The first file that cannot be used.
     Unusable(UnusableFile),
 }
 
-/// Puts new rows into the files of hours, on all cores, off the async threads. `summarize` looks at the new
+/// Puts new rows into the files of hours, on all cores, off the async threads. `summarize` summarizes the new
 /// rows of an hour.
 ///
 /// # Errors
-/// When rows cannot be encoded.
+/// If rows cannot be encoded.
 pub async fn splice_all<T: Send + 'static>(
     encoder: Arc<dyn TableEncoder>,
     mut hours: Vec<RestatedHour>,
@@ -229,11 +229,11 @@ pub async fn splice_all<T: Send + 'static>(
     tokio::task::spawn_blocking(splice).await?
 }
 
-/// Why an hour has no new files yet.
+/// The reason why an hour has no new files yet.
 enum Stop {
-    /// A file is yet to be read.
+    /// A file that is not read yet.
     Wants(Table, usize),
-    /// A file cannot be used.
+    /// A file that cannot be used.
     Unusable(UnusableFile),
 }
 
@@ -268,8 +268,9 @@ fn splice<T>(
     Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
 }
 
-/// The files of a table with the new rows. Those without rows of the organizations stay. Where a file ends
-/// elsewhere than before, the one behind it is written again, too, until one ends where it did.
+/// Returns the files of a table with the new rows. Files without rows of the organizations stay. If a file
+/// ends at another organization than before, the next file is written again, too, until a file ends where it
+/// did.
 fn splice_table(
     encoder: &dyn TableEncoder,
     of: &RestatedHour,
@@ -309,7 +310,7 @@ fn splice_table(
     Ok(Ok(now))
 }
 
-/// Consecutive files of a table with the new rows of the organizations that belong there.
+/// Returns consecutive files of a table with the new rows of the organizations that belong there.
 fn splice_files(
     encoder: &dyn TableEncoder,
     of: &RestatedHour,
@@ -344,7 +345,7 @@ fn splice_files(
     spliced_files(encoder, table, &splice, &digests).map_err(unusable)
 }
 
-/// Why a table file cannot be used, if it cannot.
+/// Returns why a table file cannot be used; `None` if it can be used.
 pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &str) -> Option<String> {
     let splice = TableSplice {
         old: &[bytes],
@@ -358,8 +359,8 @@ pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &
     spliced_files(encoder, table, &splice, &[digest]).err()
 }
 
-/// Files with new rows of some organizations; or why the old ones cannot be used, such as a digest that is
-/// not that of their rows.
+/// Returns files with new rows of some organizations, or why the old files cannot be used. One reason is a
+/// digest that does not match the rows.
 fn spliced_files(
     encoder: &dyn TableEncoder,
     table: Table,

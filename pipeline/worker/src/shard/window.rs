@@ -1,8 +1,8 @@
 //! Windows: consecutive hours of a shard, folded one after the other and emitted together.
 //!
-//! One rule says how many hours make one, for the stream worker and the backfill alike: the events of a
-//! window stay within a number of bytes, so that it is done soon, and the rows that windows fold to stay
-//! within a number of rows. One hour always fits: its events are reduced while they are read.
+//! One rule sets the number of hours in a window, for the stream worker and the backfill alike. The events of
+//! a window stay within a number of bytes, so that the window ends soon. The rows of all windows in memory
+//! stay within a number of rows. One hour always fits: its events are reduced while they are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::error::Result;
 use crate::ports::ObjectStore;
 use crate::root::rules::RuleBook;
 
-/// Hours of one window at most. More would only delay the next checkpoint: four days of a shard with few
-/// events fold in a moment.
+/// The most hours of one window. More hours would only delay the next checkpoint: four days of a shard with
+/// few events fold in a moment.
 pub const WINDOW_HOURS_MAX: i64 = 96;
 
-/// Bytes that an event takes in memory besides its body: its kind and pointer (24), what the allocator adds
-/// (16), and the spare room of a growing list.
+/// Bytes that an event takes in memory besides its body: its kind and pointer (24), the allocator's overhead
+/// (16), and the spare capacity of a growing list.
 pub const EVENT_OVERHEAD: u64 = 64;
 
-/// How many bytes of memory one byte of an archive file would become as bodies, overhead included. Archive
-/// files are compressed. Measured on generated clusters: 4.5 in files of 1,000 events, 5.9 in files of 5,000.
+/// The bytes of memory, overhead included, that one byte of an archive file would take as bodies. Archive
+/// files are compressed. Generated clusters give 4.5 in files of 1,000 events and 5.9 in files of 5,000.
 /// Larger files compress better, and 8 leaves room for them.
 pub const ARCHIVE_FACTOR: u64 = 8;
 
-/// Bytes that folding and encoding take besides the events: reduced events and rows of the hours at hand, and
+/// Bytes that folding and encoding take besides the events: reduced events and rows of the current hours, and
 /// the buffers of table files.
 const FOLDING_BYTES: u64 = 256 << 20;
 
-/// At least this part of a memory limit is for events: one eighth, so that work goes on however low the
+/// The part of a memory limit that events get at least: one eighth, so that work continues even under a low
 /// limit.
 const EVENTS_PART: u64 = 8;
 
-/// Bytes of events that may be in memory: what a limit leaves besides folding, encoding and `other` bytes.
+/// Bytes of events that may be in memory: the rest of a limit after folding, encoding and `other` bytes.
 pub fn memory_for_events(limit: u64, other: u64) -> u64 {
     limit.saturating_sub(other.saturating_add(FOLDING_BYTES)).max(limit / EVENTS_PART)
 }
 
-/// How many hours make a window.
+/// Limits on the number of hours in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
     /// Bytes of events of one window, as bodies.
@@ -53,8 +53,8 @@ pub struct WindowLimits {
 }
 
 impl WindowLimits {
-    /// Hours of the next window, after `hours` were folded to `rows` altogether; `windows` are in memory at a
-    /// time.
+    /// The number of hours of the next window, after `hours` were folded to `rows` in total. `windows` are in
+    /// memory at a time.
     pub fn next_hours(&self, rows: u64, hours: usize, windows: usize) -> i64 {
         let rows_an_hour = rows / (hours as u64).max(1) + 1;
         let rows_at_once = rows_an_hour.saturating_mul((windows as u64).max(1));
@@ -62,25 +62,25 @@ impl WindowLimits {
     }
 }
 
-/// Where the events of an hour are.
+/// The places that hold the events of an hour.
 #[derive(Clone, Debug, Default)]
 pub struct EventPlaces {
-    /// Those in memory.
+    /// The events in memory.
     pub bodies: Option<Arc<Vec<Body>>>,
-    /// Their bytes.
+    /// Bytes of the events in memory.
     pub bytes: u64,
-    /// Whether the archive holds others.
+    /// Whether the archive holds other events.
     pub archived: bool,
 }
 
 impl EventPlaces {
-    /// All of them are in the archive.
+    /// The places of an hour whose events are all in the archive.
     pub fn archived() -> Self {
         Self { archived: true, ..Self::default() }
     }
 }
 
-/// Finds out what folding windows takes.
+/// Reads everything that folding a window takes.
 pub struct WindowReader<'a> {
     /// The root.
     pub store: &'a dyn ObjectStore,
@@ -91,11 +91,12 @@ pub struct WindowReader<'a> {
 }
 
 impl WindowReader<'_> {
-    /// The window of the hours from the first to the last, as many as fit, and always one. `states` is the
-    /// state before the first; `events` says where an hour's events are.
+    /// Returns the window that begins with the first hour. It has as many hours up to the last as fit, and at
+    /// least one. `states` is the state before the first hour; `events` returns the places of an hour's
+    /// events.
     ///
     /// # Errors
-    /// When storage is unavailable, or an hour has no rules.
+    /// If storage is unavailable, or an hour has no rules.
     pub async fn read(
         &self,
         checkpoint: &Checkpoint,

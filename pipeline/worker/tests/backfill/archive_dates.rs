@@ -33,8 +33,8 @@ async fn a_forgotten_date_is_listed_again_if_it_is_needed() {
     assert!(hours.iter().all(|hour| archive.files(*hour).len() == 1), "each file once");
 }
 
-/// A date that was listed with all others stays listed. A file that was merged and waits to be deleted is not
-/// taken for one that counts where it is listed again.
+/// A date that was listed with all others stays listed. A merged file that waits to be deleted does not count
+/// when it is listed again.
 #[tokio::test]
 async fn a_merged_file_that_is_still_there_is_not_taken_again() {
     let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));

@@ -1,5 +1,5 @@
-//! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one
-//! does.
+//! Crashes, lost answers and full disks at every single effect: the next run ends in the same state as an
+//! undisturbed one.
 
 use prorata_samples::trace::{TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
@@ -9,7 +9,7 @@ use prorata_worker::ports::ErrorKind;
 
 use crate::harness::*;
 
-/// What changes in the second input: an earlier hour, so that hours are folded again.
+/// The additions of the second input: they change an earlier hour, so that hours are folded again.
 fn late() -> Vec<EventRecord> {
     vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
 }
@@ -18,7 +18,7 @@ fn all() -> Vec<EventRecord> {
     [trace(), late()].concat()
 }
 
-/// Effects of a run on `lake`, which is not used any more afterwards.
+/// Returns the number of effects of a run on `lake`, which is not used afterwards.
 async fn effects(lake: &Lake, input: &Files, run: Run) -> u64 {
     let faults = Faults::default();
     lake.run(input, run.faults(faults.clone())).await.unwrap();
@@ -31,7 +31,7 @@ async fn folded() -> Lake {
     lake
 }
 
-/// Runs into each fault, then runs again without, and compares.
+/// Runs into each fault, then runs again without one, and compares.
 async fn survives(
     fault: impl Fn(u64) -> Fault,
     hurried: bool,

@@ -1,4 +1,4 @@
-//! Dead letters: which count, what a replay makes of each, and that nothing is replayed twice.
+//! Dead letters: which ones count, what a replay does with each, and that none is replayed twice.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, Sourc
 
 use crate::harness::*;
 
-/// Values are a kind's number and a body; those that begin with 255 need schema 7 first.
+/// A decoder whose values are a kind's number and a body. Values that begin with 255 need schema 7 first.
 #[derive(Default)]
 struct Decoder {
     fetched: Mutex<bool>,
@@ -58,7 +58,7 @@ impl MessageDecoder for Decoder {
     }
 }
 
-/// Topics that keep what they are sent.
+/// Topics that keep all messages they receive.
 #[derive(Default)]
 struct Sent {
     messages: Mutex<Vec<Outgoing>>,
@@ -104,7 +104,7 @@ fn in_file(reject: Reject, bytes: &[u8]) -> DeadLetter {
     DeadLetter { origin, rejected: Rejected { reject, bytes: bytes.to_vec() } }
 }
 
-/// What the tests replay with.
+/// The surroundings of the replays under test.
 struct World {
     lake: Lake,
     decoder: Decoder,
@@ -117,7 +117,7 @@ struct World {
 }
 
 impl World {
-    /// A root with the trace folded.
+    /// Returns a root with the trace folded.
     async fn new() -> Self {
         let world = Self {
             lake: Lake::default(),
@@ -137,7 +137,7 @@ impl World {
         &self.lake.store
     }
 
-    /// Makes a worker take a shard, and put these letters.
+    /// Makes a worker take a shard, and write these letters.
     async fn worker(&self, shard: Shard, released: bool, letters: &[DeadLetter]) -> String {
         let mut next = log::latest(self.store(), shard).await.unwrap().next_draft();
         let owner: Text = format!("w{}", next.seq).into();
@@ -197,7 +197,7 @@ impl World {
     }
 }
 
-/// The one letter that fails, and why.
+/// Returns why the one failing letter fails.
 fn failure(done: &Replayed, reason: Reason) -> &str {
     assert_eq!(done.failing_all(), 1, "{done:?}");
     let (origin, why) = &done.failing[&reason].examples[0];
@@ -289,7 +289,7 @@ async fn a_message_with_a_wrong_key_is_its_producers_to_mend() {
     assert!(world.messages().is_empty());
 }
 
-/// A topic has grown, so that its organization's messages went to another partition until workers noticed.
+/// A topic has grown: until workers noticed, the organization's messages went to another partition.
 #[tokio::test]
 async fn a_message_with_its_own_key_on_a_wrong_partition_is_folded_though_nobody_reads_its_topic() {
     let mut world = World::new().await;

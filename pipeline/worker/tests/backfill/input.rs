@@ -1,4 +1,4 @@
-//! What a backfill makes of bad input and wrong configuration.
+//! Bad input and wrong configuration in a backfill.
 
 use bytes::Bytes;
 use prorata_samples::trace::{START, TRACE_END, node_priced, pod, pod_stop, trace};
@@ -41,7 +41,7 @@ async fn a_bad_file_and_a_bad_record_are_dead_letters_written_once() {
     assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
 }
 
-/// The text of every dead letter.
+/// Returns the text of every dead letter.
 async fn messages(lake: &Lake) -> Vec<String> {
     let mut messages = Vec::new();
     for path in dead_letters(lake) {
@@ -63,7 +63,7 @@ async fn a_thousand_bad_records_of_a_block_are_dead_letters_and_one_covers_the_r
             options.rules.currencies.insert("zeta".into(), "EUR".into());
         });
         let outcome = lake.run(&files(&[&records, &[negative()]]), run).await.unwrap();
-        // The record of the other file has a letter of its own, and so has the one with another reason.
+        // The record of the other file and the record with the other reason have their own letters.
         assert_eq!(outcome.dead_letters[&Reason::InvalidField], letters + 1, "{bad}");
         assert_eq!(outcome.dead_letters[&Reason::CurrencyMismatch], 1, "{bad}");
         let text = "more records of this block are rejected for the same reason";

@@ -1,4 +1,4 @@
-//! Late events in a backfill cost what they change, and a lost file can be made again.
+//! Late events in a backfill cost only what they change, and lost files can be written again.
 
 use prorata_samples::trace::{START, node, pod, pod_stop};
 use prorata_schemas::event::EventRecord;
@@ -45,7 +45,7 @@ async fn late_events_of_one_organization_fold_that_one() {
         assert_eq!(first.some_folded_all(), None);
         let all = [history(), vec![late(40)]].concat();
         assert_content(&lake, &expected(&all, LAST, |_| 0, rules), "one late event");
-        // One that is over ends with its hour, and one of an hour to come closes that, too.
+        // A finished pod ends within its hour, and a pod of the next hour closes that hour, too.
         let over = [pod("org-03", 50 * 60 + 1, "over", 1), pod_stop("org-03", 50 * 60 + 31, "over")];
         let next = pod("org-03", HOURS * 60 + 5, "next", 1);
         let more = [over.to_vec(), vec![next]].concat();
@@ -61,7 +61,7 @@ async fn late_events_of_one_organization_fold_that_one() {
 async fn hours_whose_costs_are_the_same_have_not_changed() {
     let lake = Lake::default();
     lake.run(&files(&[&history()]), run("aa")).await.unwrap();
-    // The stop of a pod that nobody knows: an event more, and no cost.
+    // The stop of an unknown pod: one more event, and no cost.
     let event = pod_stop("org-07", 40 * 60 + 1, "unknown");
     let outcome = lake.run(&files(&[std::slice::from_ref(&event)]), run("bb")).await.unwrap();
     assert_eq!((outcome.events_new, outcome.hours_restated), (1, 0));
@@ -72,7 +72,7 @@ async fn hours_whose_costs_are_the_same_have_not_changed() {
 #[tokio::test]
 async fn lost_and_damaged_table_files_are_made_again_when_asked_for() {
     made_again(None, 1).await;
-    // A row of each of twenty organizations.
+    // Each of the twenty organizations has one row.
     made_again(Some(9), 3).await;
 }
 

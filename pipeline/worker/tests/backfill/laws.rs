@@ -1,4 +1,4 @@
-//! Tables depend on the set of events and the rules alone.
+//! Tables depend only on the set of events and the rules.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn changed_hours(before: &Lake, after: &Lake) -> BTreeSet<i64> {
     hours
 }
 
-/// A second lake with what the first holds now.
+/// Returns a second lake with the present content of the first.
 fn copy(lake: &Lake) -> Lake {
     let copy = Lake::default();
     for (path, bytes) in lake.store.objects() {
@@ -79,8 +79,8 @@ async fn a_changed_input_replaces_just_the_hours_that_differ() {
     let lake = Lake::default();
     lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
     let before = copy(&lake);
-    // A pod of two hours, on acme's node from minute 70 to 170: hours 1 and 2 differ, no state after them
-    // does.
+    // A pod on acme's node from minute 70 to 170, in two hours: hours 1 and 2 differ, and no later state
+    // differs.
     let late = [pod("acme", 70, "late", 1), pod_stop("acme", 170, "late")];
     let outcome = lake.run(&files(&[&trace(), &late]), Run::new("bb")).await.unwrap();
     let all = [trace(), late.to_vec()].concat();
@@ -136,7 +136,7 @@ async fn hours_beyond_the_horizon_are_restated_too() {
     let through = Hour(START + 44 * 24 + 11);
     let lake = Lake::default();
     lake.run(&files(&[&long_trace()]), Run::new("aa")).await.unwrap();
-    // The claim of another run lets old hours leave; the next checkpoint writes that.
+    // When another run claims the shard, old hours leave; the next checkpoint records it.
     let late = [pod("acme", 60, "late", 1), pod_stop("acme", 90, "late")];
     lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 690, 11)]]), Run::new("bb")).await.unwrap();
     let before = copy(&lake);
@@ -148,7 +148,7 @@ async fn hours_beyond_the_horizon_are_restated_too() {
     assert_eq!(outcome.hours_restated, 1);
     assert!(outcome.hours > 1 && (outcome.hours as i64) <= 45 * 24 - HORIZON_HOURS + 48, "{}", outcome.hours);
     assert!(lake.clocks(START + 1, shard_of("acme")).contains("revision: 1"));
-    // And once more, so that the revision is carried on though the hour has left.
+    // Once more, to check that the revision increases even though the hour has left.
     let later = [pod("acme", 61, "later", 1), pod_stop("acme", 62, "later")];
     lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 691, 12)]]), Run::new("dd")).await.unwrap();
     lake.run(&files(&[&later]), Run::new("ee")).await.unwrap();
@@ -161,7 +161,7 @@ async fn folding_old_hours_again_finds_the_same() {
     lake.run(&files(&[&long_trace()]), Run::new("aa")).await.unwrap();
     lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 690, 11)]]), Run::new("bb")).await.unwrap();
     let before = copy(&lake);
-    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when those around it have
+    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when the hours around it have
     // left.
     for (owner, hour) in [("cc", 3), ("dd", 214), ("ee", 215), ("ff", 216)] {
         let run = Run::new(owner).with(|options| options.from = Some(Hour(START + hour)));
@@ -236,7 +236,7 @@ async fn rules_are_rewritten_from_and_to_the_hours_named() {
     let tables = lake.tables.tables();
     lake.run(&files(&[&trace()]), run("cc")).await.unwrap();
     assert_eq!(lake.tables.tables(), tables, "the same rules again change nothing");
-    // A late event re-folds each hour under its own rules.
+    // A late event causes each hour to be folded again under its own rules.
     let late = [pod("acme", 60, "late", 1), pod_stop("acme", 260, "late")];
     lake.run(&files(&[&late]), Run::new("dd")).await.unwrap();
     let all = [trace(), late.to_vec()].concat();

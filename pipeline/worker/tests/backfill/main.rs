@@ -1,4 +1,4 @@
-//! Backfills on a lake in memory: equal to a plain fold, whatever happens on the way.
+//! Backfills on a lake in memory: equal to a plain fold, whatever happens during the run.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

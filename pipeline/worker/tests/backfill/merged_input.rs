@@ -11,7 +11,7 @@ use prorata_worker::ports::{Input, InputFile, StoreError};
 
 use crate::harness::*;
 
-/// What is listed first, and what is there from then on.
+/// An input whose first listing differs from the files that exist afterwards.
 struct Merging {
     listed: InMemoryFiles,
     there: InMemoryFiles,

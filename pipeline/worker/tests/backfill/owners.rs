@@ -1,4 +1,4 @@
-//! Several owners of one root: one wins, the others say so, and no table shows a trace of it.
+//! Several owners of one root: one wins, the others report it, and no table shows a trace of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use prorata_worker::ports::{
 
 use crate::harness::*;
 
-/// Lets another backfill run from start to end right before one effect.
+/// Ports that run another backfill from start to end right before one effect.
 struct Interloper {
     lake: Lake,
     files: Files,
@@ -108,7 +108,7 @@ async fn a_backfill_that_runs_inside_another_at_any_effect_loses_nothing() {
                 Err(WorkerError::Taken { .. }) => taken += 1,
                 Err(error) => panic!("at effect {at}: {error}"),
             }
-            // The one that stopped runs again, and then the one that did not.
+            // The stopped backfill runs again, then the other one.
             lake.run(&one, Run::new("dd")).await.unwrap();
             lake.run(&other, Run::new("ee")).await.unwrap();
             assert_content(&lake, &expected, &format!("at effect {at}"));

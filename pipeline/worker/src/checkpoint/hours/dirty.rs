@@ -1,4 +1,4 @@
-//! Which closed hours are to be folded again, and of which organizations.
+//! The closed hours to be folded again, for all organizations or for some.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::HourSet;
 
-/// Most organizations that are marked by name; with more, their hours are dirty for all.
+/// The most organizations that are marked by name; with more, their hours are dirty for all.
 const ORGANIZATIONS_MAX: usize = 1_024;
 
-/// Most runs of hours that are marked; with more, each organization is dirty from its first hour through its
-/// last.
+/// The most runs of hours that are marked; with more, each organization is dirty from its first hour through
+/// its last.
 const RANGES_MAX: usize = 4_096;
 
 /// Closed hours whose events have changed since they were folded: for all organizations, or for some.
@@ -46,7 +46,7 @@ impl Dirty {
         }
     }
 
-    /// Keeps the marks within their bounds: what is too much becomes coarser, never less.
+    /// Keeps the marks within their bounds: excess marks become coarser, but no hour loses its mark.
     pub fn bound(&mut self) {
         if self.organizations.len() > ORGANIZATIONS_MAX {
             self.forget_organizations();
@@ -66,22 +66,22 @@ impl Dirty {
         }
     }
 
-    /// Hours that are dirty for all organizations.
+    /// Returns the hours that are dirty for all organizations.
     pub fn of_all(&self) -> &HourSet {
         &self.all
     }
 
-    /// Hours that are dirty for some organizations alone.
+    /// Returns the hours that are dirty only for some organizations.
     pub fn of_organizations(&self) -> &BTreeMap<OrganizationId, HourSet> {
         &self.organizations
     }
 
-    /// The earliest hour of any mark.
+    /// Returns the earliest hour of any mark.
     pub fn first(&self) -> Option<Hour> {
         self.sets().filter_map(HourSet::first).min()
     }
 
-    /// The earliest hour of any mark after `hour`.
+    /// Returns the earliest hour of any mark after `hour`.
     pub fn first_after(&self, hour: Hour) -> Option<Hour> {
         self.sets().filter_map(|hours| hours.first_after(hour)).min()
     }
@@ -103,7 +103,7 @@ impl Dirty {
         }
     }
 
-    /// Whether nothing is dirty.
+    /// Returns whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty() && self.organizations.is_empty()
     }

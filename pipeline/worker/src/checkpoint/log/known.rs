@@ -1,4 +1,4 @@
-//! What is known of the parts of a checkpoint, so that the next one need not encode them again.
+//! Known parts of a checkpoint, so that the next one need not encode them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use prorata_schemas::time::{Date, Hour};
 
 use crate::checkpoint::HourEntry;
 
-/// Days that have a part, with the hours that it says and its path. While a day's hours are the very same,
-/// nothing of it is encoded again: else each checkpoint would encode 35 days.
+/// Days that have a part, with the hours in the part and its path. While a day's hours are the very same,
+/// they are not encoded again. Without this, each checkpoint would encode 35 days.
 #[derive(Clone, Debug, Default)]
 pub struct KnownDays(BTreeMap<Date, KnownDay>);
 
@@ -19,14 +19,14 @@ struct KnownDay {
 }
 
 impl KnownDays {
-    /// The part that says these hours of one day.
+    /// Returns the path of the part that holds these hours of one day.
     pub fn path_of(&self, hours: &BTreeMap<Hour, Arc<HourEntry>>) -> Option<&String> {
         let KnownDay { hours: known, path } = self.0.get(&hours.keys().next()?.date())?;
         let same = known.iter().zip(hours).all(|((a, old), (b, new))| a == b && Arc::ptr_eq(old, new));
         (known.len() == hours.len() && same).then_some(path)
     }
 
-    /// Notes which part says these hours of one day.
+    /// Records which part holds these hours of one day.
     pub fn note(&mut self, hours: BTreeMap<Hour, Arc<HourEntry>>, path: &str) {
         if let Some(hour) = hours.keys().next() {
             self.0.insert(hour.date(), KnownDay { hours, path: path.to_owned() });
@@ -34,7 +34,7 @@ impl KnownDays {
     }
 }
 
-/// What is known saves work, and is no part of what a checkpoint says.
+/// Known parts save work, and are not part of a checkpoint's content.
 impl PartialEq for KnownDays {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,18 +1,18 @@
-//! Parts of a checkpoint: what seldom changes is stored apart.
+//! Parts of a checkpoint: content that rarely changes is stored separately.
 //!
-//! A checkpoint is decided every minute, and repeats everything it says. So that it stays small for years,
-//! whatever was late, these move into immutable objects that later checkpoints name again as long as their
-//! content is the same:
+//! A checkpoint is decided every minute, and repeats its whole content. It must stay small for years, even if
+//! many events are late. So the content below moves into immutable objects. Later checkpoints name these
+//! objects again as long as the content is the same:
 //!
-//! | what | when | one part holds |
+//! | content | moves | one part holds |
 //! |---|---|---|
-//! | hours | once they are [`INLINE_HOURS`] old, or say more than [`INLINE_BYTES`] | those of a day |
-//! | revisions of hours that have left | at once | those of a quarter |
+//! | hours | once they are [`INLINE_HOURS`] old, or take more than [`INLINE_BYTES`] | the hours of a day |
+//! | revisions of hours that have left | at once | the revisions of a quarter |
 //! | owners | all but the last [`OWNERS`] at most | [`OWNERS`] of them |
-//! | dead letters that wait for their topic | but for the last [`LETTER_SEQS`] checkpoints | as many |
+//! | dead letters that wait for a topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
 //!
-//! A part is written before the checkpoint that first names it, and carries that checkpoint's sequence number
-//! and owner in its name, and the digest of its content. No process ever sees a checkpoint without its parts:
+//! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
+//! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:
 //! [`super`] splits and joins.
 
 use std::collections::BTreeMap;
@@ -32,16 +32,16 @@ use crate::names::{self, ObjectId};
 use crate::objects::{self, StoredObject};
 use crate::ports::{FormatError, ObjectStore};
 
-/// Hours before the last one closed that stay in the checkpoint itself.
+/// The number of hours up to the last closed hour that stay in the checkpoint itself.
 const INLINE_HOURS: i64 = 24;
 
-/// What one hour may say in the checkpoint itself, in bytes: its files, and few late events.
+/// The most bytes that one hour may take in the checkpoint itself: its files, and few late events.
 const INLINE_BYTES: usize = 1_600;
 
 /// Owners in one part.
 const OWNERS: usize = 128;
 
-/// Sequence numbers whose dead letters are in one part.
+/// The number of sequence numbers whose dead letters are in one part.
 const LETTER_SEQS: u64 = 128;
 
 /// Content of one part.
@@ -60,16 +60,16 @@ struct CheckpointPart {
 
 /// A checkpoint as it is stored.
 pub(super) struct Split {
-    /// What its own object says. It names its parts.
+    /// Content of the checkpoint's own object, which names the parts.
     pub stored: Checkpoint,
-    /// Parts that are new with it, by path.
+    /// Parts that are new in this checkpoint, by path.
     pub new_parts: Vec<(String, Bytes)>,
 }
 
-/// Takes a checkpoint apart. Parts that it names already and whose content is the same are named again.
+/// Splits a checkpoint. A part that it already names is named again if its content is the same.
 ///
 /// # Errors
-/// When a part cannot be encoded.
+/// If a part cannot be encoded.
 pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     let mut stored = checkpoint.clone();
     (stored.parts, stored.known_days) = (Vec::new(), KnownDays::default());
@@ -100,7 +100,7 @@ pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     Ok(Split { stored, new_parts })
 }
 
-/// Moves what is to be stored apart out of the checkpoint.
+/// Moves the content to be stored separately out of the checkpoint.
 fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatError> {
     let mut parts = Vec::new();
     let inline = stored.owners.len().saturating_sub(1) % OWNERS + 1;
@@ -134,10 +134,10 @@ fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatErro
     Ok(parts)
 }
 
-/// Puts a checkpoint together with its parts.
+/// Joins a checkpoint and its parts.
 ///
 /// # Errors
-/// When a part is missing or is not what its name says, or storage is unavailable.
+/// If a part is missing or does not match its name, or storage is unavailable.
 pub(super) async fn join(store: &dyn ObjectStore, stored: Checkpoint) -> Result<Checkpoint> {
     let parts = objects::get_all(store, stored.parts.clone()).await?;
     put_together(stored, parts)
@@ -180,21 +180,21 @@ mod tests {
     use crate::checkpoint::{OwnerKind, RulesFrom};
     use crate::ports::FileEntry;
 
-    /// The last hour closed.
+    /// The last closed hour.
     const NOW: Hour = Hour(499_000);
 
     const OWNER: &str = "0123456789abcdefc1";
 
-    /// What a shard has come to.
+    /// The size to which a shard has grown.
     struct Grown {
-        /// 625 on each of 16 shards are 10,000.
+        /// Late organizations in each hour: 625 on each of 16 shards are 10,000.
         late_organizations: usize,
         claims: u64,
         /// Hours before the horizon that were restated once.
         restated_hours: i64,
         /// Hours for which nothing could be published.
         unpublished: i64,
-        /// Files of dead letters that wait.
+        /// Files of dead letters that wait for their topic.
         letters: u64,
     }
 
@@ -297,7 +297,7 @@ mod tests {
             let mut next = Checkpoint { parts, known_days, seq, ..first.clone() };
             let same = split(&next).unwrap();
             assert_eq!((same.stored.parts, same.new_parts), (before.stored.parts.clone(), Vec::new()));
-            // One late event of one hour writes the part of its day.
+            // One late event of one hour causes one new part: the part of its day.
             let hour = Hour(NOW.0 - 500);
             Arc::make_mut(next.hours.get_mut(&hour).unwrap()).late_events.insert("acme".into(), 1);
             let changed = split(&next).unwrap();
@@ -306,7 +306,7 @@ mod tests {
             assert_eq!(names::parse_part(path).unwrap().0.seq, next.seq);
             let stays = |path: &&String| before.stored.parts.contains(path);
             assert_eq!(changed.stored.parts.iter().filter(stays).count(), before.stored.parts.len() - 1);
-            // What is known of a part counts only while the checkpoint names it.
+            // A known part counts only while the checkpoint names it.
             let unnamed = Checkpoint { parts: Vec::new(), ..next };
             assert_eq!(split(&unnamed).unwrap().new_parts.len(), before.stored.parts.len());
         }

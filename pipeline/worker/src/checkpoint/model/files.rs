@@ -13,7 +13,8 @@ use crate::ports::FileEntry;
 pub struct TableFiles(Vec<FileEntry>);
 
 impl TableFiles {
-    /// Files in the order of their organizations, each with the last organization that it has rows of.
+    /// Returns files in the order of their organizations, each with the last organization that it has rows
+    /// of.
     pub fn new(files: impl IntoIterator<Item = (FileEntry, Option<OrganizationId>)>) -> Self {
         let with_last =
             files.into_iter().map(|(file, last_organization)| FileEntry { last_organization, ..file });
@@ -24,17 +25,17 @@ impl TableFiles {
         Self(files)
     }
 
-    /// Adds a file of which only the path is known, and not which organizations it has.
+    /// Adds a file whose path is known, but not its organizations.
     pub fn push(&mut self, file: FileEntry) {
         self.0.push(file);
     }
 
-    /// The table holds these files: their statistics are not needed any more.
+    /// Drops the statistics, because the table holds these files.
     pub(in crate::checkpoint) fn forget_stats(&mut self) {
         self.0.iter_mut().for_each(|file| file.stats = None);
     }
 
-    /// The file that has the rows of an organization, or is to have them.
+    /// Returns the index of the file that has the rows of an organization, or will have them.
     pub fn index_of(&self, organization_id: &OrganizationId) -> usize {
         let ends_before =
             |file: &FileEntry| file.last_organization.as_ref().is_some_and(|last| last < organization_id);

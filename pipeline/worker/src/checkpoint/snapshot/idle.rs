@@ -1,9 +1,10 @@
 //! Organizations between their hours: their states in compressed bytes.
 //!
-//! Unpacked, a running pod takes about nine times the message that started it, in some thirty allocations.
-//! Pods of one organization are much alike, and their bytes compress to a quarter of that message. Only an
-//! organization whose hour is being folded is unpacked. States that were just loaded are as the snapshot has
-//! them, and compressed aside: a worker that takes over a shard of a million pods need not wait for that.
+//! An unpacked running pod takes about nine times the bytes of the message that started it, in some thirty
+//! allocations. Pods of one organization are much alike, and their bytes compress to a quarter of that
+//! message. An organization is unpacked only while its hour is folded. Newly loaded states stay as they are
+//! in the snapshot and are compressed in the background: a worker that takes over a shard of a million pods
+//! need not wait.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,11 +18,12 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::{Hold, OrganizationState, PackedState, SnapshotError};
 
-/// How hard states are compressed: more takes longer than it saves.
+/// The compression level: a higher one takes longer than it saves.
 const LEVEL: i32 = 1;
 
 thread_local! {
-    /// Contexts of a thread: making one for each of many small organizations takes longer than compressing.
+    /// Contexts of a thread. For many small organizations, a new context for each would take longer than
+    /// compressing.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -33,16 +35,16 @@ pub struct IdleState {
     state: RwLock<StateBytes>,
     /// Latest event time so far, for the clock columns.
     pub max_event_time: Option<Timestamp>,
-    /// Why it is held, if it is.
+    /// The hold; `None` if the organization is not held.
     pub hold: Option<Hold>,
 }
 
-/// The bytes of a state. They may be compressed while others read them: what they say stays.
+/// The bytes of a state. They may be compressed while others read them: their content stays the same.
 #[derive(Debug)]
 enum StateBytes {
-    /// A part of the snapshot that they were loaded with.
+    /// A part of the snapshot from which the state was loaded.
     Plain(Bytes),
-    /// Compressed, with how many there are.
+    /// Compressed bytes, with their uncompressed number.
     Compressed(Box<[u8]>, usize),
 }
 
@@ -59,7 +61,7 @@ impl StateBytes {
         Ok(Self::Compressed(COMPRESSOR.with(compress)?.into(), state.len()))
     }
 
-    /// The engine's state.
+    /// Reads the engine's state.
     fn read(&self) -> Result<State, SnapshotError> {
         let (compressed, bytes) = match self {
             Self::Plain(state) => return super::read_state(state),
@@ -80,10 +82,10 @@ impl StateBytes {
 }
 
 impl IdleState {
-    /// Of a packed state, compressed.
+    /// Compresses a packed state.
     ///
     /// # Errors
-    /// When the compressor has no memory.
+    /// If the compressor has no memory.
     pub fn new(packed: &PackedState) -> Result<Self, SnapshotError> {
         let state = StateBytes::compressed(&packed.state)
             .map_err(|error| SnapshotError::Content(error.to_string()))?;
@@ -91,7 +93,7 @@ impl IdleState {
         Ok(Self { state: RwLock::new(state), max_event_time, hold })
     }
 
-    /// Of a state that was just loaded, still as it is.
+    /// Wraps a newly loaded state as it is.
     pub(super) fn loaded(packed: PackedState) -> Self {
         let PackedState { max_event_time, state, hold, .. } = packed;
         Self { state: RwLock::new(StateBytes::Plain(state)), max_event_time, hold }
@@ -101,7 +103,7 @@ impl IdleState {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compresses the state. It stays as it is when the compressor has no memory.
+    /// Compresses the state. If the compressor has no memory, the state stays as it is.
     fn compress(&self) {
         let compressed = match &*self.state() {
             StateBytes::Plain(state) => StateBytes::compressed(state).ok(),
@@ -112,23 +114,22 @@ impl IdleState {
         }
     }
 
-    /// The state itself.
+    /// Returns the state itself.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn unpack(&self) -> Result<OrganizationState, SnapshotError> {
         let (max_event_time, hold) = (self.max_event_time, self.hold.clone());
         Ok(OrganizationState { state: self.state().read()?, max_event_time, hold })
     }
 }
 
-/// Compresses states that were just loaded, as far as they are still there, one by one. They can be used
-/// meanwhile.
+/// Compresses newly loaded states one by one, if they still exist. They can be used meanwhile.
 pub fn compress(states: &[Weak<IdleState>]) {
     states.iter().filter_map(Weak::upgrade).for_each(|state| state.compress());
 }
 
-/// An organization's state on its way through hours: unpacked from one to the next, idle behind the last.
+/// An organization's state in a course: unpacked from one hour to the next, idle after the last.
 #[derive(Clone, Debug)]
 pub enum CourseState {
     /// Compressed.
@@ -138,10 +139,10 @@ pub enum CourseState {
 }
 
 impl CourseState {
-    /// The state, unpacked.
+    /// Returns the unpacked state.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn unpacked(self) -> Result<Arc<OrganizationState>, SnapshotError> {
         match self {
             Self::Idle(idle) => idle.unpack().map(Arc::new),
@@ -149,10 +150,10 @@ impl CourseState {
         }
     }
 
-    /// The state, compressed.
+    /// Returns the compressed state.
     ///
     /// # Errors
-    /// When it cannot be serialized.
+    /// If it cannot be serialized.
     pub fn idle(self, organization_id: &OrganizationId) -> Result<Arc<IdleState>, SnapshotError> {
         match self {
             Self::Idle(idle) => Ok(idle),
@@ -172,7 +173,8 @@ mod tests {
     use super::*;
     use crate::checkpoint::snapshot;
 
-    /// So many pods that run at an hour's end, and the bytes of the events that started them.
+    /// Returns the state of a number of pods that run at an hour's end, and the bytes of the events that
+    /// started them.
     fn running(pods: u32) -> (State, usize) {
         let started = |number: u32| -> Event {
             let mut event = typical(EventKind::PodStarted);

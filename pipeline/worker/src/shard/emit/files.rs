@@ -1,4 +1,4 @@
-//! Which files a table's hour consists of: new ones, and those that stay because their rows are the same.
+//! The files of a table's hour: new files, and files that stay because their rows are the same.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::checkpoint::{HourEntry, ObjectNamer, TableFiles};
 use crate::names::{Shard, TableFile};
 use crate::ports::FileEntry;
 
-/// A file of an hour as it becomes.
+/// A file of an hour's new set of files.
 pub(in crate::shard) enum FileNow {
-    /// It stays: it has no rows of what was folded.
+    /// A file that stays: it has no rows of the folded organizations.
     Kept(FileEntry),
-    /// It was encoded.
+    /// A file that was encoded.
     New(CutFile),
 }
 
-/// The table files of an hour as they become, taken in the order of [`Table::ALL`].
+/// The new set of table files of an hour, taken in the order of [`Table::ALL`].
 pub(in crate::shard) struct HourFiles<'a> {
     of: (Shard, Hour),
     before: Option<&'a HourEntry>,
@@ -28,19 +28,19 @@ pub(in crate::shard) struct HourFiles<'a> {
     pub objects: Vec<(String, Bytes)>,
     /// Whether any rows differ from before.
     pub changed: bool,
-    /// Whether rows differ that are not just the counts of table `hours`.
+    /// Whether any rows differ, apart from the counts of table `hours`.
     pub costs_changed: bool,
 }
 
 impl<'a> HourFiles<'a> {
-    /// Of an hour that was so before; of a new one all is changed.
+    /// Returns an empty set for an hour with this entry before. Everything in a new hour counts as changed.
     pub fn new(of: (Shard, Hour), before: Option<&'a HourEntry>) -> Self {
         let (entries, objects, is_new) = (BTreeMap::new(), Vec::new(), before.is_none());
         Self { of, before, entries, objects, changed: is_new, costs_changed: is_new }
     }
 
-    /// Takes the files of a table, in their order. One with the rows of before stays the old one; that of
-    /// `hours` carries the revision, so it stays only where all others do.
+    /// Takes the files of a table, in order. A file with the same rows as before stays the old file. The file
+    /// of `hours` carries the revision, so it stays only if all others stay.
     pub fn take(&mut self, table: Table, files: Vec<FileNow>, namer: &ObjectNamer) {
         let old = self.before.map_or(&[][..], |before| before.files_of(table));
         let found: Vec<(FileNow, Option<&FileEntry>)> = files

@@ -1,7 +1,7 @@
 //! The order of events in an archive file: by organization, then kind, then a sample's pod and time, then
-//! body. So equal events make equal files, and a reader of one organization can pass over the blocks of
-//! others. What was measured of a pod stands together, in order of time: its uid is stored and looked up once
-//! for all of it.
+//! body. So equal events make equal files, and a reader of one organization can skip the blocks of others.
+//! The samples of a pod stand together, in order of time: the pod's uid is stored and looked up once for all
+//! of them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -15,18 +15,18 @@ use prorata_schemas::event::EventKind;
 use super::organizations::Organizations;
 use crate::shard::fold::Body;
 
-/// Which of two events stands first.
+/// Compares two events by their order.
 pub fn archive_order(a: &Body, b: &Body) -> Ordering {
     let organizations = body::organization_of(&a.1).cmp(body::organization_of(&b.1));
     organizations.then_with(|| order_of_organization(a, b))
 }
 
-/// Which of two events of one organization stands first.
+/// Compares two events of one organization by their order.
 fn order_of_organization(a: &Body, b: &Body) -> Ordering {
     a.0.cmp(&b.0).then_with(|| pod_and_time(a).cmp(&pod_and_time(b))).then_with(|| a.1.cmp(&b.1))
 }
 
-/// The pod and the time of a sample; of all other kinds nothing.
+/// Returns the pod and the time of a sample; nothing for all other kinds.
 fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     match kind {
         EventKind::PodUsage => body::pod_and_time(body),
@@ -34,11 +34,11 @@ fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     }
 }
 
-/// These events in the order of an archive file, each once: by organization, then kind, then a sample's pod
-/// and time, then body.
+/// Returns these events in the order of an archive file, each once: by organization, then kind, then a
+/// sample's pod and time, then body.
 ///
-/// Bodies lie in memory as they came, and are read once, in that order: reading them again in sorted order
-/// would miss the processor's caches. So each gets a key, which nearly always decides.
+/// Bodies lie in memory in the order of arrival, and are read once, in that order: a second read in sorted
+/// order would miss the processor's caches. So each event gets a key, which nearly always decides.
 pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     let mut organizations = Organizations::<Arc<[u8]>, Organization<B>>::new();
     let count = events.len();
@@ -62,17 +62,17 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     sorted
 }
 
-/// Events of one organization, each behind its key.
+/// Events of one organization, each after its key.
 struct Organization<B> {
     events: Vec<(u128, B)>,
-    /// Pods, each with its number in the order in which they came.
+    /// Pods, each with its number in the order of arrival.
     pods: HashMap<Box<[u8]>, u32, RandomState>,
 }
 
-/// Where a key has the kind.
+/// The position of the kind in a key.
 const KIND_SHIFT: u32 = 120;
 
-/// Where the key of a sample has the number of its pod. Behind are 64 bits: the time.
+/// The position of the pod's number in the key of a sample. The 64 bits after it are the time.
 const POD_SHIFT: u32 = 64;
 
 impl<B: Borrow<Body> + Ord> Organization<B> {
@@ -80,7 +80,8 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
         Self { events: Vec::new(), pods: HashMap::default() }
     }
 
-    /// The key of a sample, with the number of its pod, which gives way to the pod's rank.
+    /// Returns the key of a sample, with the number of its pod. `sorted` later replaces the number by the
+    /// pod's rank.
     fn key_of_sample(&mut self, (pod, time): (&[u8], i64)) -> u128 {
         let number = match self.pods.get(pod) {
             Some(number) => *number,
@@ -91,12 +92,12 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
                 number
             }
         };
-        // The largest is last, as a number without a sign.
+        // As an unsigned number, with the largest time last.
         let time = time.cast_unsigned() ^ (1 << 63);
         (EventKind::PodUsage as u128) << KIND_SHIFT | u128::from(number) << POD_SHIFT | u128::from(time)
     }
 
-    /// In the order of an archive file, each once. Keys tell nearly all of them apart.
+    /// Returns the events in the order of an archive file, each once. Keys distinguish nearly all of them.
     fn sorted(self) -> Vec<(u128, B)> {
         let Self { mut events, pods } = self;
         let mut by_uid: Vec<_> = pods.into_iter().collect();
@@ -117,7 +118,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
     }
 }
 
-/// The kind, and the first bytes of what is behind the organization.
+/// Returns the kind and the first bytes after the organization.
 fn key_of_other(kind: EventKind, behind: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     bytes[0] = kind as u8;
@@ -135,7 +136,7 @@ mod tests {
     fn bodies() -> impl Strategy<Value = Vec<Body>> {
         let organization = prop::sample::select(vec!["", "a", "acme", "acme-2", "b"]);
         let kind = prop::sample::select(EventKind::ALL.to_vec());
-        // Few values and many lengths: bodies that are equal up to here or there.
+        // Few values and many lengths: many bodies share a prefix.
         let bytes = || prop::collection::vec(prop::sample::select(vec![0_u8, 1, 255]), 0..20);
         let pod = prop::sample::select(vec![&b"pod"[..], b"pod-1", b"pod-1 of a longer name", b"a", b""]);
         let sample = prop::option::of((-200..200_i64, pod));

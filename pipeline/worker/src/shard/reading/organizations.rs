@@ -1,23 +1,23 @@
-//! What is gathered of each organization, from events that come one by one.
+//! A value for each organization, gathered from events that come one by one.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// A value for each organization that has come, by its id.
+/// A value for each organization with an event so far, by its id.
 pub struct Organizations<Id, T> {
     places: BTreeMap<Id, usize>,
     all: Vec<T>,
-    /// The organization of the last event: most often that of the next one, too.
+    /// The organization of the last event; in most cases the next event has the same one.
     last: Option<(Id, usize)>,
 }
 
 impl<Id: Clone + Ord, T> Organizations<Id, T> {
-    /// None yet.
+    /// Returns a set without organizations.
     pub fn new() -> Self {
         Self { places: BTreeMap::new(), all: Vec::new(), last: None }
     }
 
-    /// The value of an organization. `new` makes it when the organization comes first.
+    /// Returns the value of an organization. `new` makes it at the organization's first event.
     pub fn of<Q>(&mut self, id: &Q, new: impl FnOnce() -> T) -> &mut T
     where
         Id: Borrow<Q> + for<'a> From<&'a Q>,
@@ -42,7 +42,7 @@ impl<Id: Clone + Ord, T> Organizations<Id, T> {
         &mut self.all[place]
     }
 
-    /// All values, their ids ascending.
+    /// Returns all values, in ascending order of id.
     pub fn into_ascending(self) -> impl Iterator<Item = (Id, T)> {
         let mut all: Vec<Option<T>> = self.all.into_iter().map(Some).collect();
         self.places.into_iter().filter_map(move |(id, place)| Some((id, all.get_mut(place)?.take()?)))

@@ -1,4 +1,4 @@
-//! Which events the archive does not hold yet.
+//! The events that the archive does not hold yet.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::objects::StoredObject;
 use crate::ports::{Archive, Ports, Wanted};
 use crate::shard::fold::Body;
 
-/// Those of these events that none of these files of their hour holds, each once, in the order of the
-/// archive. A few files are fetched at a time, and compared off the async threads.
+/// Returns the events that none of these files of their hour holds, each once, in the order of the archive. A
+/// few files are fetched at a time, and compared off the async threads.
 ///
 /// # Errors
-/// When a file is missing or damaged, or storage is unavailable.
+/// If a file is missing or damaged, or storage is unavailable.
 pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<Body>) -> Result<Vec<Body>> {
     if files.is_empty() {
         return Ok(tokio::task::spawn_blocking(move || in_archive_order(events)).await?);
@@ -40,18 +40,18 @@ pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<B
     }
 }
 
-/// Events that are told apart from those that the archive holds already.
+/// Events to be compared with the events that the archive holds already.
 struct Unknown {
-    /// In the order of the archive.
+    /// Events in the order of the archive.
     events: Vec<Body>,
     known: Vec<bool>,
     organizations: WantedOrganizations,
-    /// Of all events: see [`mark`].
+    /// Marks of all events: see [`mark`].
     marks: Arc<HashSet<u64, RandomState>>,
 }
 
 impl Unknown {
-    /// Of events in the order of the archive.
+    /// Returns a comparison for events in the order of the archive.
     fn new(events: Vec<Body>) -> Self {
         let mut organizations: Vec<_> = events.iter().map(|(_, body)| body::organization_of(body)).collect();
         organizations.dedup();
@@ -66,8 +66,8 @@ impl Unknown {
         Self { events, known, organizations, marks: Arc::new(marks) }
     }
 
-    /// Takes all events of a file of the archive. It is read only where one of the events has its mark: of
-    /// most, none has.
+    /// Compares the events with all events of a file of the archive. A stored event is read only if one of
+    /// the events has its mark. Most stored events have no such mark.
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
         let (organizations, marks) = (self.organizations.clone(), Arc::clone(&self.marks));
         let is_marked = |kind: EventKind, body: &[u8]| marks.contains(&mark(marks.hasher(), kind, body));
@@ -75,7 +75,7 @@ impl Unknown {
         read_own(archive, file, wanted, |event| self.take_known(event))
     }
 
-    /// Takes an event that the archive holds.
+    /// Marks as known an event that the archive holds.
     fn take_known(&mut self, event: EventRef<'_>) {
         let EventRecordRef { event, body } = EventRecordRef::new(event);
         let body = (event.kind(), body);
@@ -94,8 +94,8 @@ impl Unknown {
     }
 }
 
-/// What an event has in common with few others: its kind and time, and a sample its pod. More may follow the
-/// body.
+/// Returns the mark of an event, which few other events share: its kind and time, and the pod of a sample.
+/// More bytes may follow the body.
 fn mark(hasher: &RandomState, kind: EventKind, body: &[u8]) -> u64 {
     let (pod, time) = match kind {
         EventKind::PodUsage => body::pod_and_time(body),
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::ports::{DeadLetter, EachRecord, FormatError};
 
-    /// Events of two organizations and two instants: samples of two pods, and two others.
+    /// Events of two organizations at two instants: samples of two pods, and two other events.
     fn events(cpu_millis: i64) -> Vec<Body> {
         let mut events = Vec::new();
         for (organization_id, time) in [("acme", 0), ("acme", 60), ("bird", 0), ("bird", 60)] {
@@ -169,12 +169,12 @@ mod tests {
         assert!(!late.is_empty() && unknown.finish().is_empty());
     }
 
-    /// Of the second instant.
+    /// Returns whether the event is from the second instant.
     fn is_late(body: &[u8]) -> bool {
         body::event_time_of(body) > 0
     }
 
-    /// An archive whose every file holds these events, and which of them were read.
+    /// An archive whose every file holds these events; it records which events were read.
     struct Holds {
         bodies: Vec<Body>,
         read: Mutex<Vec<Body>>,
