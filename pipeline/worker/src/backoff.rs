@@ -1,11 +1,11 @@
-//! Back-off: how often a failed operation is tried again, and how long to wait before each attempt.
+//! Back-off: how often a failed operation is retried, and how long to wait before each attempt.
 //!
-//! The policies of the worker, of claims and commits, and of the Kafka client are here: one [`Policy`] per
-//! user with its reason. The clock and the seed of the jitter come from the caller, so that a simulation
-//! repeats itself exactly. That is why no crate does it: `backon` draws its jitter and its sleep inside a
-//! future, and most users only note when to try next.
+//! This file has the policies of the worker, of claims and commits, and of the Kafka client: one [`Policy`]
+//! per user, with its reason. The clock and the seed of the jitter come from the caller, so that a simulation
+//! repeats itself exactly. That is why no crate is used: `backon` draws its jitter and its sleep inside a
+//! future, and most users here only note when to retry.
 //!
-//! Some numbers are constants of their loops instead, in `src` of the crate:
+//! Some loops keep their numbers as constants of their own, in `src` of the crate:
 //!
 //! | crate | what | where | delays |
 //! |---|---|---|---|
@@ -24,16 +24,16 @@ use std::time::Duration;
 use prorata_schemas::time::WallTime;
 use sha2::{Digest, Sha256};
 
-/// The answer about one object: whether it was created, and what is there. At once, because the client of the
-/// object store already waits and retries inside each call.
+/// Retries of creating one object until it is clear whether it was created, and what is there. Without delay,
+/// because the client of the object store already waits and retries inside each call.
 pub const OBJECT: Policy = Policy::immediate(3);
 
-/// A claim whose sequence number was taken. At once: each attempt begins by reading the newest checkpoint, so
-/// it fails again only if the shard changes hands all the time.
+/// A claim whose sequence number was taken. Without delay: each attempt begins by reading the newest
+/// checkpoint, so it fails again only if the shard changes hands all the time.
 pub const CLAIM: Policy = Policy::immediate(8);
 
 /// A commit to a table. Conflicts are normal while many owners commit to one log, so the first delay is
-/// short, and half of each is random to let the owners pass one another. About 10 s in total, then storage
+/// short. Half of each delay is random to let the owners pass one another. After about 10 s in total, storage
 /// counts as down.
 pub const COMMIT: Policy = Policy {
     first: Duration::from_millis(20),
@@ -43,9 +43,9 @@ pub const COMMIT: Policy = Policy {
     attempts: Some(12),
 };
 
-/// A task of the stream worker that waits for storage, Kafka, the registry or the topic of dead letters.
-/// Without end, because the worker goes on by itself. 30 s at most, so that an outage that has ended is
-/// noticed soon.
+/// A task of the stream worker that waits for storage, Kafka, the registry or the dead-letter topic. It has
+/// no limit, because the worker continues by itself. The cap is 30 s, so that the worker soon notices the end
+/// of an outage.
 pub const STREAM: Policy = Policy {
     first: Duration::from_millis(100),
     factor: 2,
@@ -54,8 +54,8 @@ pub const STREAM: Policy = Policy {
     attempts: None,
 };
 
-/// A producer's first question to the registry. A registry that restarts, or is busy for a moment, must not
-/// end it; one that is down must be reported soon. Delays of 3 s in total.
+/// A producer's first request to the registry. A registry that restarts, or is busy for a moment, must not
+/// end the producer; one that is down must be reported soon. The delays sum to 3 s.
 pub const REGISTER: Policy = Policy {
     first: Duration::from_secs(1),
     factor: 2,
@@ -64,9 +64,9 @@ pub const REGISTER: Policy = Policy {
     attempts: Some(3),
 };
 
-/// A shard of the stream worker that is stopped. Each attempt is a claim and a release, two checkpoints, and
-/// the cause is seldom gone by itself: so not before a minute, and at last every hour. A shard that somebody
-/// has mended is taken at once, whatever the delay.
+/// A stopped shard of the stream worker. Each attempt is a claim and a release, two checkpoints, and the
+/// cause rarely disappears by itself. So the first delay is a minute, and the longest an hour. A shard that
+/// somebody has fixed is taken at once, whatever the delay.
 pub const STOPPED_SHARD: Policy = Policy {
     first: Duration::from_secs(60),
     factor: 2,
@@ -76,7 +76,7 @@ pub const STOPPED_SHARD: Policy = Policy {
 };
 
 /// A Kafka partition that cannot be read and is assigned again. All partitions are assigned together, which
-/// breaks off their fetches: so not before 1 s.
+/// interrupts their fetches: so the first delay is 1 s.
 pub const KAFKA_PARTITION: Policy = Policy {
     first: Duration::from_secs(1),
     factor: 2,
@@ -85,23 +85,23 @@ pub const KAFKA_PARTITION: Policy = Policy {
     attempts: None,
 };
 
-/// How an operation is tried again.
+/// The policy for retries of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Delay after the first failure.
+    /// The delay after the first failure.
     pub first: Duration,
-    /// Each further failure multiplies the delay by this.
+    /// The factor by which each further failure multiplies the delay.
     pub factor: u32,
     /// The longest delay.
     pub cap: Duration,
-    /// The random part of a delay in percent of it, 0 to 100.
+    /// The random part of a delay, in percent of the delay, 0 to 100.
     pub jitter_percent: u32,
-    /// Attempts before the operation fails; none: no limit.
+    /// Attempts before the operation fails; `None` for no limit.
     pub attempts: Option<u32>,
 }
 
 impl Policy {
-    /// This many attempts without a delay.
+    /// A policy of this many attempts without a delay.
     pub const fn immediate(attempts: u32) -> Self {
         Self {
             first: Duration::ZERO,
@@ -134,7 +134,7 @@ impl Policy {
     }
 }
 
-/// Failures in a row of one operation, and when it may be tried again.
+/// Failures in a row of one operation, and when it may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     policy: Policy,
@@ -143,17 +143,17 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// An operation that has not failed and may be tried at any time.
+    /// Creates the back-off of an operation that has not failed and may be tried at any time.
     pub const fn new(policy: Policy) -> Self {
         Self { policy, failures: 0, retry_at: WallTime::MIN }
     }
 
-    /// An operation that has not failed and may be tried from a time on.
+    /// Creates the back-off of an operation that has not failed and may be tried from `retry_at` on.
     pub const fn not_before(policy: Policy, retry_at: WallTime) -> Self {
         Self { policy, failures: 0, retry_at }
     }
 
-    /// True if the operation may be tried now.
+    /// Returns whether the operation may be tried now.
     pub fn is_due(&self, now: WallTime) -> bool {
         self.retry_at <= now
     }
@@ -163,13 +163,13 @@ impl Backoff {
         self.failures
     }
 
-    /// The operation has failed: try again after the policy's delay.
+    /// Notes that the operation failed: it is retried after the policy's delay.
     pub fn fail(&mut self, now: WallTime) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = now.after(self.policy.delay(self.failures));
     }
 
-    /// The operation has succeeded.
+    /// Notes that the operation succeeded.
     pub fn succeed(&mut self) {
         *self = Self::new(self.policy);
     }

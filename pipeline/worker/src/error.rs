@@ -1,8 +1,7 @@
-//! What stops a run, by its remedy.
+//! The errors that stop a run, by their remedy.
 //!
-//! A message says what happened and, where only a person can help, what to do. What the speaker does next is
-//! not part of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does
-//! not.
+//! A message says what happened and, if only a person can help, what to do. It does not say what the program
+//! does next: a command that ends adds [`WorkerError::remedy`], a worker that continues by itself does not.
 
 use prorata_engine::RULES_ENGINE_VERSION;
 use prorata_schemas::tables::Table;
@@ -17,19 +16,19 @@ use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum WorkerError {
-    /// An object store did not do what was asked. Nothing is lost or doubled.
+    /// An object store did not do what it was asked to do. Nothing is lost or duplicated.
     #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Store(#[from] StoreError),
 
-    /// A table's log did not do what was asked. Nothing is lost or doubled.
+    /// A table's log did not do what it was asked to do. Nothing is lost or duplicated.
     #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Tables(#[from] TableError),
 
-    /// Another owner has taken the shard. Nothing is lost or doubled.
+    /// Another owner has taken the shard. Nothing is lost or duplicated.
     #[error("shard {shard} was taken by another backfill or worker while this one ran")]
     Taken { shard: Shard },
 
-    /// Arguments or configuration are wrong. The message says what, where and how to correct it.
+    /// Arguments or configuration are wrong. The message says what is wrong, where, and how to fix it.
     #[error("{0}")]
     Configuration(String),
 
@@ -48,7 +47,7 @@ pub enum WorkerError {
     )]
     StateBehindTables { table: Table, shard: Shard, table_seq: u64, state_seq: u64 },
 
-    /// A shard that has closed no hour begins so far back that closing all hours since would not end.
+    /// A shard that has closed no hour begins so far back that closing all hours since then would not end.
     #[error(
         "history_too_long: the archive of shard {shard} begins at {first}, {hours} hours ago, more than \
          work.max_history_hours: {max_history_hours}, and every hour since would be closed one by one; fold \
@@ -56,7 +55,7 @@ pub enum WorkerError {
     )]
     HistoryTooLong { shard: Shard, first: Hour, hours: i64, max_history_hours: i64 },
 
-    /// Somebody else writes into a table.
+    /// Another program writes into a table.
     #[error(
         "foreign_file: {path} in {table} was not written by prorata; \
          remove it from the table, or restore the table to a version before it",
@@ -64,7 +63,7 @@ pub enum WorkerError {
     )]
     ForeignFile { table: Table, path: String },
 
-    /// Kafka does not have the messages that come next.
+    /// Kafka does not have the next messages.
     #[error(
         "offsets_lost: topic {topic}, partition {partition}: {cause}; Kafka has lost what lies between. \
          Restore the topic and restart the worker. Or, if you have a copy of its events, fold it with \
@@ -81,11 +80,11 @@ pub enum WorkerError {
     )]
     Unreadable { topic: String, partition: Shard, offset: i64, cause: String },
 
-    /// Kafka did not do what was asked.
+    /// Kafka did not do what it was asked to do.
     #[error(transparent)]
     Source(#[from] SourceError),
 
-    /// This member was fenced long after it had joined its group, perhaps by a session of its own.
+    /// This member was fenced long after it joined its group, perhaps by an earlier session of its own.
     #[error(
         "the consumer group has given this member's place away, perhaps to a new session of its own after a \
          long pause. Restart the worker: if it ends at once for the same reason, another member uses the \
@@ -93,11 +92,11 @@ pub enum WorkerError {
     )]
     FencedLate,
 
-    /// An object of ours cannot be read.
+    /// An object under the root cannot be read.
     #[error("'{object}' is damaged: {cause}; {way_out}", way_out = way_out_of_damage(object))]
     Damaged { object: String, cause: String },
 
-    /// Hours under rules of an engine version that this program does not compute.
+    /// Hours have rules of an engine version that this program does not compute.
     #[error(
         "'{object}' has engine version {engine_version}, this program computes {RULES_ENGINE_VERSION}: hours \
          under these rules cannot be folded; use the release that wrote them, or fold these hours again \
@@ -113,7 +112,7 @@ pub enum WorkerError {
     )]
     Encode { table: Table, shard: Shard, hour: Hour, source: FormatError },
 
-    /// A value of ours cannot be written as a file or an object.
+    /// A value cannot be encoded as a file or an object.
     #[error("internal error: {0}; report it")]
     Format(#[from] FormatError),
 
@@ -127,7 +126,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// The kind of an error of storage, none of any other error.
+    /// Returns the kind of a storage error, or `None` for any other error.
     pub const fn storage_kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Store(error) => Some(error.kind),
@@ -136,7 +135,7 @@ impl WorkerError {
         }
     }
 
-    /// What to do after a command has ended with this error, where its message does not say so.
+    /// Returns what to do after a command has ended with this error, if its message does not say so.
     pub const fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Store(StoreError { kind, .. }) | Self::Tables(TableError { kind, .. }) => {
@@ -153,8 +152,8 @@ impl WorkerError {
         }
     }
 
-    /// Why a worker stops a shard for this error, and goes on with its others; none: it is no trouble of a
-    /// shard.
+    /// Returns why a worker stops a shard for this error and continues with its other shards. `None` if the
+    /// error does not concern one shard.
     pub const fn stop_reason(&self) -> Option<StopReason> {
         match self {
             Self::Damaged { .. } => Some(StopReason::Damaged),
@@ -176,19 +175,20 @@ impl WorkerError {
         }
     }
 
-    /// Whether it is the trouble of one shard, so that a command for all shards leaves that shard out.
+    /// Returns whether the error concerns one shard, so that a command for all shards leaves that shard out.
     pub const fn is_of_one_shard(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
     }
 
-    /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a
-    /// table mended. What Kafka has lost comes back only with a restart, which reads from elsewhere.
+    /// Returns whether a shard that was stopped for this error may recover by itself: somebody may restore an
+    /// object or fix a table. Messages that Kafka has lost come back only with a restart, which reads from
+    /// elsewhere.
     pub const fn may_heal(&self) -> bool {
         !matches!(self, Self::OffsetsLost { .. })
     }
 
-    /// The exit code, by kind of remedy: `pipeline/cli/README.md`, "Exit codes". Storage that does
-    /// not answer is 4: run it again. Storage that waits for a person is 2, as any other configuration that
+    /// The exit code, by kind of remedy: `pipeline/cli/README.md`, "Exit codes". Storage that does not answer
+    /// is 4: run the command again. Storage that waits for a person is 2, like any other configuration that
     /// can never work.
     pub const fn exit_code(&self) -> u8 {
         if let Some(kind) = self.storage_kind() {
@@ -223,19 +223,19 @@ impl WorkerError {
 /// Why a shard is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
-    /// An object of ours cannot be read.
+    /// An object under the root cannot be read.
     Damaged,
-    /// Kafka does not have the messages that come next.
+    /// Kafka does not have the next messages.
     OffsetsLost,
     /// A batch of messages cannot be read.
     Unreadable,
-    /// Somebody else writes into a table.
+    /// Another program writes into a table.
     ForeignFile,
     /// A table knows a later checkpoint than the checkpoint log.
     StateBehindTables,
     /// The archive of a shard that has closed no hour begins too far back.
     HistoryTooLong,
-    /// Rows, or a value of ours, could not be written as a file.
+    /// Rows or another value could not be encoded as a file.
     EncodeFailed,
     /// A state that this program must never reach.
     Internal,
@@ -257,8 +257,8 @@ impl StopReason {
     }
 }
 
-/// What a person can do about a damaged object. An archive file is the only copy of its events under the
-/// root; other copies of them may be elsewhere.
+/// Returns what a person can do about a damaged object. An archive file is the only copy of its events under
+/// the root; other copies may be elsewhere.
 fn way_out_of_damage(object: &str) -> String {
     let table_file = object.split_once('/').map(|(_, path)| path);
     if let Some(DayFile { date, shard, .. }) = table_file.and_then(DayFile::parse) {
@@ -276,5 +276,5 @@ fn way_out_of_damage(object: &str) -> String {
     }
 }
 
-/// Result of what a run does.
+/// The result of an operation of a run.
 pub type Result<T, E = WorkerError> = std::result::Result<T, E>;

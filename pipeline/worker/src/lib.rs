@@ -1,12 +1,12 @@
 //! The worker: one owner per shard, one decision per checkpoint, tables made equal to it.
 //!
-//! Tables depend only on the set of events in the archive and on the rules listed for each hour: not on
-//! order, time of arrival, crashes, restarts, or who ran what.
+//! Tables depend only on the set of events in the archive and on the rules listed for each hour. They do not
+//! depend on order, time of arrival, crashes, restarts, or who ran what.
 //!
 //! Read in this order:
-//! 1. [`ports`] and [`source`]: what the worker needs from the outside; [`WorkerError`]: what stops it;
-//!    [`backoff`]: what it tries again.
-//! 2. [`names`] and [`root`]: what lies under a root, and how it is named.
+//! 1. [`ports`] and [`source`]: the worker's interfaces to the outside; [`WorkerError`]: what stops it;
+//!    [`backoff`]: what it retries.
+//! 2. [`names`] and [`root`]: the objects under a root, and their names.
 //!    [`root::organizations`]: who may bring whose events.
 //! 3. [`checkpoint`]: what a shard's owner decides, and how the tables follow.
 //! 4. `shard`: read, fold and emit hours; the core of both shells.

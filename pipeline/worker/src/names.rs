@@ -1,7 +1,8 @@
 //! Names of everything under the root, built and read in one place.
 //!
-//! Whatever is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner, counter):
-//! two owners never write one name, and a reader can tell from the owner list alone whether a file counts.
+//! Everything that is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner,
+//! counter). So two owners never write one name, and a reader sees from the owner list alone whether a file
+//! counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,33 +13,34 @@ use prorata_schemas::time::{Date, Hour};
 /// Number of a shard: the partition number of all topics.
 pub type Shard = u16;
 
-/// Where the root's fixed choices stand.
+/// The object with the root's fixed choices.
 pub const ROOT: &str = "root.json";
 
-/// The same choices once the root was raised to a later format; see [`crate::root::Root::find`].
+/// Returns the object with the same choices after the root was raised to a later format; see
+/// [`crate::root::Root::find`].
 pub fn root_raised(format: u32) -> String {
     format!("root-{format}.json")
 }
 
-/// Which consumer group of which Kafka cluster reads for the root: the last of these that is there. Each move
-/// to another group or cluster adds one.
+/// Returns the object that names the consumer group and the Kafka cluster that read for the root. The
+/// existing object with the highest number counts: each move to another group or cluster adds one.
 pub fn consumer(number: u32) -> String {
     format!("consumer/{number:04}.json")
 }
 
-/// Folder of the events' archive.
+/// Folder of the event archive.
 pub const EVENTS: &str = "events/";
 
 /// Folder of checkpoints and snapshots.
 pub const STATE: &str = "state/";
 
-/// Folder of dead letters of all shards, and of the records of what was replayed.
+/// Folder of dead letters of all shards, and of the records of replayed letters.
 pub const DEAD_LETTERS: &str = "dead-letter/";
 
-/// Folder of records of what was replayed.
+/// Folder of the records of replayed letters.
 pub const REPLAYED: &str = "dead-letter/replayed/";
 
-/// Folder of the objects by which runs of `maintain` ask for the time of the store.
+/// Folder of the objects that runs of `maintain` store to learn the time of the store.
 pub const MAINTAIN: &str = "maintain/";
 
 /// The object of a run of `maintain`.
@@ -46,14 +48,14 @@ pub fn maintain(id: &str) -> String {
     format!("{MAINTAIN}{id}")
 }
 
-/// Who wrote an object, and its number among that owner's objects.
+/// The writer of an object, and the object's number among the writer's objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// Sequence number of the checkpoint that the object waits for.
     pub seq: u64,
     /// Random id of the owner.
     pub owner: Arc<str>,
-    /// Counts the owner's objects.
+    /// The number of the object among the owner's objects.
     pub n: u64,
 }
 
@@ -64,7 +66,7 @@ impl fmt::Display for ObjectId {
 }
 
 impl ObjectId {
-    /// Reads what [`ObjectId`] displays.
+    /// Parses the display form of an [`ObjectId`].
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (seq, owner, n) = (parts.next()?, parts.next()?, parts.next()?);
@@ -75,12 +77,12 @@ impl ObjectId {
     }
 }
 
-/// Reads an hour such as `2026-11-20T13`.
+/// Parses an hour such as `2026-11-20T13`.
 pub fn parse_hour(text: &str) -> Option<Hour> {
     text.parse().ok()
 }
 
-/// Reads a date such as `2026-11-20`; only dates of the calendar.
+/// Parses a date such as `2026-11-20`; only dates of the calendar.
 pub fn parse_date(text: &str) -> Option<Date> {
     text.parse().ok()
 }
@@ -89,18 +91,18 @@ fn parse_digits(text: &str, length: usize) -> Option<i64> {
     (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// The file of one version of the rules.
+/// Returns the file of one version of the rules.
 pub fn rules(version: &str) -> String {
     format!("rules/{version}.json")
 }
 
-/// Whether a version of the rules can be a file name on every store.
+/// Returns whether a version of the rules can be a file name on every store.
 pub fn is_rules_version(version: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     !version.is_empty() && version.len() <= 64 && version.bytes().all(plain) && !version.starts_with('.')
 }
 
-/// Folder of a shard's checkpoints and snapshots.
+/// Returns the folder of a shard's checkpoints and snapshots.
 pub fn state_folder(shard: Shard) -> String {
     format!("{STATE}shard={shard:04}/")
 }
@@ -110,19 +112,19 @@ pub fn checkpoint(shard: Shard, seq: u64) -> String {
     format!("{}checkpoint-{seq:010}.json", state_folder(shard))
 }
 
-/// Shard and sequence number of a checkpoint's name.
+/// Parses the shard and the sequence number from a checkpoint's name.
 pub fn parse_checkpoint(path: &str) -> Option<(Shard, u64)> {
     let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
     let seq = name.strip_prefix("checkpoint-")?.strip_suffix(".json")?;
     Some((parse_shard(folder)?, seq.parse().ok()?))
 }
 
-/// A shard's state at the end of an hour.
+/// Returns the object of a shard's state at the end of an hour.
 pub fn snapshot(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
     format!("{}{hour}-{object_id}.snapshot", state_folder(shard))
 }
 
-/// Hour and object id of a snapshot's name.
+/// Parses the hour and the object id from a snapshot's name.
 pub fn parse_snapshot(path: &str) -> Option<(Hour, ObjectId)> {
     let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
     parse_shard(folder)?;
@@ -133,12 +135,12 @@ pub fn parse_snapshot(path: &str) -> Option<(Hour, ObjectId)> {
     Some((parse_hour(hour)?, ObjectId::parse(object_id)?))
 }
 
-/// A part of a shard's checkpoints; the digest is that of its content.
+/// Returns a part of a shard's checkpoints; the digest is over its content.
 pub fn part(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
     format!("{}part-{object_id}-{digest}.json", state_folder(shard))
 }
 
-/// ObjectId and digest of a part's name.
+/// Parses the object id and the digest from a part's name.
 pub fn parse_part(path: &str) -> Option<(ObjectId, String)> {
     let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
     parse_shard(folder)?;
@@ -147,14 +149,14 @@ pub fn parse_part(path: &str) -> Option<(ObjectId, String)> {
     Some((ObjectId::parse(object_id)?, digest.to_owned()))
 }
 
-/// What the path of an archive file says: events of one hour and shard.
+/// The path of an archive file, which holds events of one hour and shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePath {
-    /// Its shard.
+    /// The file's shard.
     pub shard: Shard,
-    /// Its hour.
+    /// The file's hour.
     pub hour: Hour,
-    /// Who wrote it.
+    /// The file's writer.
     pub object_id: ObjectId,
 }
 
@@ -165,7 +167,7 @@ impl ArchivePath {
         format!("{}hour={:02}/{object_id}.avro", archive_date(*shard, *hour), hour.of_day())
     }
 
-    /// Reads a path under the root.
+    /// Parses a path under the root.
     pub fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix(EVENTS)?.split('/').collect();
         let [shard, date, hour, file] = *parts.as_slice() else { return None };
@@ -179,53 +181,54 @@ impl ArchivePath {
     }
 }
 
-/// Folder of a shard's archive files.
+/// Returns the folder of a shard's archive files.
 pub fn archive_folder(shard: Shard) -> String {
     format!("{EVENTS}shard={shard:04}/")
 }
 
-/// Folder of a shard's archive files of an hour's date.
+/// Returns the folder of a shard's archive files of an hour's date.
 pub fn archive_date(shard: Shard, hour: Hour) -> String {
     format!("{}date={}/", archive_folder(shard), hour.date())
 }
 
-/// Folder of a shard's dead letters.
+/// Returns the folder of a shard's dead letters.
 pub fn dead_letter_folder(shard: Shard) -> String {
     format!("dead-letter/shard={shard:04}/")
 }
 
-/// A file of dead letters; the digest of its content lets the same input be rejected twice but written once.
+/// Returns a file of dead letters. The digest of its content lets the same input be rejected twice but
+/// written once.
 pub fn dead_letters(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
     format!("{}{object_id}-{digest}.avro", dead_letter_folder(shard))
 }
 
-/// ObjectId and digest of a dead-letter file's name.
+/// Parses the object id and the digest from the name of a dead-letter file.
 pub fn parse_dead_letters(path: &str) -> Option<(ObjectId, String)> {
     let (_, name) = path.rsplit_once('/')?;
     let (object_id, digest) = name.strip_suffix(".avro")?.rsplit_once('-')?;
     Some((ObjectId::parse(object_id)?, digest.to_owned()))
 }
 
-/// Shard of a dead-letter file's name.
+/// Parses the shard from the name of a dead-letter file.
 pub fn parse_dead_letter_shard(path: &str) -> Option<Shard> {
     parse_shard(path.strip_prefix(DEAD_LETTERS)?.split_once('/')?.0)
 }
 
-/// A record of letters that were replayed, named by the digest of its content.
+/// Returns a record of letters that were replayed, named by the digest of its content.
 pub fn replayed(digest: &str) -> String {
     format!("{REPLAYED}{digest}.json")
 }
 
-/// What the name of a table file of one hour says.
+/// The name of a table file of one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFile {
-    /// Its hour.
+    /// The file's hour.
     pub hour: Hour,
-    /// Its shard.
+    /// The file's shard.
     pub shard: Shard,
-    /// Who wrote it.
+    /// The file's writer.
     pub object_id: ObjectId,
-    /// Digest of its content.
+    /// The digest of the file's content.
     pub digest: String,
 }
 
@@ -236,7 +239,7 @@ impl TableFile {
         format!("{}{:02}-{shard:04}-{object_id}-{digest}.parquet", partition(*hour), hour.of_day())
     }
 
-    /// Reads a path under the table's folder.
+    /// Parses a path under the table's folder.
     pub fn parse(path: &str) -> Option<Self> {
         let (date, name) = path.split_once('/')?;
         let date = parse_date(date.strip_prefix("date=")?)?;
@@ -252,32 +255,32 @@ impl TableFile {
     }
 }
 
-/// What the name of a day's file says: rows of several hours of one date and shard in one table file.
+/// The name of a day's file, which holds rows of several hours of one date and shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayFile {
-    /// Its date.
+    /// The file's date.
     pub date: Date,
-    /// Its shard.
+    /// The file's shard.
     pub shard: Shard,
-    /// Its hours.
+    /// The file's hours.
     pub hours: HoursOfDay,
-    /// Who wrote it.
+    /// The file's writer.
     pub object_id: ObjectId,
-    /// Digest of the digests of its hours.
+    /// The digest of the digests of the file's hours.
     pub digest: String,
 }
 
-/// Hours of one date: bit `h` stands for the hour from `h` o'clock on.
+/// Hours of one date: bit `h` stands for the hour that begins at `h` o'clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoursOfDay(pub u32);
 
 impl HoursOfDay {
-    /// These hours, all of one date.
+    /// Creates the set of these hours, all of one date.
     pub fn of(hours: impl IntoIterator<Item = Hour>) -> Self {
         Self(hours.into_iter().fold(0, |bits, hour| bits | 1 << hour.of_day()))
     }
 
-    /// The hours of a date, ascending.
+    /// Returns the hours of a date, ascending.
     pub fn on(self, date: Date) -> impl Iterator<Item = Hour> {
         let first = date.days() * 24;
         (0..24).filter(move |hour| self.0 & 1 << hour != 0).map(move |hour| Hour(first + hour))
@@ -291,7 +294,7 @@ impl DayFile {
         format!("date={date}/day-{shard:04}-{hours:06x}-{object_id}-{digest}.parquet")
     }
 
-    /// Reads a path under the table's folder.
+    /// Parses a path under the table's folder.
     pub fn parse(path: &str) -> Option<Self> {
         let (date, name) = path.split_once('/')?;
         let name = name.strip_suffix(".parquet")?.strip_prefix("day-")?;
@@ -308,39 +311,40 @@ impl DayFile {
         })
     }
 
-    /// Whether these are its hours.
+    /// Returns whether these are the file's hours.
     pub fn has_hours(&self, hours: impl Iterator<Item = Hour> + Clone) -> bool {
         hours.clone().all(|hour| hour.date() == self.date) && HoursOfDay::of(hours) == self.hours
     }
 
-    /// Its hours, ascending.
+    /// Returns the file's hours, ascending.
     pub fn hours(&self) -> impl Iterator<Item = Hour> + use<> {
         self.hours.on(self.date)
     }
 }
 
-/// Shard and object id of a table file of ours, of an hour or of a day.
+/// Parses the shard and the object id from the path of a table file that this program wrote, of an hour or of
+/// a day.
 pub fn parse_table_file(path: &str) -> Option<(Shard, ObjectId)> {
     let of_hour = TableFile::parse(path).map(|file| (file.shard, file.object_id));
     of_hour.or_else(|| DayFile::parse(path).map(|file| (file.shard, file.object_id)))
 }
 
-/// Folder of an hour's partition under a table's folder.
+/// Returns the folder of an hour's partition under a table's folder.
 pub fn partition(hour: Hour) -> String {
     format!("date={}/", hour.date())
 }
 
-/// The date of the partition that a path under a table's folder lies in.
+/// Returns the date of the partition in which a path under a table's folder lies.
 pub fn partition_date(path: &str) -> Option<Date> {
     parse_date(path.strip_prefix("date=")?.split_once('/')?.0)
 }
 
-/// Folder of a table, without a trailing slash.
+/// Returns the folder of a table, without a trailing slash.
 pub fn table(table: Table) -> &'static str {
     table.name()
 }
 
-/// Name of a shard's transactions in the Delta logs.
+/// Returns the name of a shard's transactions in the Delta logs.
 pub fn transaction(shard: Shard) -> String {
     format!("prorata/{shard:04}")
 }

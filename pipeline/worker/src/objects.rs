@@ -1,5 +1,5 @@
-//! Objects created once: an answer of "exists", or a lost one, is settled by reading what is there. And the
-//! number of their format.
+//! Objects that are created once, and the number of their format. After an answer of "exists", or a lost
+//! answer, the object that is there is read.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -9,13 +9,14 @@ use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::ports::{ErrorKind, ObjectStore, PutOutcome, StoreError};
 
-/// Objects written or read at a time.
+/// The number of objects written or read at a time.
 pub const CONCURRENCY: usize = 16;
 
-/// Creates an object unless it is there, and returns what is there then: the same bytes, or another writer's.
+/// Creates an object unless it exists, and returns the content that is there: the same bytes, or another
+/// writer's.
 ///
 /// # Errors
-/// When storage is unavailable: then nobody knows what is there.
+/// If storage is unavailable: then it is not known what is there.
 pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Result<Bytes, StoreError> {
     let mut failure = None;
     for _ in backoff::OBJECT.attempts() {
@@ -37,10 +38,10 @@ pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Resul
     }))
 }
 
-/// Stores an object under a name that only this owner gives.
+/// Stores an object under a name that only this owner uses.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<(), StoreError> {
     if create(store, &path, &bytes).await? == bytes {
         return Ok(());
@@ -48,10 +49,10 @@ pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<
     Err(StoreError::new(ErrorKind::Conflict, "write", path, "another object has its name"))
 }
 
-/// Stores objects under names that only this owner gives, in any order.
+/// Stores objects under names that only this owner uses, in any order.
 ///
 /// # Errors
-/// When storage is unavailable.
+/// If storage is unavailable.
 pub async fn put_all(
     store: &dyn ObjectStore,
     objects: impl IntoIterator<Item = (String, Bytes)>,
@@ -60,19 +61,19 @@ pub async fn put_all(
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// An object as it was read.
+/// An object as read from the store.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// Its path under the root.
+    /// The object's path under the root.
     pub path: String,
-    /// Its content.
+    /// The object's content.
     pub bytes: Bytes,
 }
 
-/// Reads objects that must be there, in this order.
+/// Reads objects that must exist, in this order.
 ///
 /// # Errors
-/// When one is not there, or storage is unavailable.
+/// If an object does not exist, or storage is unavailable.
 pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<StoredObject>> {
     let gets = paths.into_iter().map(|path| async move {
         match store.get(&path).await? {
@@ -86,11 +87,11 @@ pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<
     stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
 }
 
-/// Refuses a JSON object of another format than the one that this program knows. The number is read alone:
+/// Refuses a JSON object of a format other than the one that this program knows. It reads the number alone:
 /// another format may have fields that this release does not know.
 ///
 /// # Errors
-/// When the format is another, or there is none.
+/// If the format differs, or there is none.
 pub fn check_format(object: &str, json: &[u8], known: u32) -> Result<()> {
     #[derive(Deserialize)]
     struct Numbered {

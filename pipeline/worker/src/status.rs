@@ -1,4 +1,4 @@
-//! What a worker reports: for probes, metrics and people. It decides nothing.
+//! A worker's report for probes, metrics and people. It decides nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,23 +14,23 @@ use crate::error::StopReason;
 use crate::names::Shard;
 use crate::ports::ErrorKind;
 
-/// Shared between the worker, which writes it, and its readers.
+/// The status that the worker writes and its readers share.
 #[derive(Debug, Default)]
 pub struct Status(Mutex<WorkerStatus>);
 
 impl Status {
-    /// The status as it is now, to read or to write. Never hold it while waiting for anything.
+    /// Locks the current status, to read or to write it. Never hold the lock while waiting for anything.
     pub fn lock(&self) -> MutexGuard<'_, WorkerStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All of it at one time.
+/// The status of a worker at one time.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerStatus {
-    /// When the loop last iterated, or storage last answered; none before the first time.
+    /// When the loop last iterated, or storage last answered; `None` before the first time.
     pub heartbeat: Option<Instant>,
-    /// Whether the group has assigned, and every assigned shard is loaded.
+    /// Whether the group has assigned shards, and every assigned shard is loaded.
     pub ready: bool,
     /// Whether the worker is stopping.
     pub draining: bool,
@@ -38,36 +38,36 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
-    /// Seconds that the wall clock is ahead of its witness, where that is more than is allowed.
+    /// Seconds that the wall clock is ahead of its witness, if they exceed the allowed skew.
     pub clock_skew_seconds: i64,
-    /// What the worker waits for, and why, as last seen.
+    /// The dependencies that the worker waits for, and why, as last observed.
     pub waits: BTreeMap<Dependency, Wait>,
 }
 
 /// Why the worker waits for a dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What kind of remedy it needs: whether it may end by itself or needs a person.
+    /// The kind of remedy: the wait may end by itself or needs a person.
     pub kind: ErrorKind,
-    /// What happened, in one message.
+    /// The cause of the wait, in one message.
     pub message: String,
 }
 
 impl<S: Into<String>> From<S> for Wait {
-    /// A wait that may end by itself.
+    /// Creates a wait that may end by itself.
     fn from(message: S) -> Self {
         Self { kind: ErrorKind::Transient, message: message.into() }
     }
 }
 
 impl WorkerStatus {
-    /// What the worker waits for, in words; none: nothing.
+    /// Returns the dependencies that the worker waits for, in words; `None` if there are none.
     pub fn waiting_for(&self) -> Option<String> {
         let causes: Vec<&str> = self.waits.values().map(|wait| wait.message.as_str()).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
     }
 
-    /// Notes how a dependency answered: after an error the worker waits for it, until it answers again.
+    /// Notes how a dependency answered: after an error the worker waits for it until it answers again.
     pub fn note_answer<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
         match result {
             Ok(_) => self.waits.remove(&dependency),
@@ -76,14 +76,14 @@ impl WorkerStatus {
     }
 }
 
-/// What a worker depends on.
+/// A dependency of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dependency {
     /// Objects and tables under the root.
     Storage,
-    /// Room in memory, which there is once storage has taken what is there.
+    /// Room in memory, which returns once storage has taken the events that are there.
     Memory,
-    /// Kafka, as its source.
+    /// Kafka, as the source.
     Kafka,
     /// The schema registry.
     Registry,
@@ -110,7 +110,7 @@ impl Dependency {
         }
     }
 
-    /// The kinds of reasons that the worker may wait for it.
+    /// Returns the kinds of reasons for which the worker may wait for the dependency.
     pub const fn kinds(self) -> &'static [ErrorKind] {
         match self {
             Self::Storage => &ErrorKind::ALL,
@@ -121,29 +121,29 @@ impl Dependency {
     }
 }
 
-/// Why a shard is stopped while others go on.
+/// Why a shard is stopped while others continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardStop {
     /// The reason.
     pub reason: StopReason,
-    /// What happened, and what to do about it.
+    /// The cause, and how to fix it.
     pub message: String,
 }
 
-/// One shard.
+/// The status of one shard.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
-    /// Whether its state is loaded and it is read.
+    /// Whether the shard's state is loaded and the shard is read.
     pub loaded: bool,
-    /// Why it is stopped; none: it is not.
+    /// Why the shard is stopped; `None` if it is not.
     pub stopped: Option<ShardStop>,
-    /// Sequence number of its latest checkpoint.
+    /// The sequence number of the shard's latest checkpoint.
     pub seq: u64,
-    /// When that was decided.
+    /// When that checkpoint was decided.
     pub checkpoint_at: Option<WallTime>,
-    /// When tables were last known to be equal to it.
+    /// When tables were last known to be equal to that checkpoint.
     pub published_at: Option<WallTime>,
-    /// Its watermark, in event time.
+    /// The shard's watermark, in event time.
     pub watermark: Option<Timestamp>,
     /// The last hour closed.
     pub closed_through: Option<Hour>,
@@ -155,32 +155,32 @@ pub struct ShardStatus {
     pub dirty_from: Option<Hour>,
     /// Number of hours that wait to be recomputed.
     pub dirty_hours: u64,
-    /// Since when the first of them waits.
+    /// When the first of these hours began to wait.
     pub dirty_since: Option<WallTime>,
-    /// Number of organizations in its state.
+    /// Number of organizations in the shard's state.
     pub organizations: u64,
-    /// Number of them that are held: the engine refused an hour of theirs.
+    /// Number of organizations that are held: the engine refused one of their hours.
     pub held: u64,
-    /// What happened to one of those.
+    /// The message of one of the held organizations.
     pub held_example: Option<String>,
-    /// Bytes of its state, as last written.
+    /// Bytes of the shard's state, as last written.
     pub state_bytes: u64,
     /// Bytes of events of open hours in memory.
     pub open_events_bytes: u64,
-    /// Its topic partitions.
+    /// The shard's topic partitions.
     pub topics: BTreeMap<Text, TopicStatus>,
 }
 
-/// One topic partition.
+/// The status of one topic partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicStatus {
     /// The next offset to read.
     pub next_offset: i64,
     /// The largest event time seen.
     pub max_event_time: Option<Timestamp>,
-    /// Whether its end is confirmed to be reached.
+    /// Whether a broker has confirmed that the partition's end is reached.
     pub at_end: bool,
-    /// Whether it is idle, and does not hold the watermark.
+    /// Whether the partition is idle and does not hold the watermark.
     pub idle: bool,
 }
 
@@ -191,19 +191,19 @@ pub struct Counts {
     pub events: BTreeMap<EventKind, u64>,
     /// Dead letters, by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Events that came after their hour had closed, without those known already.
+    /// Events that came after their hour had closed, without known events.
     pub late_events: u64,
-    /// Events of closed hours that the archive held already.
+    /// Events of closed hours that the archive already held.
     pub late_duplicates: u64,
     /// Hours closed, once per shard.
     pub closed_hours: u64,
-    /// Pod-hours without a price in hours as they closed.
+    /// Pod-hours without a price, counted as their hours close.
     pub unpriced_pod_hours: u64,
     /// Hours whose rows changed when they were recomputed, once per shard.
     pub restated_hours: u64,
-    /// Hours of organizations that were folded, for the first time or again.
+    /// Hours of organizations folded, for the first time or again.
     pub folded_organization_hours: u64,
-    /// Recomputations of some organizations that had to be made of all.
+    /// Recomputations of some organizations that had to include all organizations.
     pub full_restatements: u64,
     /// Checkpoints decided.
     pub checkpoints: u64,
@@ -213,7 +213,7 @@ pub struct Counts {
     pub rebalances: u64,
     /// Commits to tables.
     pub commits: u64,
-    /// Failures of storage, Kafka or registry that were tried again.
+    /// Failures of storage, Kafka or the registry that were retried.
     pub retries: u64,
     /// Durations of folding a window of hours.
     pub fold: Durations,
@@ -256,9 +256,9 @@ pub const DURATION_BOUNDS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 /// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Durations {
-    /// Number by bucket, not cumulative; the last is without bound.
+    /// Counts by bucket, not cumulative; the last bucket has no upper bound.
     pub buckets: [u64; DURATION_BOUNDS.len() + 1],
-    /// Sum in seconds.
+    /// The sum of the durations, in seconds.
     pub sum: f64,
 }
 
@@ -270,7 +270,7 @@ impl Durations {
         self.sum += other.sum;
     }
 
-    /// Adds one.
+    /// Adds one duration.
     pub fn observe(&mut self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         let bucket = DURATION_BOUNDS.iter().position(|bound| seconds <= *bound);

@@ -1,9 +1,9 @@
-//! Pass 1: foreign events into the archive, by shard and event hour, leaving out those that are there
-//! already.
+//! Pass 1: copies foreign events into the archive, by shard and event hour, except events that are already
+//! there.
 //!
 //! Events gather in memory up to a limit, are sorted, and go to one file per shard and hour. An event that
-//! enters a closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard; a file whose
-//! content is there already is not written again, so the same input twice leaves one copy.
+//! enters a closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard. A file whose
+//! content is already there is not written again, so the same input twice leaves one copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::shard::fold::Body;
 use crate::shard::reading::{FileToRead, unknown_events};
 use crate::shard::window::EVENT_OVERHEAD;
 
-/// The Avro files of the input, and how many other files it has.
+/// Lists the Avro files of the input, and counts the other files.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
     let all = input.list().await.map_err(|error| {
         let path =
@@ -52,19 +52,20 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
-/// How often the input is listed again because files of it are gone: merging takes each hour once or twice.
+/// The most repeated listings of the input because some of its files are gone: merging replaces each hour's
+/// files once or twice.
 const LISTED_AGAIN_MAX: usize = 8;
 
-/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which in a root with
-/// a worker is no later.
+/// Returns how far ahead an event may lie: after the wall clock, or after the hour that `--to` names. In a
+/// root with a worker, that hour is not after the wall clock.
 fn clock_limit(run: &Run) -> ClockLimit {
     let now = run.ports.shared.clock.now();
     let named = run.options.to.map_or(now, |to| WallTime(to.end().0));
     ClockLimit { now: now.max(named), max_clock_skew: run.options.max_clock_skew }
 }
 
-/// Reads all files and archives what is new. Where files of another root's archive are gone, its owner has
-/// merged them meanwhile: then their folders are listed again.
+/// Reads all files and archives new events. If files of another root's archive are gone, its owner has merged
+/// them meanwhile: then their folders are listed again.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     let mut letters = Letters::load(run).await?;
     let input = Arc::clone(&run.ports.input);
@@ -90,7 +91,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     Ok(())
 }
 
-/// Files that have come to the folders of those that are gone since they were listed.
+/// Returns the new files in the folders of files that are gone since they were listed.
 fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<String>) -> Vec<InputFile> {
     let folders: BTreeSet<&str> =
         gone.iter().filter_map(|file| readers::folder_of_archive(&file.path)).collect();
@@ -159,7 +160,8 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
     Ok(gone)
 }
 
-/// The rules that say each shard's currencies: the last listed, unless this run replaces them.
+/// Returns the rules that define each shard's currencies: the last listed rules, unless this run replaces
+/// them.
 fn currencies(run: &Run) -> Result<BTreeMap<Shard, RulesByHour>> {
     if run.options.rewrite_rules {
         return Ok(BTreeMap::new());
@@ -169,7 +171,7 @@ fn currencies(run: &Run) -> Result<BTreeMap<Shard, RulesByHour>> {
     listed.map(|(shard, owned)| Ok((*shard, rules(&owned.draft)?))).collect()
 }
 
-/// Hours whose new events are compared with the archive at a time.
+/// The number of hours whose new events are compared with the archive at a time.
 const COMPARED_AT_A_TIME: usize = 4;
 
 /// New events in memory.
@@ -187,10 +189,10 @@ impl Buffer {
     }
 }
 
-/// One shard's hour on its way to the archive.
+/// The new events of one shard's hour.
 struct Bucket {
     path: ArchivePath,
-    /// Those that no file of before this run holds, in the order of the archive.
+    /// Events that no file from before this run holds, in the order of the archive.
     events: Vec<Body>,
     known: u64,
     /// Whether the hour is closed.
@@ -229,7 +231,7 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     Ok(())
 }
 
-/// Encodes the buckets on all cores, stores what is new, and marks closed hours dirty.
+/// Encodes the buckets on all cores, stores new events, and marks closed hours dirty.
 async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let port = Arc::clone(&run.ports.shared.archive);
     let encode = move || -> Vec<Result<Encoded>> {
@@ -260,7 +262,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
 struct Encoded {
     path: ArchivePath,
     bytes: Bytes,
-    /// Of a closed hour, those that have new events.
+    /// The organizations that have new events, if the hour is closed.
     organizations: BTreeSet<OrganizationId>,
     new: u64,
     known: u64,
@@ -287,7 +289,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
     Ok(Encoded { path, bytes: bytes.into(), organizations, new, known })
 }
 
-/// Dead letters, and the digests of those that the root holds already.
+/// A writer of dead letters, with the digests of the dead-letter files that the root already holds.
 struct Letters(BTreeSet<String>);
 
 impl Letters {

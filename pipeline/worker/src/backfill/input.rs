@@ -1,4 +1,4 @@
-//! Event files held in memory: the input of runs that make their own, such as a replay of dead letters.
+//! Event files held in memory: the input of runs that make their own files, such as a replay of dead letters.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -11,14 +11,14 @@ use crate::ports::{DeadLetter, ErrorKind, Input, InputFile, StoreError};
 /// A folder of event files in memory.
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryFiles {
-    /// Content by path.
+    /// The content by path.
     pub files: BTreeMap<String, Bytes>,
     /// Records that could not become part of a file.
     pub rejected: Vec<DeadLetter>,
 }
 
 impl InMemoryFiles {
-    /// These files, and nothing rejected.
+    /// Creates a folder of these files, with nothing rejected.
     pub fn of(files: BTreeMap<String, Bytes>) -> Self {
         Self { files, rejected: Vec::new() }
     }

@@ -1,10 +1,10 @@
 //! Backfill into a root: the same fold as the stream worker's, over archived events.
 //!
-//! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign
-//! events into the archive, except those that are there already; pass 2 folds every shard from the newest
-//! usable snapshot before the first hour that changed, until the state is the recorded one again: of closed
-//! hours only the organizations that have new events, where they are not many. A run that
-//! is killed leaves nothing that counts but its last checkpoint, and the next run goes on from there.
+//! A backfill is one more owner of the shards that it touches, through the same checkpoint log. Pass 1 copies
+//! foreign events into the archive, except events that are already there. Pass 2 folds every shard from the
+//! newest usable snapshot before the first hour that changed, until the state equals the recorded one again.
+//! In closed hours it folds only the organizations that have new events, if they are not many. A run that is
+//! killed leaves nothing that counts but its last checkpoint, and the next run continues from there.
 
 mod ingest;
 pub mod input;
@@ -36,47 +36,48 @@ use crate::shard::emit::LiveTables;
 pub use outcome::{Ahead, FoldedAgain, Outcome, Totals};
 use shards::OwnedShards;
 
-/// What a backfill runs on.
+/// The ports of a backfill.
 #[derive(Clone)]
 pub struct BackfillPorts {
-    /// What every owner of shards runs on.
+    /// The ports of every owner of shards.
     pub shared: Ports,
     /// The foreign events.
     pub input: Arc<dyn Input>,
-    /// Where the run reports its progress.
+    /// The receiver of the run's progress.
     pub progress: Arc<dyn Progress>,
 }
 
-/// What a backfill is asked to do.
+/// The options of a backfill.
 #[derive(Clone, Debug)]
 pub struct BackfillOptions {
     /// Random id of this owner.
     pub owner: Text,
-    /// Shards of the root, where configured.
+    /// Shards of the root, if configured.
     pub shards: Option<Shard>,
-    /// Format to raise the root to; see [`Root::raise`]. 0: as it is.
+    /// Format to raise the root to; see [`Root::raise`]. 0 leaves the format as it is.
     pub root_format: u32,
-    /// The only shards to claim, so that several runs can share the work, or one shard be mended while a
-    /// worker has the others. Events of other shards are left to others. None: all shards.
+    /// The only shards to claim. Several runs can share the work, or a run can fix one shard while a worker
+    /// has the others. Events of other shards are left to other runs. `None` for all shards.
     pub only_shards: Option<BTreeSet<Shard>>,
     /// The only organizations that foreign files may bring; events of others are dead letters. `None` if any
     /// may come.
     pub organizations: Option<AllowedOrganizations>,
-    /// First hour to fold again, though its events have not changed.
+    /// First hour to fold again although its events have not changed.
     pub from: Option<Hour>,
-    /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
-    /// closed it, any other at the hour of the last event, but no later than the wall clock's.
+    /// Last hour to close, inclusive. By default a shard that a worker has owned ends at the last hour that
+    /// the worker has closed. Any other ends at the hour of the last event, but no later than the wall
+    /// clock's.
     pub to: Option<Hour>,
     /// Rules for hours that have none yet.
     pub rules: Rules,
-    /// Whether the rules also replace those of the hours from `from` to `to`.
+    /// Whether the rules also replace the rules of the hours from `from` to `to`.
     pub rewrite_rules: bool,
-    /// Whether lost or damaged table files are looked for and written again: of the hours from `from`
-    /// to `to`, by default of all inside the horizon.
+    /// Whether to look for lost or damaged table files and rewrite them: in the hours from `from` to `to`, by
+    /// default in all hours inside the horizon.
     pub rewrite: bool,
     /// Whether shards may be taken from a worker that has not released them.
     pub take_over: bool,
-    /// How far a foreign event may lie in the future, or behind the hour that `to` names.
+    /// The furthest that a foreign event may lie in the future, or after the hour that `to` names.
     pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,
@@ -86,17 +87,17 @@ pub struct BackfillOptions {
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
     pub checkpoint_interval: Duration,
-    /// Most hours of one shard to fold in one run: more is taken for a wrong clock. An event further back is
-    /// a dead letter.
+    /// Most hours of one shard to fold in one run: more hours count as a wrong clock. An event further back
+    /// is a dead letter.
     pub max_hours: i64,
-    /// The same for a shard of which a worker has closed no hour yet: the worker closes them.
+    /// The same limit for a shard of which a worker has closed no hour yet: the worker closes the hours.
     pub max_history_hours: i64,
     /// Threads that read foreign files.
     pub readers: usize,
 }
 
 impl BackfillOptions {
-    /// Defaults for an owner.
+    /// Creates the default options of an owner.
     pub fn new(owner: Text) -> Self {
         Self {
             owner,
@@ -132,16 +133,16 @@ struct Run {
     shards: OwnedShards,
     outcome: Outcome,
     checkpointed: Instant,
-    /// Files of old hours, as far as they were needed.
+    /// The live table files of old hours, as far as they were needed.
     live: LiveTables,
-    /// Table files that are to be written again, whatever their rows.
+    /// Table files to rewrite, whatever their rows.
     unusable: BTreeSet<(Shard, Hour, Table)>,
 }
 
 /// Folds foreign events into the root, and makes its tables equal to the result.
 ///
 /// # Errors
-/// See [`WorkerError`]; whatever was decided before the error stays, and running again goes on from there.
+/// See [`WorkerError`]. All checkpoints decided before the error stay, and the next run continues from there.
 pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outcome> {
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;

@@ -1,4 +1,4 @@
-//! What a backfill reports when it is done.
+//! The report of a finished backfill.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::shard::emit::EncodedHour;
 
-/// Dead letters kept for people, at most.
+/// Most examples of dead letters that the report keeps.
 const EXAMPLES_MAX: usize = 10;
 
-/// What a backfill did.
+/// The result of a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Avro files read.
@@ -25,27 +25,27 @@ pub struct Outcome {
     pub files_skipped: u64,
     /// Events read.
     pub events_read: u64,
-    /// Events that the archive did not hold.
+    /// Events that the archive did not already hold.
     pub events_new: u64,
-    /// Events that it did hold, or that came twice.
+    /// Events that the archive already held, or that came twice.
     pub events_known: u64,
-    /// Events of shards that this run was told to leave alone, or that were left out.
+    /// Events of shards that this run was asked to leave alone, or that were left out.
     pub events_elsewhere: u64,
     /// Shards that cannot be owned, and why: only their events and hours were left out.
     pub left_out: BTreeMap<Shard, String>,
-    /// Organizations that are held since an hour that the engine refused, each as a message.
+    /// Organizations that are held since an hour that the engine refused, each with its message.
     pub held: BTreeMap<OrganizationId, String>,
     /// Rejected records by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Some of them, as messages with file and position.
+    /// Some of the rejected records, as messages with file and position.
     pub dead_letter_examples: Vec<String>,
     /// First and last hour folded, over all shards.
     pub folded: Option<(Hour, Hour)>,
     /// Hours folded, once per shard.
     pub hours: u64,
-    /// Hours of organizations folded. After late events of a few, only theirs are.
+    /// Hours of organizations folded. After late events of a few organizations, only their hours are folded.
     pub organization_hours: u64,
-    /// By shard with late events of few organizations, how many were folded again.
+    /// The number of organizations that were folded again, by shard with late events of few organizations.
     pub some_folded: BTreeMap<Shard, FoldedAgain>,
     /// Table files written.
     pub files_written: u64,
@@ -55,38 +55,38 @@ pub struct Outcome {
     pub commits: u64,
     /// The hour through which every organization is closed.
     pub closed_through: Option<Hour>,
-    /// Events that wait in the archive for their hour to be closed.
+    /// Events that wait in the archive for their hours to close.
     pub ahead: Option<Ahead>,
-    /// Sums over the hours folded, of the organizations folded, by currency.
+    /// Sums over the folded hours and organizations, by currency.
     pub totals: BTreeMap<String, Totals>,
 }
 
-/// Organizations of a shard that were folded again in hours that were closed: the totals are of those.
+/// Organizations of a shard that were folded again in closed hours: the totals cover these organizations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldedAgain {
-    /// How many were.
+    /// Number of organizations that were folded again.
     pub folded: u64,
-    /// How many the shard has.
+    /// Number of organizations of the shard.
     pub all: u64,
 }
 
 /// Sums over an hour's rows, by currency.
 pub(super) type HourTotals = BTreeMap<String, Totals>;
 
-/// Events behind the last hour closed.
+/// Events after the last closed hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Hours of shards that have such events.
+    /// Number of hours with such events.
     pub hours: u64,
-    /// The earliest.
+    /// The earliest of these hours.
     pub first: Hour,
-    /// The latest.
+    /// The latest of these hours.
     pub last: Hour,
-    /// Whether the root has a worker, who closes them when its watermark passes them.
+    /// Whether the root has a worker, which closes the hours when its watermark passes them.
     pub worker_closes: bool,
 }
 
-/// Sums over hours, exact.
+/// Exact sums over hours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Effective cost of pods by namespace.
@@ -118,7 +118,7 @@ pub struct Totals {
 }
 
 impl Outcome {
-    /// Notes which of these organizations are held, and which are not any more.
+    /// Notes which of these organizations are held, and which no longer are.
     pub(super) fn note_held(&mut self, states: &ShardState) {
         for (organization_id, state) in states {
             match &state.hold {
@@ -147,8 +147,8 @@ impl Outcome {
         self.dead_letters.values().sum()
     }
 
-    /// Organizations folded again in hours that were closed, over the shards where that were not all; none:
-    /// there is no such shard.
+    /// Returns the organizations folded again in closed hours, over the shards that did not fold all of
+    /// theirs. `None` if there is no such shard.
     pub fn some_folded_all(&self) -> Option<FoldedAgain> {
         let add = |sum: FoldedAgain, of: &FoldedAgain| FoldedAgain {
             folded: sum.folded + of.folded,
@@ -173,7 +173,7 @@ impl Outcome {
 }
 
 impl Totals {
-    /// Adds the totals of other hours. A sum stops at the largest number of 128 bits, which no lake of
+    /// Adds the totals of other hours. A sum saturates at the largest 128-bit number, which no lake of
     /// decimals with 38 digits reaches.
     pub fn merge(&mut self, other: &Self) {
         for (namespace, cost) in &other.namespaces {

@@ -1,12 +1,12 @@
-//! Which hours a backfill folds: up to where, and from which snapshot.
+//! The hours that a backfill folds: the last hour, and the snapshot to start from.
 //!
-//! A shard that a worker has ever owned ends at its own `closed_through`: hours that a worker has left open
-//! are its to close, when its watermark passes them. In such a root, a shard that no worker has owned ends at
-//! the hour of its own last event; in a root without a worker, every shard ends at the hour of the last event
-//! of the archive, or at the last hour closed before, whichever is later. `--to` says otherwise for all.
+//! A shard that a worker has ever owned ends at its own `closed_through`: the worker closes its open hours
+//! when its watermark passes them. In such a root, a shard that no worker has owned ends at the hour of its
+//! own last event. In a root without a worker, every shard ends at the hour of the archive's last event or at
+//! the last closed hour, whichever is later. `--to` overrides the end of all shards.
 //!
-//! No hour later than the wall clock's is closed: all events of a worker that comes later would be late. What
-//! lies behind it stays in the archive until time comes to it, or `--to` names it, which it may in a root
+//! No hour later than the wall clock's is closed: otherwise all events of a later worker would be late. Later
+//! events stay in the archive until their hour comes, or `--to` names it. `--to` may do so only in a root
 //! that no worker has owned.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,21 +24,21 @@ use crate::shard::cursor::Recompute;
 
 /// The last hour to close, by shard.
 pub(super) struct Ends {
-    /// In a root without a worker, of every shard; none while there is nothing to close.
+    /// The end of every shard in a root without a worker; `None` if there is nothing to close.
     all: Option<Hour>,
-    /// In a root with a worker, of each shard.
+    /// The end of each shard in a root with a worker.
     each: BTreeMap<Shard, Option<Hour>>,
 }
 
 impl Ends {
-    /// The last hour of a shard to close, none while there is nothing to close.
+    /// Returns the last hour of a shard to close, or `None` if there is nothing to close.
     pub fn of(&self, shard: Shard) -> Option<Hour> {
         self.each.get(&shard).copied().unwrap_or(self.all)
     }
 }
 
-/// Refuses a `--to` that would close hours of a worker's root before time has come to them: every live event
-/// of them would be late, and after the horizon too late.
+/// Refuses a `--to` that would close future hours of a worker's root: every live event of them would be late,
+/// and after the horizon too late.
 pub(super) fn check_to(run: &Run) -> Result<()> {
     let now = run.ports.shared.clock.now().hour();
     match run.options.to {
@@ -50,14 +50,14 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
     }
 }
 
-/// How far back events of the owned shards may lie.
+/// Returns how far back events of the owned shards may lie.
 pub(super) fn history_limits(run: &Run) -> BTreeMap<Shard, HistoryLimit> {
     run.shards.iter().map(|(shard, owned)| (*shard, history_limit(run, Some(owned)))).collect()
 }
 
-/// How far back events of a shard may lie: of the latest hour up to which it may be folded, because the hour
-/// of its last event is not known yet. What a shard of a worker that has closed none takes, the worker
-/// closes.
+/// Returns how far back events of a shard may lie. The limit counts from the latest hour up to which the
+/// shard may be folded: the hour of its last event is not known yet. If a worker owns the shard and has
+/// closed no hour, the worker closes the hours of these events.
 pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLimit {
     let (options, now) = (&run.options, run.ports.shared.clock.now().hour());
     let closed = owned.and_then(|owned| owned.draft.closed_through);
@@ -71,7 +71,7 @@ pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLim
     HistoryLimit::before(end, options.max_hours, "backfill.max_hours")
 }
 
-/// Where every shard ends; notes what lies behind that.
+/// Finds the end of every shard, and notes the events after it.
 pub(super) fn ends(run: &mut Run) -> Ends {
     let now = run.ports.shared.clock.now().hour();
     let ends = match run.shards.has_worker() {
@@ -107,8 +107,7 @@ fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
     Ends { all: None, each: run.shards.iter().map(|(shard, owned)| (*shard, end(owned))).collect() }
 }
 
-/// Lists the rules of every shard, and marks the hours that are to be folded again though no event has
-/// changed.
+/// Lists the rules of every shard, and marks the hours to fold again although no event has changed.
 pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     let options = &run.options;
     let folds =
@@ -140,15 +139,15 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     Ok(())
 }
 
-/// Hours of a shard to fold.
+/// The hours of a shard to fold.
 pub(super) struct Segment {
-    /// Where folding stands.
+    /// The next hour to fold, and the state before it.
     pub cursor: Recompute,
     /// The last hour, inclusive.
     pub end: Hour,
 }
 
-/// Where to fold a shard next, none when it is done.
+/// Returns where to fold a shard next, or `None` if it is done.
 pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<Option<Segment>> {
     let Some(end) = ends.of(shard) else { return Ok(None) };
     let owned = run.shards.get_mut(shard)?;
@@ -165,7 +164,7 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Re
     Ok(Some(Segment { cursor, end }))
 }
 
-/// Hours between a cursor and the end; more than allowed are taken for a wrong clock.
+/// Returns the number of hours between a cursor and the end. More than allowed count as a wrong clock.
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
     let Segment { cursor, end } = segment;
     let hours = end.0 - cursor.next.0 + 1;

@@ -1,4 +1,4 @@
-//! Threads that read and decode foreign files, each one file at a time, behind a bounded queue.
+//! Threads that read and decode foreign files, each one file at a time, and feed a bounded queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,14 +27,14 @@ const BATCH_EVENTS: usize = 1_024;
 /// Messages in the queue.
 const QUEUE_BATCHES: usize = 16;
 
-/// Dead letters in one file, at most.
+/// Most dead letters in one file.
 pub(super) const LETTERS_MAX: usize = 1_000;
 
-/// Bytes of dead letters in one file, as soon as reached.
+/// Bytes of dead letters at which a file is complete.
 const LETTERS_BYTES: usize = 4 << 20;
 
-/// Dead letters of one block with the same reason: one more covers the rest of the block. A block of a few
-/// bytes may unpack to millions of records.
+/// Most dead letters of one block with the same reason, before one more covers the rest of the block. A block
+/// of a few bytes may unpack to millions of records.
 const REPEATED_MAX: u64 = 1_000;
 
 /// An event on its way to the archive.
@@ -45,39 +45,39 @@ pub(super) struct Arrival {
     pub body: Box<[u8]>,
 }
 
-/// What a reader hands over.
+/// A message of a reader.
 pub(super) enum Read {
     /// Events, in the order of their file.
     Events(Vec<Arrival>),
-    /// Rejected records of one file, in its order; the same file gives the same messages.
+    /// Rejected records of one file, in the file's order; the same file gives the same messages.
     Letters(Vec<DeadLetter>),
-    /// A file is at its end.
+    /// The end of a file.
     Done,
-    /// A file that was listed is not there any more.
+    /// A file that was listed and no longer exists.
     Gone(InputFile),
-    /// A file's bytes could not be had.
+    /// An error of storage: a file's bytes could not be read.
     Failed(StoreError),
 }
 
-/// What readers share.
+/// The context that readers share.
 pub(super) struct Reading {
     pub input: Arc<dyn Input>,
     pub archive: Arc<dyn Archive>,
     pub root: Root,
     pub files: Vec<InputFile>,
-    /// Rules that say an organization's currency, by shard; `default_rules` for the rest.
+    /// Rules that define an organization's currency, by shard; `default_rules` for the rest.
     pub rules: BTreeMap<Shard, RulesByHour>,
     pub default_rules: Arc<Rules>,
-    /// The shards whose events are judged, the others are another run's; none: all.
+    /// The shards whose events are judged; the others belong to another run. `None` for all shards.
     pub only: Option<BTreeSet<Shard>>,
     /// Shards whose events are not judged, because they are left out.
     pub left_out: BTreeSet<Shard>,
     /// The organizations that files may bring; `None` if any.
     pub organizations: Option<AllowedOrganizations>,
-    /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
-    /// topic must not bring that back.
+    /// The limit of how far ahead an event may lie. A worker has rejected events further ahead, or will, and
+    /// a copy of its topic must not bring them back.
     pub clock_limit: ClockLimit,
-    /// How far back an event may be, by shard; `default_history` for the rest.
+    /// The limit of how far back an event may lie, by shard; `default_history` for the rest.
     pub history: BTreeMap<Shard, HistoryLimit>,
     pub default_history: HistoryLimit,
 }
@@ -101,7 +101,7 @@ pub(super) fn start(reading: Reading, threads: usize) -> Receiver<Read> {
     receiver
 }
 
-/// Nobody takes what is read any more.
+/// The error that the receiver of the queue is gone.
 struct Stopped;
 
 fn read_file(
@@ -148,12 +148,12 @@ fn read_file(
     if taker.stopped { Err(Stopped) } else { Ok(()) }
 }
 
-/// Whether the file is one of an archive of ours, and its owner may have merged it meanwhile.
+/// Returns whether the file belongs to an archive of a root, whose owner may have merged it meanwhile.
 fn is_gone(error: &StoreError, file: &InputFile) -> bool {
     error.kind == ErrorKind::Missing && folder_of_archive(&file.path).is_some()
 }
 
-/// The folder of a path that ends as those of an archive do: its other files are of the same hour.
+/// Returns the folder of an archive file's path: its other files belong to the same hour.
 pub(super) fn folder_of_archive(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/')?;
     ObjectId::parse(name.strip_suffix(".avro")?)?;
@@ -167,9 +167,9 @@ struct Taker<'a> {
     events: Vec<Arrival>,
     letters: Vec<DeadLetter>,
     letter_bytes: usize,
-    /// The block that is being read.
+    /// The current block.
     block: Option<u64>,
-    /// What was rejected of it.
+    /// The rejected records of the current block.
     rejected: BTreeMap<Reason, Repeated>,
     stopped: bool,
 }
@@ -178,7 +178,7 @@ struct Taker<'a> {
 #[derive(Default)]
 struct Repeated {
     count: u64,
-    /// The first that has no letter of its own.
+    /// The first record that has no letter of its own.
     first: Option<DeadLetter>,
 }
 
@@ -242,8 +242,8 @@ impl Taker<'_> {
         }
     }
 
-    /// What needs configuration or the clock: an organization's prices are in its own currency, and no event
-    /// lies in the future or too far back.
+    /// Judges what needs configuration or the clock: an organization's prices are in its own currency, and no
+    /// event lies in the future or too far back.
     fn judge(&self, record: EventRecordRef<'_>) -> Result<Arrival, Rejected> {
         let EventRecordRef { event, body } = record;
         let (event_time, kind) = (event.event_time(), event.kind());

@@ -1,5 +1,5 @@
-//! Late events of some organizations: only those are folded again, as by a stream worker. And table files
-//! that are lost or damaged: their hours are folded again, and they are written again.
+//! Late events of some organizations: only these organizations are folded again, as by a stream worker. Lost
+//! or damaged table files: their hours are folded again, and the files are rewritten.
 
 use std::sync::Arc;
 
@@ -20,11 +20,12 @@ use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Courses, Res
 use crate::shard::window::WindowLimits;
 use crate::shard::{cursor, emit, restate};
 
-/// Of more organizations than this part of a shard's, all are folded: windows of hours are folded on all
+/// The divisor of a shard's organizations above which all are folded: windows of hours are folded on all
 /// cores, courses hour by hour.
 const ORGANIZATIONS_PART: usize = 2;
 
-/// Folds what is dirty for some organizations alone. What cannot be folded so is dirty for all after that.
+/// Folds hours that are dirty for some organizations alone. Hours that cannot be folded that way become dirty
+/// for all.
 pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
     let shards: Vec<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
     for shard in shards {
@@ -46,8 +47,8 @@ pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// How many organizations of a shard are to be folded again; none: all of them, for some hours are dirty for
-/// all, or the marked organizations are many.
+/// Returns how many organizations of a shard are to be folded again. `None` if all are, because some hours
+/// are dirty for all, or the marked organizations are many.
 async fn some_marked(run: &Run, shard: Shard) -> Result<Option<FoldedAgain>> {
     let draft = &run.shards.get(shard)?.draft;
     let marked = draft.dirty.of_organizations();
@@ -66,14 +67,14 @@ async fn some_marked(run: &Run, shard: Shard) -> Result<Option<FoldedAgain>> {
     Ok(Some(FoldedAgain { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
-/// The next slice of a shard; none when all is done that can be done so.
+/// Folds the next slice of a shard; returns `None` if nothing is left to fold that way.
 async fn slice(
     run: &mut Run,
     shard: Shard,
     under_way: (&Courses, Option<Hour>),
 ) -> Result<Option<Restated<HourTotals>>> {
     let limits = limits(run, 1);
-    // Files are compressed; the buffer is as large as a slice of a worker's.
+    // Files are compressed; the buffer is as large as a worker's slice.
     let event_bytes = limits.event_bytes.min(run.options.buffer_bytes);
     let limits = WindowLimits { event_bytes, ..limits };
     let namer = run.shards.namer(shard)?;
@@ -95,7 +96,7 @@ async fn slice(
     }
 }
 
-/// Stores the objects of a slice, and takes it into the draft.
+/// Stores the objects of a slice, and takes the slice into the draft.
 async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> Result<()> {
     let new = slice.hours.iter_mut().flat_map(|hour| std::mem::take(&mut hour.objects));
     objects::put_all(&*run.ports.shared.store, new).await?;
@@ -109,8 +110,8 @@ async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> 
     Ok(())
 }
 
-/// Looks at the table files of the hours that the run names, by default of all that the checkpoint has, and
-/// marks those hours dirty whose files are lost or damaged.
+/// Checks the table files of the hours that the run names, by default of all hours in the checkpoint. Marks
+/// hours dirty whose files are lost or damaged.
 pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let (from, to) = (run.options.from, run.options.to);
     let is_named = |hour: &Hour| from.is_none_or(|from| *hour >= from) && to.is_none_or(|to| *hour <= to);
@@ -155,7 +156,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let looked_at = stream::iter(looked_at.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
     let found: Vec<_> = looked_at.try_collect().await?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
-    // One after the other: each is as large as a day.
+    // One after another: each is as large as a day.
     for (table, day) in days {
         found.extend(look_at_day(&run.ports.shared, table, day).await?);
     }
@@ -167,7 +168,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Hours of a day's file whose rows are lost or damaged, and why.
+/// Returns the hours of a day's file whose rows are lost or damaged, and why.
 async fn look_at_day(
     ports: &Ports,
     table: Table,

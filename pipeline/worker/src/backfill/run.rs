@@ -1,7 +1,7 @@
 //! Pass 2: folds every shard hour by hour, all organizations on all cores, a window of hours at a time.
 //!
-//! While a window is folded, the one before it is encoded and stored. A shard stops early where the state at
-//! an hour's end is the recorded one and no later hour is dirty.
+//! While a window is folded, the previous window is encoded and stored. A shard stops early if the state at
+//! an hour's end equals the recorded one and no later hour is dirty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader, memory_for_events};
 
-/// Hours of a shard in the first window, before rows are counted.
+/// Hours in a shard's first window, before rows are counted.
 const WINDOW_HOURS_FIRST: u64 = 8;
 
-/// Windows of a shard in memory: one is folded while the one before it is encoded.
+/// Windows of a shard in memory: one is folded while the previous one is encoded.
 const WINDOWS_PER_SHARD: usize = 2;
 
 /// A folded window of one shard.
@@ -35,14 +35,14 @@ struct ShardWindow {
     /// First and last hour of the window, both inclusive.
     range: (Hour, Hour),
     emit_from: Hour,
-    /// Where the shard ends.
+    /// The last hour of the shard to fold.
     end: Hour,
     hours: BTreeMap<Hour, Vec<OrganizationHour>>,
-    /// Whether the shard goes on right behind it.
+    /// Whether the shard continues right after the window.
     continues: bool,
 }
 
-/// A window whose objects are stored, to go into the draft.
+/// A window whose objects are stored, to be taken into the draft.
 struct StoredWindow {
     shard: Shard,
     range: (Hour, Hour),
@@ -129,7 +129,7 @@ fn next_hours(run: &Run, windows: &[ShardWindow]) -> i64 {
     )
 }
 
-/// Folds the next window of every segment, and moves its cursor on.
+/// Folds the next window of every segment, and moves its cursor.
 async fn fold_windows(
     run: &mut Run,
     segments: &mut BTreeMap<Shard, Segment>,
@@ -164,7 +164,8 @@ async fn fold_windows(
     Ok(result)
 }
 
-/// Ends shards that are through, or whose state is the recorded one again, and leaves the others to go on.
+/// Ends shards that have reached their end, or whose state equals the recorded one again; the others
+/// continue.
 fn stop_early(
     run: &Run,
     windows: &mut [ShardWindow],
@@ -187,8 +188,8 @@ fn stop_early(
     Ok(())
 }
 
-/// Starts encoding and storing windows. `checkpoint` says that one is due after them, which needs the last
-/// state.
+/// Starts encoding and storing windows. `checkpoint` says that a checkpoint is due after them, which needs
+/// the last state.
 async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: bool) -> Result<Writing> {
     let mut stored = BTreeMap::new();
     let mut jobs = Vec::new();
@@ -224,7 +225,7 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
     }))
 }
 
-/// Reads which files the tables have of those hours that have left the checkpoints.
+/// Loads which files the tables have of hours that have left the checkpoints.
 async fn ensure_live(run: &mut Run, windows: &[ShardWindow]) -> Result<()> {
     let mut wanted: Vec<(&Checkpoint, Hour)> = Vec::new();
     for window in windows {
@@ -236,7 +237,7 @@ async fn ensure_live(run: &mut Run, windows: &[ShardWindow]) -> Result<()> {
     run.live.refuse_lost(&run.unusable)
 }
 
-/// Files that cannot be used are written again, though their rows are the same.
+/// Removes unusable files from an hour's entry, so that they are rewritten even if their rows are the same.
 fn forget_unusable(
     unusable: &BTreeSet<(Shard, Hour, Table)>,
     (shard, hour): (Shard, Hour),

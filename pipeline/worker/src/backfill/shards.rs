@@ -23,9 +23,9 @@ const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used but was 
 
 /// A shard that this run owns.
 pub(super) struct OwnedShard {
-    /// What the next checkpoint will say.
+    /// The draft of the next checkpoint.
     pub draft: Draft,
-    /// Its archive, with what this run has added.
+    /// The shard's archive, with the files that this run has added.
     pub archive: ArchiveIndex,
     decided: Decided,
     /// Sequence number of this run's claim.
@@ -33,12 +33,12 @@ pub(super) struct OwnedShard {
 }
 
 impl OwnedShard {
-    /// Whether a worker has ever owned it.
+    /// Returns whether a worker has ever owned the shard.
     pub fn has_worker(&self) -> bool {
         is_of_worker(&self.draft)
     }
 
-    /// Whether an archive file was there before this run.
+    /// Returns whether an archive file existed before this run.
     pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
         file.object_id.seq <= self.claim_seq
     }
@@ -61,16 +61,16 @@ fn is_of_worker(checkpoint: &Checkpoint) -> bool {
 /// All shards that this run owns.
 pub(super) struct OwnedShards {
     claimant: Claimant,
-    /// The only shards that this run may own; none: all of the root.
+    /// The only shards that this run may own; `None` for all shards of the root.
     only: Option<BTreeSet<Shard>>,
-    /// The shard that is claimed before any other.
+    /// The shard that is claimed first.
     lead: Shard,
     /// Shards that cannot be owned, and why.
     left_out: BTreeMap<Shard, String>,
     shards: BTreeMap<Shard, OwnedShard>,
     /// Hours with events in the archive of shards that this run may not own.
     other_hours: BTreeSet<Hour>,
-    /// Whether a worker has owned one of those.
+    /// Whether a worker has owned one of these shards.
     others_have_worker: bool,
     counter: Arc<AtomicU64>,
     /// Rules by version.
@@ -79,7 +79,7 @@ pub(super) struct OwnedShards {
 }
 
 impl OwnedShards {
-    /// Owns none yet.
+    /// Creates the shards of a run that owns none yet.
     pub fn new(options: &BackfillOptions) -> Self {
         Self {
             claimant: Claimant {
@@ -99,22 +99,22 @@ impl OwnedShards {
         }
     }
 
-    /// The shard that is claimed before any other: the lowest that this run can own.
+    /// Returns the shard that is claimed first: the lowest that this run can own.
     pub const fn lead(&self) -> Shard {
         self.lead
     }
 
-    /// Shards that cannot be owned, and why.
+    /// Returns the shards that cannot be owned, and why.
     pub const fn left_out(&self) -> &BTreeMap<Shard, String> {
         &self.left_out
     }
 
-    /// Whether this run may own a shard.
+    /// Returns whether this run may own a shard.
     pub fn may_own(&self, shard: Shard) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(&shard)) && !self.left_out.contains_key(&shard)
     }
 
-    /// Leaves out a shard whose state is broken, unless it was asked for by its number.
+    /// Leaves out a shard whose state is broken, unless the run was asked for it by number.
     fn leave_out(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         if self.only.is_some() || !error.is_of_one_shard() {
             return Err(error);
@@ -188,7 +188,7 @@ impl OwnedShards {
         if self.has_worker() {
             agrees?;
         }
-        // An owner before could add files until it was claimed from, so this comes after the claims.
+        // An earlier owner could add files until its shard was claimed, so this comes after the claims.
         let decided = self.shards.values().map(|owned| &owned.decided).chain(&others);
         let decided = decided.map(|decided| -> &Checkpoint { decided });
         for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
@@ -200,14 +200,14 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes a shard that events have come for, with its archive.
+    /// Takes a shard that has events in the input, with its archive.
     pub async fn claim_for_events(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
         self.claim(ports, shard).await?;
         let owned = self.get_mut(shard)?;
-        // A shard that nobody owned before has no archive.
+        // A shard that no owner had before has no archive.
         if owned.claim_seq > 1 {
             let mut archive = ArchiveIndex::default();
             archive.ensure_all(&*ports.store, &owned.decided).await?;
@@ -229,7 +229,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Whether a worker has ever owned any shard of the root.
+    /// Returns whether a worker has ever owned any shard of the root.
     pub fn has_worker(&self) -> bool {
         self.others_have_worker || self.shards.values().any(OwnedShard::has_worker)
     }
@@ -239,7 +239,7 @@ impl OwnedShards {
         self.other_hours.insert(hour);
     }
 
-    /// Hours with events, of all shards of the root.
+    /// Returns the hours with events, of all shards of the root.
     pub fn hours(&self) -> BTreeSet<Hour> {
         let owned = self.shards.values().flat_map(|owned| owned.archive.hours());
         owned.chain(self.other_hours.iter().copied()).collect()
@@ -266,19 +266,19 @@ impl OwnedShards {
         self.shards.get_mut(&shard).ok_or(NOT_CLAIMED)
     }
 
-    /// A shard, and the rules by version.
+    /// Returns a shard, and the rules by version.
     pub fn with_rules(&mut self, shard: Shard) -> Result<(&RuleBook, &mut OwnedShard)> {
         let owned = self.shards.get_mut(&shard);
         let owned = owned.ok_or(NOT_CLAIMED)?;
         Ok((&self.rules, owned))
     }
 
-    /// Gives names to new objects of a shard, until its next checkpoint.
+    /// Returns the namer of new objects of a shard, until its next checkpoint.
     pub fn namer(&self, shard: Shard) -> Result<ObjectNamer> {
         Ok(self.get(shard)?.draft.namer(&self.claimant.owner, &self.counter))
     }
 
-    /// Lets go of a worker's shards, which it may be waiting for.
+    /// Releases a worker's shards, which the worker may be waiting for.
     pub async fn let_go(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         for owned in self.shards.values_mut().filter(|owned| owned.has_worker()) {
             owned.draft.touch();
@@ -287,9 +287,9 @@ impl OwnedShards {
         self.checkpoint(ports, now).await
     }
 
-    /// Lets go of a worker's shards after an error, as well as storage allows. Objects that were stored for a
-    /// checkpoint that was not decided must never be admitted, and they carry the next sequence number and
-    /// this run's owner id: so that number goes to an owner of another id, who releases at once.
+    /// Releases a worker's shards after an error, as far as storage allows. Objects that were stored for an
+    /// undecided checkpoint must never be admitted. They carry the next sequence number and this run's owner
+    /// id: so that number goes to an owner with another id, which releases at once.
     pub async fn let_go_after_error(&mut self, ports: &Ports) {
         for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
             if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
@@ -331,8 +331,8 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Deletes what earlier owners left and no checkpoint needs: snapshots, old checkpoints, and archive
-    /// files and dead letters of dead attempts. What fails is left for the next owner.
+    /// Deletes objects that earlier owners left and no checkpoint needs: snapshots, old checkpoints, and
+    /// archive files and dead letters of dead attempts. A failed deletion is left to the next owner.
     pub async fn sweep(&mut self, ports: &Ports) {
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
             if let Err(error) = owned.sweep(&*ports.store, ports.clock.now()).await {
@@ -342,7 +342,7 @@ impl OwnedShards {
     }
 }
 
-/// Releases a shard of this owner for an owner of another id, unless somebody else has it.
+/// Releases a shard of this owner as an owner with another id, unless another owner has it.
 async fn release(ports: &Ports, owner: &str, shard: Shard) -> Result<()> {
     let latest = log::latest(&*ports.store, shard).await?;
     if latest.owner().is_none_or(|latest| &*latest.id != owner || latest.released) {

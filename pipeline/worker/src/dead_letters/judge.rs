@@ -1,4 +1,4 @@
-//! What can be done with a dead letter now: a pure function of what its bytes decode to.
+//! Judges what to do with a dead letter now: a pure function of the result of decoding its bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,72 +21,72 @@ use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
 use crate::root::rules::{RuleBook, RulesByHour};
 
-/// What can be done with a dead letter.
+/// The action for a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its message goes back to its topic as it came: the worker will take it.
+    /// The message goes back to its topic in its original form: the worker will take it.
     Send,
-    /// Its event goes through a backfill.
+    /// The event goes through a backfill.
     Fold(Box<EventRecord>),
-    /// It would be rejected again.
+    /// The letter would be rejected again.
     Fails(Refusal),
 }
 
-/// Why a dead letter would be rejected again. The messages say what to do first.
+/// The reason that a dead letter would be rejected again. The messages say what to do first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Its bytes are still no event.
+    /// The bytes still do not decode to an event.
     #[error(transparent)]
     Reject(#[from] Reject),
-    /// Its producer sent it with another key than its organization; the field repeats the letter's message.
+    /// The producer sent it with a key other than its organization; the field repeats the letter's message.
     #[error("{0}; fix the producer, and send the event again")]
     KeyMismatch(String),
-    /// It lies further in the future than the clock skew allows.
+    /// The event lies further in the future than the clock skew allows.
     #[error(
         "event_time is still {seconds} s in the future; fix the producer's clock, and send the event again"
     )]
     InTheFuture {
-        /// Seconds until its event time.
+        /// Seconds from now to the event time.
         seconds: i64,
     },
-    /// It lies further back than a backfill folds.
+    /// The event lies further back than a backfill folds.
     #[error(
         "event_time is {hours} hours ago, more than backfill.max_hours: {max_hours}; fix the producer's \
          clock, and send the event again, or raise backfill.max_hours"
     )]
     TooOld {
-        /// Hours since its event time.
+        /// Hours from the event time to now.
         hours: i64,
         /// Most hours that a backfill folds of one shard.
         max_hours: i64,
     },
-    /// No worker reads its topic.
+    /// No worker reads the letter's topic.
     #[error(
         "topic '{0}' is not in kafka.topics, so nobody would read it; add it to the configuration, and name \
          the configuration with --config"
     )]
     TopicNotRead(String),
-    /// Its key is not its organization, so that it may lie on another organization's partition.
+    /// The message's key is not its organization, so it may lie on another organization's partition.
     #[error("its key is not its organization_id '{0}'; fix the producer, and send the event again")]
     WrongKey(OrganizationId),
 }
 
-/// Which currency an organization's prices must have.
+/// The currency that each organization's prices must have.
 #[derive(Clone, Debug)]
 pub struct Currencies {
     configured: Arc<Rules>,
     /// The rules on each shard's list.
     listed: BTreeMap<Shard, RulesByHour>,
-    /// Shards whose worker, under the configured rules, would judge by them from this hour on.
+    /// The hour from which a shard's worker, with the configured rules, would judge by them.
     renewed: BTreeMap<Shard, Hour>,
 }
 
 impl Currencies {
-    /// Reads the last rules of every shard. `given` says whether `configured` comes from the configuration,
+    /// Reads the last rules of every shard. `given` says whether `configured` comes from the configuration
     /// and is not just the default.
     ///
     /// # Errors
-    /// When storage is unavailable, or rules cannot be read.
+    /// If storage is unavailable, or rules cannot be read.
     pub async fn load(
         store: &dyn ObjectStore,
         checkpoints: &BTreeMap<Shard, Checkpoint>,
@@ -105,7 +105,7 @@ impl Currencies {
             }
             book.load(store, &checkpoint.rules).await?;
             currencies.listed.insert(*shard, book.for_judging(checkpoint)?);
-            // A worker keeps the last version on the list, unless its own is new.
+            // A worker keeps the last listed version, unless its own version is new.
             if given && checkpoint.rules.iter().all(|rules| rules.version != configured.version) {
                 let open = checkpoint.closed_through.map_or(Hour(i64::MIN), Hour::next);
                 currencies.renewed.insert(*shard, open);
@@ -114,17 +114,17 @@ impl Currencies {
         Ok(currencies)
     }
 
-    /// Those of one set of rules, for roots without any.
+    /// Creates the currencies of one set of rules, for roots that list none.
     pub fn of(rules: Rules) -> Self {
         Self { configured: Arc::new(rules), listed: BTreeMap::new(), renewed: BTreeMap::new() }
     }
 
-    /// The rules by which a backfill judges an event of this hour.
+    /// Returns the rules by which a backfill judges an event of this hour.
     fn of_backfill(&self, shard: Shard, hour: Hour) -> &Rules {
         self.listed.get(&shard).and_then(|listed| listed.of(hour)).unwrap_or(&self.configured)
     }
 
-    /// The rules by which a worker with this configuration judges an event of this hour.
+    /// Returns the rules by which a worker with this configuration judges an event of this hour.
     fn of_worker(&self, shard: Shard, hour: Hour) -> &Rules {
         let is_renewed = self.renewed.get(&shard).is_some_and(|from| hour >= *from);
         if is_renewed { &self.configured } else { self.of_backfill(shard, hour) }
@@ -136,22 +136,22 @@ impl Currencies {
 pub struct Judge<'a> {
     /// The root's choices.
     pub root: &'a Root,
-    /// Its currencies.
+    /// The currencies of the root.
     pub currencies: &'a Currencies,
     /// Topics that workers read.
     pub topics: &'a [Text],
     /// The organizations that topics may bring.
     pub organizations: &'a TopicOrganizations,
-    /// The wall clock's time.
+    /// The time of the wall clock.
     pub now: WallTime,
-    /// How far an event may lie in the future.
+    /// The furthest that an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Most hours that a backfill folds of one shard.
     pub max_hours: i64,
 }
 
 impl Judge<'_> {
-    /// What can be done with a letter whose bytes decode to this.
+    /// Returns what to do with a letter, given the result of decoding its bytes.
     pub fn judge(&self, letter: &DeadLetter, decoded: Result<EventRecord, Reject>) -> Verdict {
         let verdict = match &letter.origin {
             Origin::File { .. } => decoded.map_err(Refusal::from).and_then(|record| self.fold(record)),
@@ -169,7 +169,7 @@ impl Judge<'_> {
     ) -> Result<Verdict, Refusal> {
         let reason = letter.rejected.reject.reason;
         let record = decoded?;
-        // With its own organization's key, only its partition was wrong, as when the topic has just grown.
+        // If the key is its own organization, only the partition was wrong, as when the topic has just grown.
         let has_own_key = key == Some(record.event.organization_id.as_bytes());
         if reason == Reason::KeyMismatch && !has_own_key {
             return Err(Refusal::KeyMismatch(letter.rejected.reject.message.clone()));
@@ -209,12 +209,12 @@ impl Judge<'_> {
     }
 }
 
-/// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts
-/// only if it is the canonical body of an event of the type that its message names, with or without a branch
-/// of the archive's union.
+/// Decodes a record that was read from a file. The letter does not keep its writer's schema. So its bytes
+/// count only if they are the canonical body of an event of the type that its message names. A branch of the
+/// archive's union may precede them.
 ///
 /// # Errors
-/// Why it is none, and how to fix the file instead.
+/// If the bytes do not count; the error says how to fix the file instead.
 pub fn decode_file_letter(letter: &DeadLetter) -> Result<EventRecord, Reject> {
     let reject = &letter.rejected.reject;
     let again = || {

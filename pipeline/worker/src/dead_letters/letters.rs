@@ -1,7 +1,7 @@
-//! Which dead letters a root holds, and which of them were replayed.
+//! The dead letters that a root holds, and which of them were replayed.
 //!
-//! A file counts only if the latest checkpoint of its shard admits its object_id. Which of its letters were
-//! replayed stands in records under `dead-letter/replayed/`, each created once after a replay and never
+//! A file counts only if the latest checkpoint of its shard admits its object id. Records under
+//! `dead-letter/replayed/` list the replayed letters; each record is created once after a replay and never
 //! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,22 +17,22 @@ use crate::names::{self, Shard};
 use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
 
-/// Version of the records of what was replayed.
+/// Version of the records of replayed letters.
 const FORMAT: u32 = 1;
 
 /// An object with dead letters that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterFile {
-    /// The shard that wrote it: the lead shard for letters out of files.
+    /// The shard that wrote the object: the lead shard for letters from files.
     pub shard: Shard,
-    /// Its path under the root.
+    /// The object's path under the root.
     pub path: String,
 }
 
 /// A dead letter, its place, and whether it was replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// Its place in its file, from 0.
+    /// The letter's place in its file, from 0.
     pub index: u64,
     /// The letter.
     pub letter: DeadLetter,
@@ -52,24 +52,24 @@ pub struct DeadLetters {
     replayed: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// Letters of one file that were replayed at one time.
+/// The letters of one file that were replayed at one time.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
     format: u32,
     /// Path of the file of dead letters.
     file: String,
-    /// First and last of each range of places in it.
+    /// The first and last place in the file of each range.
     replayed: Vec<(u64, u64)>,
 }
 
 impl DeadLetters {
-    /// Lists them.
+    /// Lists the dead-letter files of a root.
     ///
     /// # Errors
-    /// When storage is unavailable, or an object of ours cannot be read.
+    /// If storage is unavailable, or an object under the root cannot be read.
     pub async fn load(store: &dyn ObjectStore) -> Result<Self> {
-        // Files first: what a checkpoint decides meanwhile is at worst seen the next time.
+        // Files first: at worst, files that a checkpoint decides meanwhile are listed the next time.
         let listed = store.list(names::DEAD_LETTERS).await?;
         let (decided, left_out) = log::latest_of_all(store).await?;
         let checkpoints: BTreeMap<Shard, Checkpoint> = decided.into_iter().map(without_hours).collect();
@@ -92,10 +92,10 @@ impl DeadLetters {
         Ok(Self { files, checkpoints, left_out, replayed })
     }
 
-    /// The letters of a file.
+    /// Reads the letters of a file.
     ///
     /// # Errors
-    /// When storage is unavailable, or the object cannot be read.
+    /// If storage is unavailable, or the object cannot be read.
     pub async fn read(
         &self,
         store: &dyn ObjectStore,
@@ -119,7 +119,7 @@ impl DeadLetters {
 /// Notes that letters of a file were replayed; `places` ascend.
 ///
 /// # Errors
-/// When storage is unavailable: then they may be replayed again, which changes nothing.
+/// If storage is unavailable: then they may be replayed again, which changes nothing.
 pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &[u64]) -> Result<()> {
     let mut replayed: Vec<(u64, u64)> = Vec::new();
     for place in places {
@@ -130,13 +130,13 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
     }
     let record = Record { format: FORMAT, file: file.to_owned(), replayed };
     let json = serde_json::to_vec(&record).map_err(|error| FormatError::new("encode replay marks", error))?;
-    // Named by its content: the same note twice is one object.
+    // The name is the digest of the content: the same note twice is one object.
     let digest = Sha256::digest(&json);
     let path = names::replayed(&hex(digest.get(..16).unwrap_or_default()));
     Ok(objects::put(store, path, Bytes::from(json)).await?)
 }
 
-/// Files of hours are the bulk of a checkpoint, and a replay needs none of them.
+/// Drops the hours of a checkpoint: they are the bulk of it, and a replay does not need them.
 fn without_hours((shard, decided): (Shard, Decided)) -> (Shard, Checkpoint) {
     let mut checkpoint = Checkpoint::clone(&decided);
     checkpoint.hours.clear();

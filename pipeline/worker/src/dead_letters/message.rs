@@ -1,14 +1,14 @@
-//! A dead letter as a message: its bytes, key and headers as they came, and headers that say why it was
-//! rejected and where it was.
+//! A dead letter as a message: its original bytes, key and headers, and headers that say why it was rejected
+//! and where it was read.
 
 use crate::ports::{DeadLetter, Origin};
 use crate::source::Header;
 
-/// What our headers' names begin with. A letter that comes back and is rejected again gets new ones, not
-/// more.
+/// The prefix of the headers that prorata adds. A letter that comes back and is rejected again gets new
+/// values, not more headers.
 const OURS: &str = "prorata.";
 
-/// The message's key; a letter from a file has none.
+/// Returns the message's key; a letter from a file has none.
 pub fn message_key(letter: &DeadLetter) -> Option<&[u8]> {
     match &letter.origin {
         Origin::Message { key, .. } => key.as_deref(),
@@ -16,7 +16,8 @@ pub fn message_key(letter: &DeadLetter) -> Option<&[u8]> {
     }
 }
 
-/// The message's own headers, and ours in place of those that an earlier rejection added.
+/// Returns the message's original headers, with prorata's headers in place of the ones from an earlier
+/// rejection.
 pub fn message_headers(letter: &DeadLetter) -> Vec<Header> {
     let ours = |name: &str, value: String| (format!("{OURS}{name}"), Some(value.into_bytes()));
     let (mut all, place) = match &letter.origin {

@@ -1,11 +1,11 @@
-//! Dead letters of a root: which there are, which of them can count now, and their replay.
+//! Dead letters of a root: which exist, which of them can count now, and their replay.
 //!
-//! A replay gives nothing a second life by itself: a message goes back to its topic as it came, and the
-//! worker judges it again; an event that only came too late, or was read from a file, goes through a backfill
-//! into the same root. Either way the same event twice is one event, so a replay that is cut off may be
-//! repeated. What was replayed is noted in the root, and is not replayed again.
+//! A replay never counts an event by itself. A message goes back to its topic in its original form, and the
+//! worker judges it again. An event that only came too late, or was read from a file, goes through a backfill
+//! into the same root. Either way the same event twice is one event, so an interrupted replay may be
+//! repeated. Replayed letters are recorded in the root, and are not replayed again.
 //!
-//! [`TopicReplay`] folds what retired topics still hold, which no worker will read.
+//! [`TopicReplay`] folds the messages that retired topics still hold, which no worker will read.
 
 mod judge;
 mod letters;

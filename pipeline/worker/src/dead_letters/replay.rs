@@ -1,4 +1,4 @@
-//! Replay: messages back to their topics, events through a backfill, and a note of each in the root.
+//! Replay: messages go back to their topics, events go through a backfill, and the root records each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,84 +21,84 @@ use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
-/// Bytes of events, as files in memory, that are folded at once.
+/// Bytes of events, as files in memory, that are folded at a time.
 pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
 /// Most letters of one reason that a report shows.
 pub const EXAMPLES_PER_REASON_MAX: usize = 5;
 
-/// How often a schema is fetched for one message.
+/// Most attempts to fetch a schema for one message.
 const FETCHES_MAX: usize = 3;
 
-/// A message on its way back to its topic: as it came, except for its timestamp.
+/// A message on its way back to its topic, in its original form except for its timestamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its topic.
+    /// The message's topic.
     pub topic: Text,
-    /// Its key, which names its partition.
+    /// The message's key, which determines its partition.
     pub key: Vec<u8>,
-    /// Its value.
+    /// The message's value.
     pub value: Vec<u8>,
-    /// Its headers, in their order.
+    /// The message's headers, in order.
     pub headers: Vec<Header>,
 }
 
-/// The topics that messages go back to.
+/// A sender to the topics that messages go back to.
 #[async_trait]
 pub trait MessageSender: Send + Sync {
     /// Sends messages; returns once the brokers have all of them.
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError>;
 }
 
-/// What a replay needs besides the ports of a backfill.
+/// The options of a replay besides the ports of a backfill.
 pub struct ReplayOptions {
-    /// Only letters with this reason; none: all.
+    /// The only reason of the letters to replay; `None` for all.
     pub reason: Option<Reason>,
     /// Topics that workers read.
     pub topics: Vec<Text>,
     /// The organizations that topics may bring.
     pub organizations: TopicOrganizations,
-    /// How far an event may lie in the future.
+    /// The furthest that an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// Whether the rules of `backfill` were configured, and are not just the default.
+    /// Whether the rules of `backfill` were configured and are not just the default.
     pub rules_given: bool,
-    /// How events are folded.
+    /// The options for folding events.
     pub backfill: BackfillOptions,
 }
 
-/// Why a replay stopped. What was replayed before is noted.
+/// The error that stopped a replay. Letters that were replayed before it are recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// Of the root.
+    /// An error of the root.
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    /// Of the schema registry.
+    /// An error of the schema registry.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// Of Kafka.
+    /// An error of Kafka.
     #[error("messages cannot be sent: {0}")]
     Topics(#[from] SourceError),
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Messages sent back, by topic.
     pub sent: BTreeMap<String, u64>,
-    /// Events folded; none where there were none.
+    /// Events folded; `None` if there were none.
     pub folded: Option<FoldedEvents>,
-    /// What still fails, by the reason that the letter has.
+    /// Letters that still fail, by the reason of the letter.
     pub failing: BTreeMap<Reason, Failing>,
-    /// Shards that were left out, and why: the letters are not noted as replayed.
+    /// Shards that were left out, and why: their letters are not recorded as replayed.
     pub left_out: BTreeMap<Shard, String>,
 }
 
 /// Events that went through a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoldedEvents {
-    /// All of them.
+    /// Number of events.
     pub events: u64,
-    /// Those that the archive did not hold.
+    /// Events that the archive did not already hold.
     pub new: u64,
     /// Published hours whose rows have changed, once per shard.
     pub hours_restated: u64,
@@ -107,9 +107,9 @@ pub struct FoldedEvents {
 /// Letters that still fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failing {
-    /// How many.
+    /// Number of letters.
     pub letters: u64,
-    /// Some of them: where from, and why.
+    /// Some of the letters: the origin and the cause of each.
     pub examples: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ impl Replayed {
         }
     }
 
-    /// Letters that still fail.
+    /// Number of letters that still fail.
     pub fn failing_all(&self) -> u64 {
         self.failing.values().map(|failing| failing.letters).sum()
     }
@@ -130,11 +130,11 @@ impl Replayed {
 
 /// One replay over a root.
 pub struct Replay<'a> {
-    /// The root; its input is not used.
+    /// The ports; their input is not used.
     pub ports: BackfillPorts,
-    /// Decodes messages.
+    /// The decoder of messages.
     pub decoder: &'a dyn MessageDecoder,
-    /// Where messages go back to.
+    /// The sender to the topics.
     pub topics: &'a dyn MessageSender,
     /// The options.
     pub options: ReplayOptions,
@@ -149,10 +149,10 @@ struct Waiting {
 }
 
 impl Replay<'_> {
-    /// Replays what can count now. `done` is kept up to date, so that it also holds after an error.
+    /// Replays the letters that can count now. `done` is always up to date, also after an error.
     ///
     /// # Errors
-    /// See [`ReplayError`]; run it again once that is fixed.
+    /// See [`ReplayError`]; run it again once the cause is fixed.
     pub async fn run(&self, letters: &DeadLetters, done: &mut Replayed) -> Result<(), ReplayError> {
         let store = &*self.ports.shared.store;
         if letters.files.is_empty() {
@@ -187,7 +187,7 @@ impl Replay<'_> {
         self.fold(waiting, done).await
     }
 
-    /// Judges the letters of a file, sends back what goes to topics, and collects what is to be folded.
+    /// Judges the letters of a file, sends messages back to topics, and collects the events to fold.
     async fn take(
         &self,
         judge: &Judge<'_>,
@@ -253,12 +253,13 @@ impl Replay<'_> {
         folded.events += events;
         folded.new += outcome.events_new;
         folded.hours_restated += outcome.hours_restated;
-        // Judged by the same rules a moment ago; what is rejected anyway is a new dead letter of the root.
+        // The same rules judged them a moment ago; a letter that is rejected anyway is a new dead letter of
+        // the root.
         for (reason, count) in &outcome.dead_letters {
             done.failing.entry(*reason).or_default().letters += count;
         }
-        // Which of these letters are of a shard that was left out is not known here. Replaying the others
-        // again changes nothing.
+        // It is not known here which of these letters belong to a shard that was left out. Replaying the
+        // others again changes nothing.
         done.left_out.extend(outcome.left_out);
         if !done.left_out.is_empty() {
             return Ok(());
@@ -270,7 +271,7 @@ impl Replay<'_> {
     }
 }
 
-/// What a message's value decodes to, once its schema is fetched.
+/// Decodes a message's value, once its schema is fetched.
 pub(super) async fn decode(
     decoder: &dyn MessageDecoder,
     value: &[u8],
@@ -285,7 +286,7 @@ pub(super) async fn decode(
     Err(RegistryError::transient("schemas are evicted as soon as they are fetched"))
 }
 
-/// The message of a letter; none for a record of a file, or a message without a key.
+/// Returns the message of a letter, or `None` for a record from a file or a message without a key.
 fn outgoing(letter: DeadLetter) -> Option<Outgoing> {
     match letter.origin {
         Origin::Message { topic, key: Some(key), headers, .. } => {

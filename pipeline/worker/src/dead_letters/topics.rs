@@ -1,6 +1,6 @@
-//! What topics still hold and no worker will read: those with more partitions than the root has shards, and
-//! any other that is retired. Every event goes through a backfill into the shard of its organization,
-//! whatever partition it lies on. The same event twice is one event, so this may be repeated.
+//! Replays the messages of topics that no worker will read: topics with more partitions than the root has
+//! shards, and other retired topics. Every event goes through a backfill into the shard of its organization,
+//! on whatever partition it lies. The same event twice is one event, so a replay may be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::ports::{DeadLetter, ObjectStore};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{Message, MessageDecoder, SourceError};
 
-/// Examples of dead letters that are told.
+/// Most examples of dead letters that are reported.
 const EXAMPLES_MAX: usize = 5;
 
-/// Reads topics without being a member of a group.
+/// A reader of topics that is not a member of a group.
 #[async_trait]
 pub trait TopicReader: Send + Sync {
-    /// Where each partition of a topic begins and ends, by number; empty: there is no such topic.
+    /// Returns where each partition of a topic begins and ends, by number; empty if the topic does not exist.
     async fn ranges(&self, topic: &Text) -> Result<Vec<(i64, i64)>, SourceError>;
 
-    /// Messages of a partition in `range`, from its start, a few MiB at most; and the offset to read on from,
-    /// which is the end of `range` once all were read.
+    /// Reads messages of a partition in `range`, from its start, a few MiB at most. Also returns the offset
+    /// to continue from, which is the end of `range` once all messages were read.
     async fn read(
         &self,
         topic: &Text,
@@ -42,42 +42,42 @@ pub trait TopicReader: Send + Sync {
 
 /// One replay of topics into a root.
 pub struct TopicReplay<'a> {
-    /// The root; its input is not used.
+    /// The ports; their input is not used.
     pub ports: BackfillPorts,
-    /// Reads the topics.
+    /// The reader of the topics.
     pub reader: &'a dyn TopicReader,
-    /// Decodes their messages.
+    /// The decoder of their messages.
     pub decoder: &'a dyn MessageDecoder,
     /// The topics.
     pub topics: Vec<Text>,
     /// The organizations that they may bring.
     pub organizations: TopicOrganizations,
-    /// The only partitions to read; none: all.
+    /// The only partitions to read; `None` for all.
     pub partitions: Option<BTreeSet<Shard>>,
-    /// How events are folded.
+    /// The options for folding events.
     pub backfill: BackfillOptions,
 }
 
-/// What a replay of topics did.
+/// The result of a replay of topics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicsReplayed {
-    /// Messages read, by topic and partition: from where, up to where, and how many.
+    /// Messages read, by topic and partition: the first offset, the end, and the number of messages.
     pub read: BTreeMap<(String, Shard), (i64, i64, u64)>,
-    /// Events that the archive did not hold.
+    /// Events that the archive did not already hold.
     pub new: u64,
-    /// Events that it held.
+    /// Events that the archive already held.
     pub known: u64,
     /// Published hours whose rows have changed, once per shard.
     pub hours_restated: u64,
-    /// Messages and events that cannot count, by reason; they are dead letters of the root.
+    /// Messages and events that cannot count, by reason; they become dead letters of the root.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Some of them.
+    /// Some of these dead letters.
     pub examples: Vec<String>,
     /// Shards that were left out, and why.
     pub left_out: BTreeMap<Shard, String>,
 }
 
-/// What waits to be folded.
+/// Events and dead letters that wait to be folded.
 #[derive(Default)]
 struct Unfolded {
     files: BTreeMap<String, Bytes>,
@@ -86,10 +86,10 @@ struct Unfolded {
 }
 
 impl TopicReplay<'_> {
-    /// Folds what the topics hold now. `done` is kept up to date, so that it also holds after an error.
+    /// Folds the messages that the topics hold now. `done` is always up to date, also after an error.
     ///
     /// # Errors
-    /// See [`ReplayError`]; run it again once that is fixed.
+    /// See [`ReplayError`]; run it again once the cause is fixed.
     pub async fn run(&self, done: &mut TopicsReplayed) -> Result<(), ReplayError> {
         let store = &*self.ports.shared.store;
         let mut unfolded = Unfolded::default();
@@ -142,7 +142,7 @@ impl TopicReplay<'_> {
         Ok(())
     }
 
-    /// Judges messages as far as they are no events.
+    /// Judges messages as far as possible before the backfill.
     async fn take(
         &self,
         path: String,
@@ -201,8 +201,8 @@ impl TopicReplay<'_> {
     }
 }
 
-/// The next offsets of a topic that workers have come to, by shard. A shard whose checkpoint cannot be read
-/// is read from the beginning: what is known already changes nothing.
+/// Returns the next offsets of a topic that workers have reached, by shard. A partition of a shard whose
+/// checkpoint cannot be read is read from the beginning: known events change nothing.
 async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<Shard, i64>> {
     let mut next = BTreeMap::new();
     let (decided, _broken) = log::latest_of_all(store).await?;

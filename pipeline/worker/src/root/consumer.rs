@@ -1,7 +1,7 @@
-//! Which consumer group of which Kafka cluster reads for a root. Two of them would take its shards from each
-//! other for ever, so the first worker records its own, and every later one compares.
+//! The consumer group and the Kafka cluster that read for a root. Two consumers would take the root's shards
+//! from each other for ever. So the first worker records its consumer, and every later worker compares.
 //!
-//! The record is an object of its own, so releases that do not know it go on with the root.
+//! The record is an object of its own, so releases that do not know it can still use the root.
 
 use bytes::Bytes;
 
@@ -18,18 +18,18 @@ const MOVES_MAX: u32 = 9_999;
 /// The consumer of a root, as this worker compared it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
-    /// This worker's own.
+    /// This worker's consumer.
     own: ConsumerId,
-    /// The number of its record.
+    /// The number of the consumer's record.
     number: u32,
 }
 
 impl Consumer {
-    /// Compares this worker's consumer with the one that the root records, or records it in a root that has
-    /// none, or was read for by `moved_from` until now.
+    /// Compares this worker's consumer with the consumer that the root records. Records this worker's
+    /// consumer if the root records none, or if `moved_from` has read for the root until now.
     ///
     /// # Errors
-    /// When another consumer reads for the root, its record cannot be read, or storage is unavailable.
+    /// If another consumer reads for the root, its record cannot be read, or storage is unavailable.
     pub async fn open(store: &dyn ObjectStore, own: ConsumerId, moved_from: &str) -> Result<Self> {
         let mut last = None;
         for number in 1..=MOVES_MAX {
@@ -50,10 +50,10 @@ impl Consumer {
         Err(WorkerError::Internal("a root keeps moving from consumer to consumer"))
     }
 
-    /// Compares once more: another consumer may have been recorded since.
+    /// Compares again: another consumer may have been recorded since.
     ///
     /// # Errors
-    /// When it was, or storage is unavailable.
+    /// If another consumer was recorded, or storage is unavailable.
     pub async fn compare(&self, store: &dyn ObjectStore) -> Result<()> {
         let next = self.number + 1;
         match store.get(&names::consumer(next)).await? {

@@ -1,8 +1,8 @@
-//! One hour of one organization as a root has it: everything that folding it takes. For those who look at a
-//! root: nothing is claimed and nothing is written.
+//! Reads one hour of one organization from a root: everything that is needed to fold it. It is for inspecting
+//! a root: it claims nothing and writes nothing.
 //!
-//! A worker may go on meanwhile: it merges archive files, and removes snapshots that it needs no more. So a
-//! look at objects that are gone begins again from the newest checkpoint.
+//! A worker may continue meanwhile: it merges archive files, and removes snapshots that it no longer needs.
+//! So a look that misses objects begins again from the newest checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,63 +26,63 @@ use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
 use crate::shard::fold::{self, SomeHour};
 
-/// How often a look begins, before objects that are gone are an error.
+/// Most attempts before missing objects are an error.
 const ATTEMPTS: usize = 5;
 
-/// Events of one archive file.
+/// The events of one archive file.
 #[derive(Clone, Debug)]
 pub struct ArchivedEvents {
     /// The file's path under the root.
     pub path: String,
-    /// Those of the organization.
+    /// The events of the organization.
     pub events: Vec<Event>,
 }
 
-/// Everything that folding an hour of an organization takes.
+/// Everything that is needed to fold an hour of an organization.
 #[derive(Clone, Debug)]
 pub struct HourInput {
     /// The organization.
     pub organization_id: OrganizationId,
-    /// Its shard.
+    /// The organization's shard.
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// The shard's last closed hour; none while none is.
+    /// The shard's last closed hour; `None` if it has closed none.
     pub closed_through: Option<Hour>,
-    /// Whether the hour, or one before it, is yet to be folded again.
+    /// Whether the hour, or an earlier one, must still be folded again.
     pub is_dirty: bool,
-    /// Rules of the hour; none where the shard lists none.
+    /// The rules of the hour; `None` if the shard lists none.
     pub rules: Option<Arc<Rules>>,
-    /// State at its start; none where the organization begins with it.
+    /// The state at the start of the hour; `None` if the organization begins with the hour.
     pub before: Option<State>,
     /// Why the organization is held, if it is.
     pub hold: Option<Hold>,
-    /// The hour at whose end the snapshot stands that this was folded from; none: from the first event.
+    /// The hour at whose end the base snapshot was taken; `None` if folding began at the first event.
     pub base: Option<Hour>,
-    /// Objects of that snapshot.
+    /// The objects of that snapshot.
     pub snapshot: Vec<String>,
-    /// Events of the hour, by archive file.
+    /// The events of the hour, by archive file.
     pub files: Vec<ArchivedEvents>,
 }
 
 impl HourInput {
-    /// All events of the hour, to be folded.
+    /// Returns all events of the hour, to be folded.
     pub fn events(&self) -> HourEvents {
         let events = self.files.iter().flat_map(|file| file.events.iter().cloned());
         HourEvents::of(self.hour, events)
     }
 
-    /// State at the hour's start, the empty one where the organization begins with it.
+    /// Returns the state at the start of the hour, which is empty if the organization begins with the hour.
     pub fn state(&self) -> State {
         self.before.clone().unwrap_or_else(|| State::new(self.organization_id.clone()))
     }
 }
 
-/// Reads what folding an hour takes: the state before from the nearest snapshot, folded on to the hour, and
-/// the hour's events.
+/// Reads everything that is needed to fold an hour: the state before it, which is folded from the nearest
+/// snapshot, and the hour's events.
 ///
 /// # Errors
-/// When an object of the root is missing or damaged, or storage is unavailable.
+/// If an object of the root is missing or damaged, or storage is unavailable.
 pub async fn look(
     ports: &Ports,
     root: &Root,
@@ -102,14 +102,14 @@ pub async fn look(
     }
 }
 
-/// A look at one organization, as of one checkpoint.
+/// A look at one organization, from one checkpoint.
 struct Look<'a> {
     ports: &'a Ports,
     checkpoint: &'a Checkpoint,
     organization_id: &'a OrganizationId,
 }
 
-/// Where folding begins.
+/// The start of folding.
 struct Begin {
     base: Option<Hour>,
     snapshot: Vec<String>,
@@ -171,7 +171,7 @@ impl Look<'_> {
         Ok(Begin { base: None, snapshot: Vec::new(), next, state: None })
     }
 
-    /// Events of an hour by archive file; files without any are left out.
+    /// Reads the events of an hour by archive file; files without any are left out.
     async fn events(&self, archive: &ArchiveIndex, hour: Hour) -> Result<Vec<ArchivedEvents>> {
         let organizations = BTreeSet::from([self.organization_id.clone()]);
         let wanted = Wanted { organizations: Some(&organizations), bodies: None };

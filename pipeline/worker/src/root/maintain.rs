@@ -1,18 +1,17 @@
-//! Maintain: trims under a root what only grows, and what no owner of a shard trims.
-//!
-//! - Live table files: those of a date and shard become one once all hours of the date have left the shard's
-//!   checkpoint; see `compact`.
+//! Maintain: trims objects under a root that only accumulate and that no owner of a shard trims.
+//! - Live table files: the files of a date and shard become one once all hours of the date have left the
+//!   shard's checkpoint; see `compact`.
 //! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
 //!   and no checkpoint names them.
-//! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds what they say.
+//! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds their contents.
 //! - Snapshots, parts of checkpoints, dead letters of dead attempts: once the latest checkpoint of their
 //!   shard has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
 //!
-//! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
-//! killed anywhere: every step is a delete that the next run repeats, the checkpoint of a log, or a commit
-//! that changes no rows. Ages are differences between times of the store, counted up to the time of an object
-//! that the run has just stored: so no clock matters that was ahead when a file was written. Files that are
-//! none of ours are left alone.
+//! A run owns no shard and decides nothing, so it may run next to workers, backfills and other runs, and be
+//! killed anywhere. Every step is a delete that the next run repeats, the checkpoint of a log, or a commit
+//! that changes no rows. Ages are differences between times of the store, up to the time of an object that
+//! the run has just stored. So a clock that was ahead when a file was written does not matter. Files that
+//! prorata did not write are left alone.
 
 mod compact;
 
@@ -33,59 +32,59 @@ use crate::ports::{
 };
 use crate::root::Root;
 
-/// How long what was replaced stays, so that a reader of a version of a table can read it to its end, and go
-/// back to any version of these days.
+/// The time that replaced files stay: a reader can read its version of a table to the end, and return to any
+/// version of these days.
 pub const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Objects that are deleted before the next are looked at.
+/// Objects that are deleted before the next are checked.
 const DELETED_AT_ONCE: usize = 16 * CONCURRENCY;
 
-/// What maintenance runs on.
+/// The ports of maintenance.
 #[derive(Clone)]
 pub struct MaintainPorts {
     /// The root.
     pub store: Arc<dyn ObjectStore>,
-    /// Its tables.
+    /// The tables of the root.
     pub tables: Arc<dyn TableCommitter>,
-    /// Their logs.
+    /// The logs of the tables.
     pub logs: Arc<dyn TableLogs>,
-    /// Their files.
+    /// The encoder of their files.
     pub encoder: Arc<dyn TableEncoder>,
-    /// Waits between tries.
+    /// The clock for waits between attempts.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What maintenance came to.
+/// The result of maintenance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maintained {
-    /// By table.
+    /// The result by table.
     pub tables: BTreeMap<Table, MaintainedTable>,
-    /// Snapshots, checkpoints and their parts, and dead letters that were deleted.
+    /// Deleted snapshots, checkpoints, parts of checkpoints, and dead letters.
     pub state_objects: u64,
 }
 
-/// What was trimmed of a table.
+/// The result for one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaintainedTable {
-    /// Live files that were replaced by files of days.
+    /// Live files that day files replaced.
     pub compacted: u64,
-    /// Files of days that took their place.
+    /// Day files that replaced them.
     pub day_files: u64,
     /// Table files that were deleted.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the deleted table files.
     pub bytes: u64,
-    /// Files of its log that were deleted.
+    /// Files of the table's log that were deleted.
     pub log_files: u64,
-    /// Whether its log got a checkpoint.
+    /// Whether the table's log got a checkpoint.
     pub log_checkpoint: bool,
 }
 
-/// Compacts and trims everything. A table that fails, and a shard whose checkpoint cannot be read, do not
-/// keep the others from it. `id` is a random id of the run.
+/// Compacts and trims everything. A table that fails, or a shard whose checkpoint cannot be read, does not
+/// hold up the others. `id` is a random id of the run.
 ///
 /// # Errors
-/// When there is no root, storage is unavailable, or a shard was left out; what was done stays.
+/// If there is no root, storage is unavailable, or a shard was left out; completed work stays.
 pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let store = &*ports.store;
     if Root::find(store, None).await?.is_none() {
@@ -126,9 +125,9 @@ async fn maintain_table(
     done: &mut MaintainedTable,
 ) -> Result<()> {
     let store = &*ports.store;
-    // The order matters: what comes later than the listing is not in it, and what leaves the table after it
-    // was loaded was live. Files of checkpoints later than those decided are left alone: theirs is a later
-    // sequence number.
+    // The order matters. Files that are stored after the listing are not in it, and files that leave the
+    // table after it was loaded were live. Files of checkpoints later than the decided ones are left alone:
+    // they have a later sequence number.
     let folder = format!("{}/", table.name());
     let listed = store.list(&folder).await?;
     if listed.is_empty() {
@@ -152,7 +151,7 @@ async fn maintain_table(
     Ok(())
 }
 
-/// The time of the store, by an object that this run stores for that.
+/// Returns the time of the store, from an object that this run stores for that purpose.
 async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
     let own = names::maintain(id);
     store.put_if_absent(&own, Bytes::new()).await?;
@@ -166,7 +165,7 @@ async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
     Ok(now)
 }
 
-/// Table files of ours that nothing needs, and that no checkpoint to come can name.
+/// Returns table files written by prorata that nothing needs, and that no later checkpoint can name.
 fn unneeded_files<'l>(
     folder: &str,
     listed: &'l [ObjectMeta],
@@ -183,7 +182,8 @@ fn unneeded_files<'l>(
     listed.iter().filter(is_unneeded).collect()
 }
 
-/// Deletes what the latest checkpoint of a shard has passed. Whether the shard has an owner does not matter.
+/// Deletes objects that the latest checkpoint of a shard has passed. Whether the shard has an owner does not
+/// matter.
 async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, decided: &Decided, now: WallTime) -> Result<u64> {
     let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided, now);
     let letters = store.list(&names::dead_letter_folder(shard)).await?;

@@ -1,11 +1,11 @@
-//! What is fixed for a root: the number of shards, and which shard an organization belongs to. And what is
-//! stored once for all of its shards: [`rules`], and who reads for it: [`consumer`].
+//! The fixed choices of a root: the number of shards, and the shard of each organization. Also the objects
+//! that all of its shards share: [`rules`], and the consumer that reads for it: [`consumer`].
 //!
-//! `root.json` is created by the first writer and never changed; every later writer compares.
+//! The first writer creates `root.json`, and no writer changes it; every later writer compares.
 //!
-//! It also says the format in which everything else of the root is written. A release writes the format of
-//! the root and refuses a newer one than its own. So workers of two releases share a root, and an upgrade can
-//! be rolled back, until `root.format` is raised: [`Root::raise`]. So far there is format 1 alone.
+//! It also records the format of everything else in the root. A release writes the format of the root and
+//! refuses a format newer than its own. So workers of two releases share a root, and an upgrade can be rolled
+//! back, until `root.format` is raised: [`Root::raise`]. So far only format 1 exists.
 
 pub mod consumer;
 pub mod look;
@@ -22,7 +22,7 @@ use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
 
-/// Shards of a root that nobody configured otherwise.
+/// Shards of a root if nothing is configured.
 pub const SHARDS_DEFAULT: Shard = 16;
 
 /// Most shards a root may have: names have four digits.
@@ -31,33 +31,33 @@ pub const SHARDS_MAX: Shard = 9_999;
 /// Format of new roots, and the newest that this release knows.
 pub const FORMAT: u32 = 1;
 
-/// What is fixed for a root.
+/// The fixed choices of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
     /// Version of the layout under the root.
     pub format: u32,
-    /// Number of shards: of the partitions of every topic.
+    /// Number of shards, which is also the number of partitions of every topic.
     pub shards: Shard,
-    /// How a message key becomes a shard.
+    /// The function that maps a message key to a shard.
     pub key_hash: KeyHash,
 }
 
-/// How a message key becomes a shard.
+/// The function that maps a message key to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyHash {
-    /// As Kafka's Java client partitions: positive murmur2 modulo the number of partitions.
+    /// The partitioner of Kafka's Java client: positive murmur2 modulo the number of partitions.
     Murmur2,
 }
 
 impl Root {
-    /// A root that is yet to be made, with this number of shards.
+    /// Creates the choices of a new root with this number of shards.
     pub const fn new(shards: Shard) -> Self {
         Self { format: FORMAT, shards, key_hash: KeyHash::Murmur2 }
     }
 
-    /// Reads `root.json`, or creates it with `shards`, or else the default.
+    /// Reads `root.json`, or creates it with `shards` or the default.
     ///
     /// # Errors
     /// See [`Self::find`].
@@ -68,10 +68,10 @@ impl Root {
         }
     }
 
-    /// Reads `root.json`. Returns `None` if nobody has made the root yet.
+    /// Reads `root.json`. Returns `None` if it does not exist yet.
     ///
     /// # Errors
-    /// When the root has another number of shards than configured, its file cannot be read, or storage is
+    /// If the root has another number of shards than configured, its file cannot be read, or storage is
     /// unavailable.
     pub async fn find(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Option<Self>> {
         if shards.is_some_and(|shards| shards == 0 || shards > SHARDS_MAX) {
@@ -89,10 +89,10 @@ impl Root {
         }
     }
 
-    /// Makes the root, unless another is faster: then it must have made the same.
+    /// Creates the root, unless another writer is faster: then that writer must have created the same.
     ///
     /// # Errors
-    /// When the other has made it with another number of shards, or storage is unavailable.
+    /// If the other writer created it with another number of shards, or storage is unavailable.
     pub async fn create(self, store: &dyn ObjectStore) -> Result<Self> {
         let found = objects::create(store, names::ROOT, &self.to_json()?).await?;
         let root = Self::parse(names::ROOT, &found)?;
@@ -100,11 +100,11 @@ impl Root {
         Ok(root)
     }
 
-    /// Raises the format of the root. A format that the root has already changes nothing, and so far there is
-    /// no other: the release that brings the next one creates [`names::root_raised`] here.
+    /// Raises the format of the root. A format that the root already has changes nothing, and so far there is
+    /// no other. The release that brings the next format creates [`names::root_raised`] here.
     ///
     /// # Errors
-    /// When this release does not know the format.
+    /// If this release does not know the format.
     pub fn raise(self, format: u32) -> Result<Self> {
         if format > FORMAT {
             return Err(WorkerError::Configuration(format!(
@@ -122,7 +122,7 @@ impl Root {
         serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
     }
 
-    /// The shard of an organization.
+    /// Returns the shard of an organization.
     pub fn shard_of(&self, organization_id: &str) -> Shard {
         let positive = murmur2(organization_id.as_bytes()) & 0x7fff_ffff;
         (positive % u32::from(self.shards)) as Shard
@@ -143,10 +143,10 @@ impl Root {
         }
     }
 
-    /// As it is stored.
+    /// Encodes the choices as they are stored.
     ///
     /// # Errors
-    /// When it cannot be encoded.
+    /// If they cannot be encoded.
     pub fn to_json(&self) -> Result<Bytes> {
         let json = serde_json::to_vec(self).map_err(|error| FormatError::new("encode root.json", error))?;
         Ok(checksum::add_to_json(&json).into())

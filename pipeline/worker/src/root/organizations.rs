@@ -1,7 +1,8 @@
-//! Which organizations a topic or a folder of events may bring.
+//! The organizations whose events a topic or a folder may bring.
 //!
-//! Key, partition and organization of a message are the producer's words. What a producer may write to is
-//! the broker's affair, so a topic is the border between those who trust each other, and this holds it.
+//! The producer chooses the key, partition and organization of a message. The broker controls which topics a
+//! producer may write to. So a topic is the border between parties that trust each other, and this module
+//! enforces the border.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ impl AllowedOrganizations {
         }
     }
 
-    /// Whether an organization is one of them.
+    /// Returns whether an organization matches.
     pub fn contains(&self, organization_id: &str) -> bool {
         self.0.iter().any(|pattern| match pattern {
             Pattern::Name(name) => **name == *organization_id,
@@ -45,12 +46,12 @@ impl AllowedOrganizations {
     }
 }
 
-/// The organizations of topics; one that is not listed may bring any.
+/// The organizations of topics; a topic that is not listed may bring any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicOrganizations(pub BTreeMap<Text, AllowedOrganizations>);
 
 impl TopicOrganizations {
-    /// Whether a topic may bring an event of an organization.
+    /// Checks that a topic may bring an event of an organization.
     ///
     /// # Errors
     /// `foreign_organization` if it may not.

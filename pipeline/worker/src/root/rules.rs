@@ -1,9 +1,9 @@
-//! Rules as data: every version stands under `rules/` in the root, and a shard's list says which version
-//! holds from which hour.
+//! Rules as data: every version is stored under `rules/` in the root, and a shard's list says which version
+//! is in force from which hour.
 //!
-//! A version is stored with the version of the engine that first used it: [`RULES_ENGINE_VERSION`]. So what
-//! rules mean never changes under a root. Rules of an engine version that this program does not compute can
-//! still be listed: only the hours under them wait, for the release that computes them or for rules of
+//! A version is stored with the version of the engine that first used it: [`RULES_ENGINE_VERSION`]. So the
+//! meaning of rules never changes under a root. Rules of an engine version that this program does not compute
+//! can still be listed. Only the hours under them wait, for the release that computes them or for rules of
 //! another version.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl StoredRules {
     }
 }
 
-/// Versions of the rules that this run has met.
+/// Versions of the rules that this run has read or stored.
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
     known: BTreeMap<Text, StoredRules>,
@@ -48,8 +48,8 @@ impl RuleBook {
     /// Stores a version unless it is there already.
     ///
     /// # Errors
-    /// When the root has other rules under this version, or the same with an engine version that this program
-    /// does not compute, or storage is unavailable.
+    /// If storage is unavailable, or the root has other rules under this version. Also if it has the same
+    /// rules with an engine version that this program does not compute.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {
@@ -82,7 +82,7 @@ impl RuleBook {
     /// Reads every version on a shard's list, with any engine version.
     ///
     /// # Errors
-    /// When one is missing or unreadable, or storage is unavailable.
+    /// If a version is missing or unreadable, or storage is unavailable.
     pub async fn load(&mut self, store: &dyn ObjectStore, list: &[RulesFrom]) -> Result<()> {
         for listed in list {
             if !self.known.contains_key(&listed.version) {
@@ -92,11 +92,11 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The rules to fold a shard's hour by.
+    /// Returns the rules by which a shard's hour is folded.
     ///
     /// # Errors
-    /// When the shard lists none, or one that was not loaded, or this program does not compute their engine
-    /// version.
+    /// If the shard lists no rules, or lists rules that were not loaded, or this program does not compute
+    /// their engine version.
     pub fn of(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
         let StoredRules { rules, engine_version } = self.listed(checkpoint, hour)?;
         if *engine_version != RULES_ENGINE_VERSION {
@@ -106,10 +106,11 @@ impl RuleBook {
         Ok(Arc::clone(rules))
     }
 
-    /// The rules to judge a shard's events by, each from an hour on: their engine version does not matter.
+    /// Returns the rules by which a shard's events are judged, each from an hour on: their engine version
+    /// does not matter.
     ///
     /// # Errors
-    /// When it lists one that was not loaded.
+    /// If the shard lists rules that were not loaded.
     pub fn for_judging(&self, checkpoint: &Checkpoint) -> Result<RulesByHour> {
         let listed = checkpoint
             .rules
@@ -118,10 +119,10 @@ impl RuleBook {
         listed.collect::<Result<Vec<_>>>().map(RulesByHour)
     }
 
-    /// The rules to judge one event of a shard's hour by; none where the shard lists none.
+    /// Returns the rules by which one event of a shard's hour is judged, or `None` if the shard lists none.
     ///
     /// # Errors
-    /// When it lists one that was not loaded.
+    /// If the shard lists rules that were not loaded.
     pub fn judging(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Option<&Rules>> {
         if checkpoint.rules.is_empty() {
             return Ok(None);
@@ -129,7 +130,7 @@ impl RuleBook {
         self.listed(checkpoint, hour).map(|known| Some(&*known.rules))
     }
 
-    /// Whether this program computes the rules of a shard's hour.
+    /// Returns whether this program computes the rules of a shard's hour.
     pub fn computes(&self, checkpoint: &Checkpoint, hour: Hour) -> bool {
         self.listed(checkpoint, hour).is_ok_and(|known| known.engine_version == RULES_ENGINE_VERSION)
     }
@@ -144,12 +145,12 @@ impl RuleBook {
     }
 }
 
-/// Rules, each from an hour on; the first holds before its hour, too.
+/// Rules, each from an hour on; the first are also in force before their hour.
 #[derive(Clone, Debug, Default)]
 pub struct RulesByHour(Vec<(Hour, Arc<Rules>)>);
 
 impl RulesByHour {
-    /// The rules of an hour; none without any.
+    /// Returns the rules of an hour, or `None` if there are no rules.
     pub fn of(&self, hour: Hour) -> Option<&Rules> {
         let listed = self.0.iter().rev().find(|(from, _)| *from <= hour);
         listed.or(self.0.first()).map(|(_, rules)| &**rules)
@@ -170,8 +171,8 @@ fn parse(object: &str, bytes: &[u8]) -> Result<StoredRules> {
     serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
 }
 
-/// Puts `version` in force from `from` to `to`, both inclusive and both open when none; other hours keep
-/// theirs. `first` and `last` are the shard's first and last hours closed, if any. Returns the closed hours
+/// Puts `version` in force from `from` to `to`, both inclusive and both open if `None`; other hours keep
+/// their version. `closed` has the shard's first and last closed hours, if any. Returns the closed hours
 /// whose version changed.
 pub fn rewrite(
     list: &mut Vec<RulesFrom>,

@@ -1,4 +1,4 @@
-//! Shards as they come and go: claimed and loaded, dropped, reloaded, read on.
+//! Shards that come and go: claimed and loaded, dropped, reloaded, resumed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,22 +14,23 @@ use crate::root::Root;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 
-/// How long a shard rests after another owner decided it: the group may be about to take it away.
+/// The pause of a shard after another owner decided it: the group may be about to take it away.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
 
 impl<S: Source> Worker<S> {
-    /// Drops a shard's memory.
+    /// Drops a shard from memory.
     pub(super) fn forget(&mut self, shard: Shard) {
         self.slots.remove(&shard);
         self.drop_waiting(shard);
     }
 
-    /// Drops what of a shard waits to be taken.
+    /// Drops the polled items of a shard.
     pub(super) fn drop_waiting(&mut self, shard: Shard) {
         self.backlog.drop_shard(shard);
     }
 
-    /// Another owner has the shard. If the group, asked again, still assigns it to us, it is taken again.
+    /// Handles a shard that another owner has. If the group, asked again, still assigns it to this worker,
+    /// the shard is claimed again.
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided; dropping the shard");
         self.ports.status.lock().counts.conflicts += 1;
@@ -37,15 +38,16 @@ impl<S: Source> Worker<S> {
         self.load_anew(shard, Backoff::not_before(backoff::STREAM, pause)).await;
     }
 
-    /// Drops a shard's memory, to claim and load it once more if the group still assigns it.
+    /// Drops a shard from memory, to claim and load it again if the group still assigns it.
     pub(super) async fn load_anew(&mut self, shard: Shard, backoff: Backoff) {
         self.forget(shard);
         self.source.release(&[shard]).await;
         self.slots.insert(shard, Slot::waiting(backoff, None));
     }
 
-    /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group
-    /// does not answer, it is asked again later: a member that is cut off must not take shards from others.
+    /// Asks the group whether a shard still belongs to this worker. If it does not, the shard is released. If
+    /// the group does not answer, it is asked again later: a member that is cut off must not take shards from
+    /// others.
     async fn still_assigned(&mut self, shard: Shard) -> bool {
         match self.source.assigned(shard).await {
             Ok(true) => return true,
@@ -64,7 +66,7 @@ impl<S: Source> Worker<S> {
         false
     }
 
-    /// Claims and loads shards that wait for it, and starts reading them.
+    /// Claims and loads waiting shards, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let waiting = self.slots.iter().filter_map(|(shard, slot)| match slot {
@@ -78,7 +80,7 @@ impl<S: Source> Worker<S> {
             let Some(Slot::Waiting { backoff, mut claimed, .. }) = self.slots.remove(&shard) else {
                 continue;
             };
-            // Who keeps taking our shards may belong to another group.
+            // The owner that keeps taking these shards may belong to another group.
             let compared = match ask {
                 true => self.consumer.compare(&*self.ports.shared.store).await,
                 false => Ok(()),
@@ -94,8 +96,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Claims a shard, unless it has been claimed already, loads it, and starts reading it. After an error
-    /// the claim is kept.
+    /// Claims a shard unless it is claimed already, loads it, and starts reading it. After an error the claim
+    /// is kept.
     pub(super) async fn load(&mut self, shard: Shard, claimed: &mut Option<Claimed>) -> Result<()> {
         let mut recovery = Recovery {
             ports: &self.ports.shared,
@@ -128,7 +130,7 @@ impl<S: Source> Worker<S> {
         self.start_reading(shard).await
     }
 
-    /// What becomes of a shard that could not be loaded.
+    /// Handles a shard that could not be loaded.
     async fn not_loaded(&mut self, shard: Shard, error: WorkerError, mut slot: Slot) -> Result<()> {
         let waits = matches!(
             error,
@@ -148,18 +150,18 @@ impl<S: Source> Worker<S> {
                 backoff.fail(self.ports.shared.clock.now());
             }
         }
-        // Where reading could not be started, the shard is loaded all the same.
+        // If only reading could not be started, the shard is loaded.
         self.slots.entry(shard).or_insert(slot);
         if waits { Ok(()) } else { self.stop_shard(shard, error).await }
     }
 
-    /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
+    /// Resumes a shard at its next offsets, as after a claim: items that were read ahead are dropped.
     pub(super) async fn restart(&mut self, shard: Shard) -> Result<()> {
         self.stop_reading(shard).await;
         self.start_reading(shard).await
     }
 
-    /// The same, but after a pause.
+    /// Resumes a shard after a pause.
     pub(super) async fn read_later(&mut self, shard: Shard) {
         self.stop_reading(shard).await;
         let now = self.ports.shared.clock.now();
@@ -179,7 +181,7 @@ pub(super) fn partitions(topics: &BTreeMap<Text, u32>) -> Option<Shard> {
     topics.values().find(|partitions| **partitions > 0).and_then(|found| Shard::try_from(*found).ok())
 }
 
-/// Every topic must have as many partitions as the root has shards.
+/// Checks that every topic has as many partitions as the root has shards.
 pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
     let message = |topic: &Text, partitions: u32| match partitions {
         0 => format!(

@@ -1,9 +1,9 @@
-//! The messages of a topic partition, one after another: is it the next, what does it decode to, and may it
+//! Judges the messages of a topic partition in order: is the message the next, does it decode, and may it
 //! count?
 //!
-//! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final,
-//! and readers of the archive never judge again. What is too late follows from the hours that are closed,
-//! never from the clock, with one exception: the first hour of a shard must not lie so far back that closing
+//! `in_the_future` and `too_late` are judged here, once. The checkpoint that takes the offset makes the
+//! judgement final, and readers of the archive never judge again. `too_late` follows from the closed hours,
+//! never from the clock, with one exception. The first hour of a shard must not lie so far back that closing
 //! all hours since would never end.
 
 use std::collections::VecDeque;
@@ -27,42 +27,42 @@ use crate::shard::clock_limit::ClockLimit;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
 
-/// What became of messages.
+/// The outcome of taking messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All are in the shard now, or were before.
+    /// All messages are in the shard now, or were before.
     All,
-    /// The first of those that are left waits for a schema.
+    /// The first remaining message waits for a schema.
     NeedsSchema(u32),
-    /// Wall clock and witness disagree about the first of those that are left.
+    /// Wall clock and witness disagree about the first remaining message.
     NeedsClock,
-    /// The last one taken is not the record that was there before.
+    /// The last message taken differs from the record that was there before.
     Differs(String),
 }
 
-/// What judging messages takes.
+/// The context for judging messages.
 pub(super) struct Intake<'a> {
     pub root: &'a Root,
     pub decoder: &'a dyn MessageDecoder,
-    /// The rules by which events are judged, each by those of its hour.
+    /// The rules for judging events, each event by the rules of its hour.
     pub rules: &'a RuleBook,
-    /// The rules of a shard that lists none yet.
+    /// The configured rules, for a shard that lists none yet.
     pub configured: &'a Rules,
     /// The organizations that topics may bring.
     pub organizations: &'a TopicOrganizations,
     pub clock: ClockReading,
-    /// How far an event may lie in the future.
+    /// The furthest that an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// How many hours before the wall clock a shard that has closed none may begin.
+    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
 }
 
 impl Intake<'_> {
-    /// Takes messages of one topic partition of this shard, in their order. Those that are left were not
-    /// looked at, but for the first.
+    /// Takes messages of one topic partition of this shard, in order. Remaining messages were not examined,
+    /// except for the first.
     ///
     /// # Errors
-    /// When the shard lists rules that were not loaded.
+    /// If the shard lists rules that were not loaded.
     pub fn take(
         &self,
         shard: &mut LiveShard,
@@ -76,7 +76,7 @@ impl Intake<'_> {
             messages.clear();
             return Ok(Taken::All);
         };
-        // Taken out, because each message changes the shard, too.
+        // Taken out, because each message also changes the shard.
         let mut progress = std::mem::take(place);
         let before = progress.offsets.next;
         let taken = self.take_each(shard, &mut progress, messages, counts);
@@ -132,7 +132,7 @@ impl Intake<'_> {
         Ok(Taken::All)
     }
 
-    /// `rules` are those of the hour of the event before, which is most often that of this one.
+    /// `rules` are the rules for the hour of the previous event, which is mostly also the hour of this one.
     fn judge<'r, 'm>(
         &'r self,
         shard: &LiveShard,
@@ -181,7 +181,7 @@ impl Intake<'_> {
         ClockLimit { now, max_clock_skew: self.max_clock_skew }
     }
 
-    /// Whether only one of wall clock and witness would take an event.
+    /// Returns whether only one of wall clock and witness would take an event.
     fn in_doubt(&self, is_new: bool, record: &EventRecordRef<'_>) -> bool {
         let (earlier, later) = self.clock.between;
         let event_time = record.event.event_time();
@@ -191,7 +191,7 @@ impl Intake<'_> {
             && (self.latest_taken(earlier).check(event_time).is_err() || too_old(earlier) != too_old(later))
     }
 
-    /// Whether the first hour of a shard would lie further back than all hours since can be closed.
+    /// Returns whether a shard's first hour would lie so far back that the hours since then cannot be closed.
     fn is_too_old(&self, hour: Hour, now: WallTime) -> bool {
         now.hour().0.saturating_sub(hour.0) > self.max_history_hours
     }
@@ -214,7 +214,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Why an event of this hour comes too late, if it does.
+    /// Returns why an event of this hour comes too late, if it does.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
         let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
         let is_too_old = self.is_too_old(hour, self.clock.between.0);
@@ -236,8 +236,8 @@ impl Intake<'_> {
     }
 }
 
-/// How a message shows that the last record taken is not there any more, if it is not. Reading began at that
-/// record, and the log does not begin after it: so it is the first message.
+/// Returns how a message shows that the last record taken no longer exists, if it does not. Reading began at
+/// that record, and the log does not begin after it: so it is the first message.
 fn differs(before: &LastRecord, message: &Message) -> Option<String> {
     let found = LastRecord::of(message);
     let offset = before.offset;

@@ -1,27 +1,27 @@
-//! How much of the memory limit is left for events, and what leaves memory where they are too many.
+//! The part of the memory limit that is left for events, and what is dropped from memory when they exceed it.
 
 use super::shard::LiveShard;
 use super::worker::{Slot, Worker};
 use crate::shard::window::memory_for_events;
 use crate::source::Source;
 
-/// How many times the bytes of its snapshot a state takes in memory, about: a quarter while it is idle, but
-/// eight times as much while its organization is folded.
+/// The bytes of a state in memory as a multiple of the bytes of its snapshot, roughly. The real ratio is a
+/// quarter while the state is idle, and eight while its organization is folded.
 const STATE_FACTOR: u64 = 4;
 
-/// What takes memory besides events, in bytes.
+/// The memory of everything besides events, in bytes.
 struct OtherMemory {
     /// Snapshots of the shards.
     pub states: u64,
-    /// What the source may hold.
+    /// The most that the source may hold.
     pub queue: u64,
-    /// What the process was seen to hold besides events, when nothing was folded.
+    /// The memory that the process held besides events, as measured while nothing was folded.
     pub seen: u64,
 }
 
 impl OtherMemory {
-    /// Bytes of events that may be in memory: what the limit leaves besides folding and encoding, and besides
-    /// the source and the states, or what the process was seen to hold, if that is more.
+    /// Bytes of events that may be in memory: the limit less folding and encoding, and less the source and
+    /// the states or the measured memory besides events, whichever is more.
     fn budget(&self, limit: u64) -> u64 {
         let expected = self.states.saturating_mul(STATE_FACTOR).saturating_add(self.queue);
         memory_for_events(limit, expected.max(self.seen))
@@ -44,8 +44,8 @@ impl<S: Source> Worker<S> {
         other.budget(self.options.memory_limit)
     }
 
-    /// Drops from memory what the archive holds, latest hours first, where there is too much. It drops a good
-    /// deal at once: otherwise every few messages would make it too much again.
+    /// If there is too much, drops events that the archive holds from memory, latest hours first. It drops a
+    /// large part at once: otherwise every few messages would exceed the limit again.
     pub(super) fn evict(&mut self) {
         let mut bytes = self.bytes();
         let budget = self.budget();

@@ -1,13 +1,13 @@
 //! The stream worker: the same fold as a backfill's, fed by Kafka, one owner of each shard that its group
 //! assigns.
 //!
-//! One task loops [`Worker::step`]: take what the source says, checkpoint the shards that are due, publish
-//! them together, recompute a slice of dirty hours. All that is decided is decided by checkpoints; the next
-//! owner takes up whatever a crash leaves half done.
+//! One task loops [`Worker::step`]: take the events of the source, checkpoint the due shards, publish them
+//! together, recompute a slice of dirty hours. Checkpoints alone decide; the next owner completes whatever a
+//! crash leaves half done.
 //!
-//! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
-//! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
-//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
+//! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
+//! of one shard and its results), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
+//! (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
 
 mod assignments;
 mod intake;
@@ -37,82 +37,82 @@ pub use watermark::WatermarkRule;
 use worker::Slot;
 pub use worker::Worker;
 
-/// What a worker runs on, besides its source.
+/// The ports of a worker, besides its source.
 #[derive(Clone)]
 pub struct StreamPorts {
-    /// What every owner of shards runs on.
+    /// The ports of every owner of shards.
     pub shared: Ports,
-    /// Messages into events.
+    /// Decodes messages into events.
     pub decoder: Arc<dyn MessageDecoder>,
-    /// Where dead letters go besides the files, if anywhere.
+    /// The topic that gets dead letters besides the files, if any.
     pub letters: Option<Arc<dyn DeadLetterTopic>>,
-    /// Where the worker reports how it does.
+    /// The status to which the worker reports.
     pub status: Arc<Status>,
 }
 
-/// A batch of messages that cannot be read, and that is passed over.
+/// A batch of messages that cannot be read and is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedBatch {
-    /// Its topic.
+    /// The batch's topic.
     pub topic: Text,
-    /// Its partition.
+    /// The batch's partition.
     pub partition: Shard,
-    /// Its first offset.
+    /// The batch's first offset.
     pub offset: i64,
-    /// Its last offset.
+    /// The batch's last offset.
     pub through: i64,
 }
 
-/// How a worker runs.
+/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// Random id of this process: letters and digits; every claim adds its own number.
+    /// Random id of this process, of letters and digits; every claim adds its own number.
     pub owner: Text,
-    /// Shards of the root, where configured.
+    /// Shards of the root, if configured.
     pub shards: Option<Shard>,
-    /// Format to raise the root to; see [`crate::root::Root::raise`]. 0: as it is.
+    /// Format to raise the root to; see [`crate::root::Root::raise`]. 0 leaves the format as it is.
     pub root_format: u32,
     /// Rules for hours that have none yet.
     pub rules: Rules,
-    /// How the watermark is found.
+    /// The parameters of the watermark.
     pub watermark: WatermarkRule,
-    /// How far an event may lie in the future.
+    /// The furthest that an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// How many hours before the wall clock a shard that has closed none may begin.
+    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
-    /// Most time between two checkpoints of a shard with news.
+    /// Most time between two checkpoints of a shard with new input.
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
-    /// Most time that closed hours with late events wait to be written again, while late events never end.
+    /// Most time that closed hours with late events wait to be written again, while late events keep coming.
     pub max_restate_delay: Duration,
     /// Bytes of memory that the process should stay within.
     pub memory_limit: u64,
-    /// Bytes of them that the source may hold.
+    /// The part of `memory_limit` that the source may hold, in bytes.
     pub queue_bytes: u64,
-    /// Bytes of memory that the process holds now; 0: not known.
+    /// Bytes of memory that the process holds now; 0 if not known.
     pub resident: fn() -> u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
-    /// How long the source may be silent before the last record read is compared once more.
+    /// The silence of the source after which the last record read is compared again.
     pub compare_after: Duration,
-    /// Whether to go on from the earliest message where Kafka lost the next.
+    /// Whether to continue from the earliest message if Kafka lost the next one.
     pub go_on_without_lost: bool,
     /// The organizations that topics may bring.
     pub organizations: TopicOrganizations,
-    /// Batches of messages to pass over where they cannot be read.
+    /// Batches of messages to skip if they cannot be read.
     pub skip_batches: Vec<SkippedBatch>,
-    /// The consumer that has read for the root, where this worker's is to take its place:
-    /// [`crate::source::ConsumerId`] as displayed. Empty: none.
+    /// The consumer that has read for the root, if this worker's consumer is to replace it:
+    /// [`crate::source::ConsumerId`] as displayed. Empty if there is none.
     pub moved_from: String,
-    /// Topics that were read before and are not read any more.
+    /// Topics that were read before and are no longer read.
     pub retired_topics: Vec<Text>,
     /// Most time that a clean stop may take.
     pub drain_timeout: Duration,
 }
 
 impl WorkerOptions {
-    /// Defaults for an owner.
+    /// Creates the default options of an owner.
     pub fn new(owner: Text) -> Self {
         let minutes = |count: u64| Duration::from_secs(count * 60);
         let watermark = WatermarkRule {

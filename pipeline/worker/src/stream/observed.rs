@@ -1,10 +1,10 @@
-//! Storage as the worker observes it: every answer is a sign of life, and an error says what the worker waits
-//! for.
+//! Ports that report storage to the status: every answer is a sign of life, and an error says what the worker
+//! waits for.
 //!
-//! One step may take minutes while storage is slow or silent, and is no less alive for that.
+//! One step may take minutes while storage is slow or silent, and the worker is alive all the same.
 //!
-//! A wait ends when what failed succeeds, not when anything does: a full disk and a bucket that refuses
-//! writes can still be read.
+//! A wait ends when the failed request succeeds, not when any request does: a full disk, or a bucket that
+//! refuses writes, can still be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,25 +29,25 @@ struct Observed<P: ?Sized> {
     reports: Arc<Reports>,
 }
 
-/// What the answers of storage say about it.
+/// Reports of storage's answers to the status.
 struct Reports {
     status: Arc<Status>,
-    /// The failure that the worker waits for to end; none: it does not wait for storage.
+    /// The failed request whose success the worker waits for; `None` if it does not wait for storage.
     failed: Mutex<Option<Request>>,
 }
 
-/// What was asked of storage.
+/// A request to storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Request {
-    /// To read or list objects.
+    /// A read or a list of objects.
     Read,
-    /// To create this object.
+    /// The creation of this object.
     Write(String),
-    /// To read the log of this table, or to commit to it.
+    /// A read of this table's log, or a commit to it.
     Table(Table),
 }
 
-/// The same ports, which report their answers.
+/// Wraps the ports, so that they report their answers.
 pub(super) fn observed(ports: StreamPorts) -> StreamPorts {
     let reports = Arc::new(Reports { status: Arc::clone(&ports.status), failed: Mutex::default() });
     let store = Arc::new(Observed { port: Arc::clone(&ports.shared.store), reports: Arc::clone(&reports) });
@@ -56,12 +56,12 @@ pub(super) fn observed(ports: StreamPorts) -> StreamPorts {
 }
 
 impl Reports {
-    /// Storage has answered something that the worker does not wait for.
+    /// Notes that storage answered a request that the worker does not wait for.
     fn alive(&self) {
         self.status.lock().heartbeat = Some(Instant::now());
     }
 
-    /// A request has succeeded: the wait ends if `ends` says so of the request that failed.
+    /// Notes that a request succeeded: the wait ends if `ends` returns `true` for the failed request.
     fn succeeded(&self, ends: impl FnOnce(&Request) -> bool) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
@@ -72,12 +72,12 @@ impl Reports {
         }
     }
 
-    /// A request has failed: the worker waits for storage, and goes on by itself.
+    /// Notes that a request failed: the worker waits for storage, and continues by itself.
     fn failed(&self, request: Request, kind: ErrorKind, error: &dyn std::error::Error) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
         status.heartbeat = Some(Instant::now());
-        // A write that fails is what the worker waits for, whatever fails or succeeds meanwhile.
+        // A failed write stays the reason for the wait, whatever reads fail or succeed meanwhile.
         if !matches!((&*failed, &request), (Some(Request::Write(_)), Request::Read)) {
             *failed = Some(request);
         }
@@ -102,8 +102,8 @@ impl Reports {
         result
     }
 
-    /// A refused commit is tried again right after its table was loaded, so any answer of the table ends the
-    /// wait.
+    /// Reports the result of a table request. A refused commit is retried right after its table was loaded,
+    /// so any answer of the table ends the wait.
     fn table<T>(&self, table: Table, result: Result<T, TableError>) -> Result<T, TableError> {
         match &result {
             Ok(_) => self.succeeded(|failed| *failed == Request::Table(table)),
@@ -117,7 +117,7 @@ impl Reports {
 impl ObjectStore for Observed<dyn ObjectStore> {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
         let result = self.port.get(path).await;
-        // A write whose answer was lost is over once the object is found.
+        // A write whose answer was lost is done once the object is found.
         self.reports.store(Request::Read, result, |failed, found| match failed {
             Request::Read => true,
             Request::Write(written) => found.is_some() && written == path,
@@ -138,14 +138,14 @@ impl ObjectStore for Observed<dyn ObjectStore> {
     }
 
     async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
-        // The worker never waits for it.
+        // The worker never waits for a stat.
         let result = self.port.stat(path).await;
         self.reports.alive();
         result
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
-        // The worker never waits for a deletion: what cannot be deleted stays.
+        // The worker never waits for a deletion: an object that cannot be deleted stays.
         let result = self.port.delete(path).await;
         self.reports.alive();
         result

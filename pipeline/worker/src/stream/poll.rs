@@ -1,4 +1,4 @@
-//! What the source says: shards that come and go, messages, ends, and silence.
+//! Handles the events of the source: shards that come and go, messages, ends, and silence.
 
 mod backlog;
 mod lost;
@@ -22,46 +22,46 @@ pub(super) use backlog::Backlog;
 use backlog::Item;
 use lost::Loss;
 
-/// How long Kafka may say nothing before the worker gives up, in microseconds: 10 minutes. That is longer
-/// than a rolling restart of brokers takes, and a new process may find what this one does not.
+/// The longest silence of Kafka before the worker gives up, in microseconds: 10 minutes. A rolling restart of
+/// brokers takes less, and a new process may find brokers that this one does not.
 const SILENCE_MAX_MICROS: i64 = 600_000_000;
 
-/// How long before the worker says that it waits for Kafka, in microseconds: ends are confirmed every few
-/// seconds.
+/// The silence of Kafka after which the worker reports that it waits, in microseconds. Ends are confirmed
+/// every few seconds.
 const QUIET_MICROS: i64 = 15_000_000;
 
-/// How soon after its start a worker that is fenced has a rival with the same id: it took over from that one,
-/// or that one from it. Later, it may be a session of its own that ended under load.
+/// The time from its start within which a fenced worker must have a rival with the same id: one took over
+/// from the other. Later, the worker may have been fenced by a session of its own that ended under load.
 const FENCED_SOON: Duration = Duration::from_secs(600);
 
-/// What the group and its brokers were last known to do.
+/// The last known answers of the group and its brokers.
 #[derive(Debug)]
 pub(super) struct Contact {
-    /// Whether the group has assigned anything yet, even if it was no shard.
+    /// Whether the group has assigned anything yet, even an empty set of shards.
     assigned: bool,
-    /// Whether the group has taken all shards away, and has not assigned any since, not even none.
+    /// Whether the group has taken all shards away and has not assigned any set since, not even an empty one.
     cut_off: bool,
-    /// When the worker began.
+    /// When the worker started.
     began_at: WallTime,
     /// When the source was last polled.
     polled_at: WallTime,
-    /// Since when Kafka has been polled, and has said nothing.
+    /// Since when Kafka has been polled without an answer.
     silent_since: Option<WallTime>,
 }
 
 impl Contact {
-    /// None yet.
+    /// Creates the contact of a worker that has not been assigned anything.
     pub fn new(now: WallTime) -> Self {
         Self { assigned: false, cut_off: false, began_at: now, polled_at: now, silent_since: None }
     }
 
-    /// Whether the group has said which shards are this worker's, and has not taken that back.
+    /// Returns whether the group has assigned this worker's shards, and has not revoked that.
     pub fn is_assigned(&self) -> bool {
         self.assigned && !self.cut_off
     }
 }
 
-/// The topic partition that something was read of.
+/// Returns the topic partition from which an event was read.
 fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
     match event {
         SourceEvent::Messages(messages) => {
@@ -78,7 +78,7 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
 }
 
 impl<S: Source> Worker<S> {
-    /// Handles what the source says.
+    /// Polls the source and handles its events.
     pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
         let began = self.ports.shared.clock.now();
         if began.micros_since(self.contact.polled_at) > QUIET_MICROS {
@@ -92,7 +92,7 @@ impl<S: Source> Worker<S> {
         };
         if events.is_empty() {
             if self.slots.is_empty() && !self.contact.cut_off {
-                // There is nothing to say.
+                // A worker without shards hears nothing.
                 self.ports.status.lock().waits.remove(&Dependency::Kafka);
             }
             return self.note_silence();
@@ -114,9 +114,9 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// The shards with a topic partition that is heard again after a silence: they are read once more from
-    /// the last record, for the topic may have been recreated meanwhile and have grown beyond what was read.
-    /// Silence is counted by topic partition, because the others go on.
+    /// Returns the shards with a topic partition that is heard again after a silence. They are read again
+    /// from the last record, because the topic may have been recreated meanwhile and have grown beyond the
+    /// offset that was read. Silence is counted by topic partition, because the others continue.
     fn after_silence(&mut self, events: &[SourceEvent]) -> BTreeSet<Shard> {
         let (now, compare_after) = (self.ports.shared.clock.now(), self.options.compare_after);
         let mut again = BTreeSet::new();
@@ -131,9 +131,9 @@ impl<S: Source> Worker<S> {
         again
     }
 
-    /// While a shard is read, the source says something every few seconds, and a member that has lost all
-    /// shards is soon assigned some, or none. Silence means that no broker answers. The worker waits, but not
-    /// without end.
+    /// While a shard is read, the source reports something every few seconds. A member that has lost all
+    /// shards soon gets a new assignment, perhaps an empty one. So silence means that no broker answers. The
+    /// worker waits, but not without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let reads = self.live().any(|live| {
@@ -157,7 +157,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Waits a little where Kafka is only unavailable.
+    /// Waits a little if Kafka is only unavailable.
     async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
         if let SourceError::Fenced(_) = error {
             let age = self.ports.shared.clock.now().micros_since(self.contact.began_at);
@@ -199,15 +199,15 @@ impl<S: Source> Worker<S> {
             SourceEvent::End { topic, partition, offset } => {
                 self.backlog.push((partition, topic), Item::End(offset));
             }
-            // In its order: reading starts again after what came before it, and what came after it is read
-            // again.
+            // Handled in order: reading starts again after the events before it, and the events after it are
+            // read again.
             SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
                 self.backlog.push((partition, topic), Item::Lost(Loss { earliest, cause }));
             }
             SourceEvent::Unreadable { topic, partition, offset, cause } => {
                 self.backlog.push((partition, topic), Item::Unreadable { offset, cause });
             }
-            // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
+            // Organizations may have moved to partitions that no worker reads: no hour closes from now on.
             SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
                 check_partitions(&BTreeMap::from([(topic, partitions)]), &self.root)?;
             }
@@ -222,7 +222,8 @@ impl<S: Source> Worker<S> {
         self.ports.status.lock().counts.rebalances += 1;
         match self.source.partitions().await {
             Ok(topics) => check_partitions(&topics, &self.root)?,
-            // They are compared at the next assignment; a message on a wrong partition is rejected anyway.
+            // The counts are compared at the next assignment; a message on a wrong partition is rejected
+            // anyway.
             Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "cannot count the partitions"),
             Err(error) => return Err(error.into()),
         }

@@ -14,11 +14,11 @@ use crate::source::Source;
 use crate::status::{Dependency, ShardStatus, TopicStatus, Wait};
 
 impl<S: Source> Worker<S> {
-    /// Reports how every shard does.
+    /// Reports the status of every shard.
     pub(super) fn report_status(&self) {
         let clock = self.clock.read();
         let now = clock.steady;
-        // Ages are by the steady clock; readers take them from the machine's.
+        // Ages are measured by the steady clock; readers measure them by the machine's.
         let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
@@ -81,19 +81,19 @@ impl<S: Source> Worker<S> {
             status.waits.remove(&Dependency::Registry);
         }
         if self.slots.is_empty() {
-            // The worker no longer asks them.
+            // A worker without shards no longer uses them.
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);
         }
     }
 }
 
-/// The version that open hours are folded by.
+/// Returns the version of the rules by which open hours are folded.
 fn in_force(checkpoint: &Checkpoint) -> Option<Text> {
     checkpoint.rules.last().map(|rules| rules.version.clone())
 }
 
-/// A stopped shard is reported as its last checkpoint says.
+/// Returns the status of a stopped shard, from its last checkpoint.
 fn stopped_status(stopped: &StoppedShard) -> ShardStatus {
     let decided = stopped.decided();
     ShardStatus {

@@ -1,9 +1,9 @@
-//! Shards that cannot go on: each is stopped and let go by itself, and the others go on.
+//! Shards that cannot continue: each is stopped and released by itself, and the others continue.
 //!
-//! What stops a shard lies in its own objects, tables or topic partitions, so neither another worker nor a
-//! restart helps. The shard is released, so that a backfill can mend it, and taken up again as soon as the
-//! checkpoint log shows that somebody has, and now and then in any case: an object may have been restored.
-//! Only lost offsets are not tried again: nothing that happens while the worker runs brings them back.
+//! The cause lies in the shard's own objects, tables or topic partitions, so neither another worker nor a
+//! restart helps. The shard is released, so that a backfill can fix it. It is taken again as soon as the
+//! checkpoint log shows that somebody has fixed it, and now and then in any case: an object may have been
+//! restored. Only lost offsets are not retried: nothing that happens while the worker runs brings them back.
 
 use prorata_schemas::time::WallTime;
 
@@ -18,40 +18,41 @@ use crate::ports::{ObjectStore, Ports};
 use crate::source::Source;
 use crate::status::{Dependency, ShardStop};
 
-/// How often the log of a stopped shard is looked at, in microseconds: often enough that a person who has
-/// mended it need not wait.
+/// The time between two reads of a stopped shard's log, in microseconds: short enough that a person who has
+/// fixed the shard need not wait.
 const LOOK_MICROS: i64 = 30_000_000;
 
-/// How long a backfill may be at work on a stopped shard without a checkpoint, in microseconds, before it
-/// counts as dead: 15 minutes, many times `backfill.checkpoint_interval`.
+/// The longest time that a backfill may work on a stopped shard without a checkpoint before it counts as
+/// dead, in microseconds. It is 15 minutes, many times `backfill.checkpoint_interval`.
 const MENDING_MICROS: i64 = 900_000_000;
 
-/// A shard that goes on for this long after it was stopped, in microseconds, counts as mended: two hours,
+/// The time that a shard must run after it was stopped before it counts as fixed, in microseconds: two hours,
 /// longer than the longest delay.
 const MENDED_MICROS: i64 = 7_200_000_000;
 
-/// A claim that is to be given back.
+/// A claim to be released.
 #[derive(Debug)]
 pub(super) struct ShardRelease {
     decided: Decided,
-    /// A checkpoint that was asked for, without an answer.
+    /// A checkpoint that was requested, without an answer.
     sealed: Option<Sealed>,
 }
 
 impl ShardRelease {
-    /// Of a claim whose shard was never loaded.
+    /// Creates the release of a claim whose shard was never loaded.
     pub fn of_claim(claimed: Decided) -> Self {
         Self { decided: claimed, sealed: None }
     }
 
-    /// Of a shard in memory. What no checkpoint has taken is dropped: the next owner reads it again.
+    /// Creates the release of a shard in memory. Events that no checkpoint has taken are dropped: the next
+    /// owner reads them again.
     pub fn of_shard(live: LiveShard) -> Self {
         let (decided, sealed) = live.into_parts();
         Self { decided, sealed }
     }
 
-    /// Decides a checkpoint that changes nothing but lets the shard go; the shard's last checkpoint, or none
-    /// where another owner has it. After an error it can be called again.
+    /// Decides a checkpoint that only releases the shard. Returns the shard's last checkpoint, or `None` if
+    /// another owner has the shard. After an error it can be called again.
     async fn release(&mut self, ports: &Ports) -> Result<Option<Decided>> {
         loop {
             let sealed = match self.sealed.take() {
@@ -76,17 +77,17 @@ impl ShardRelease {
 /// A shard that is stopped.
 #[derive(Debug)]
 pub(super) struct StoppedShard {
-    /// Why.
+    /// Why the shard is stopped.
     error: WorkerError,
-    /// The last checkpoint that was seen of it; none: the shard could not even be claimed.
+    /// The last known checkpoint of the shard; `None` if the shard could not even be claimed.
     decided: Option<Decided>,
-    /// What is still to be given back.
+    /// The claim that is still to be released.
     unreleased: Option<ShardRelease>,
-    /// When it is tried again though nothing seems to have changed.
+    /// When the shard is tried again although nothing seems to have changed.
     tries: Backoff,
-    /// When its log is looked at next.
+    /// When its log is read next.
     look_at: WallTime,
-    /// A backfill at work on it: its last checkpoint, and since when that is the last.
+    /// A backfill that works on the shard: its last checkpoint, and since when that is the last.
     mending: Option<(u64, WallTime)>,
 }
 
@@ -99,13 +100,14 @@ impl StoppedShard {
         self.unreleased.take()
     }
 
-    /// What to report.
+    /// The report for the status.
     pub fn report(&self) -> Option<ShardStop> {
         let reason = self.error.stop_reason()?;
         Some(ShardStop { reason, message: self.error.to_string() })
     }
 
-    /// Whether to take it up again: somebody has decided since, and is done; or it is time.
+    /// Returns whether to take the shard again: another owner has decided since and is done, or the retry is
+    /// due.
     async fn is_due(&mut self, store: &dyn ObjectStore, shard: Shard, now: WallTime) -> Result<bool> {
         let try_again = self.error.may_heal() && self.tries.is_due(now);
         let Some(decided) = &self.decided else { return Ok(try_again) };
@@ -127,7 +129,7 @@ impl StoppedShard {
     }
 }
 
-/// How often a shard was stopped.
+/// The number of times that a shard was stopped.
 #[derive(Debug)]
 pub(super) struct Stops {
     tries: Backoff,
@@ -135,10 +137,10 @@ pub(super) struct Stops {
 }
 
 impl<S: Source> Worker<S> {
-    /// Stops a shard for an error of its own, and lets it go.
+    /// Stops a shard for an error of its own, and releases it.
     ///
     /// # Errors
-    /// The same error, where it is no trouble of a shard.
+    /// Returns the same error if it does not concern one shard.
     pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let Some(reason) = error.stop_reason() else { return Err(error) };
         tracing::error!(shard, reason = reason.name(), %error, "shard stopped; the others continue");
@@ -166,7 +168,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Lets a stopped shard go, unless that is done.
+    /// Releases a stopped shard, unless that is done.
     async fn release_stopped(&mut self, shard: Shard, stopped: &mut StoppedShard) {
         let Some(release) = &mut stopped.unreleased else { return };
         match release.release(&self.ports.shared).await {
@@ -184,7 +186,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Looks at stopped shards now and then, and takes up again those that may go on.
+    /// Checks stopped shards now and then, and takes again the shards that may continue.
     pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let due = self.slots.iter().filter_map(|(shard, slot)| match slot {
@@ -234,7 +236,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// The error of a stopped shard, where no shard is left that goes on: then the process ends.
+    /// Returns the error of a stopped shard if no running shard is left: then the process ends.
     pub(super) fn all_stopped(&mut self) -> Option<WorkerError> {
         let stopped = |slot: &Slot| matches!(slot, Slot::Stopped(stopped) if stopped.unreleased.is_none());
         if self.slots.is_empty() || !self.slots.values().all(stopped) {
@@ -246,15 +248,15 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Lets all shards go without a last checkpoint, as after an error that ends the process: the next owner
-    /// takes up what is decided.
+    /// Releases all shards without a last checkpoint, as after an error that ends the process: the next owner
+    /// continues from the decided checkpoints.
     pub(super) async fn release_all(&mut self) {
         for (shard, slot) in std::mem::take(&mut self.slots) {
             self.release_slot(shard, slot).await;
         }
     }
 
-    /// Lets a shard go without a last checkpoint.
+    /// Releases a shard without a last checkpoint.
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
         let Some(mut release) = slot.into_release() else { return };
         if let Err(error) = release.release(&self.ports.shared).await {
@@ -262,7 +264,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Tries again to read shards whose reading could not be started.
+    /// Retries reading of shards whose reading could not be started.
     pub(super) async fn start_unread(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let due = self.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
@@ -272,8 +274,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Starts reading a shard where it has come to. It keeps what it holds while Kafka cannot be asked, and
-    /// reading is started later.
+    /// Starts reading a shard at its next offsets. The shard keeps its memory while Kafka does not answer,
+    /// and reading starts later.
     pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
         let mut starts = live.topics().starts();

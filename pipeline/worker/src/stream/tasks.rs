@@ -19,19 +19,19 @@ use crate::status::Dependency;
 use crate::stream::StreamPorts;
 use crate::stream::shard::LiveShard;
 
-/// How often a shard's folder of state is looked through for what is not needed, in microseconds: once an
-/// hour. A shard makes 60 checkpoints in that time, and many more while late events flow.
+/// The time between two searches of a shard's state folder for objects that nothing needs, in microseconds:
+/// one hour. A shard makes 60 checkpoints in that time, and many more while late events flow.
 const COLLECT_MICROS: i64 = 3_600_000_000;
 
-/// Most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
-/// concurrent requests. That is hundreds a second, many times what a shard writes.
+/// The most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
+/// concurrent requests. That is hundreds a second, many times the objects that a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
 
-/// Owners that a checkpoint may have before it is asked which of them are needed: for that, the whole archive
-/// of the shard is listed, once after a claim.
+/// The number of owners in a checkpoint from which the worker looks for owners that are not needed. For that,
+/// it lists the whole archive of the shard, once after a claim.
 const OWNERS: usize = 128;
 
-/// What a worker does for all of its shards, again and again.
+/// A task that a worker repeats for all of its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     /// Asks the schema registry.
@@ -44,17 +44,17 @@ pub(super) enum Task {
     CollectGarbage,
 }
 
-/// The recurring tasks, each with when it may be tried again.
+/// The recurring tasks, and when each may be retried.
 #[derive(Debug, Default)]
 pub(super) struct Tasks(BTreeMap<Task, Backoff>);
 
 impl Tasks {
-    /// Whether a task may be tried.
+    /// Returns whether a task may be tried.
     pub fn is_due(&self, task: Task, now: WallTime) -> bool {
         self.0.get(&task).is_none_or(|backoff| backoff.is_due(now))
     }
 
-    /// Notes how a task came out.
+    /// Notes the result of a task.
     pub fn note(&mut self, task: Task, succeeded: bool, now: WallTime) {
         let backoff = self.0.entry(task).or_insert(Backoff::new(backoff::STREAM));
         if succeeded { backoff.succeed() } else { backoff.fail(now) }
@@ -62,7 +62,7 @@ impl Tasks {
 }
 
 impl<S: Source> Worker<S> {
-    /// Publishes every shard whose tables may differ, together.
+    /// Publishes together all shards whose tables may differ.
     pub(super) async fn publish(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let due = self.live().filter(|live| live.is_publish_due());
@@ -71,7 +71,7 @@ impl<S: Source> Worker<S> {
             return Ok(());
         }
         match self.publish_these(&due).await {
-            // A table or its log may trouble some of the shards alone.
+            // A table or its log may affect some of the shards alone.
             Err(error) if error.stop_reason().is_some() => {
                 for decided in due {
                     if let Err(error) = self.publish_these(std::slice::from_ref(&decided)).await {
@@ -84,7 +84,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Publishes these checkpoints together. What fails for storage is tried again later.
+    /// Publishes these checkpoints together. If storage fails, the task is retried later.
     async fn publish_these(&mut self, due: &[Decided]) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let started = Instant::now();
@@ -118,8 +118,8 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Sends decided files of dead letters to their topic, one of each shard. A shard whose file cannot be
-    /// had keeps no other from the topic.
+    /// Sends decided files of dead letters to their topic, one file per shard. A shard whose file cannot be
+    /// read does not hold up the others.
     pub(super) async fn forward_dead_letters(&mut self) {
         let now = self.ports.shared.clock.now();
         if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.ports.letters.is_none() {
@@ -143,7 +143,7 @@ impl<S: Source> Worker<S> {
         self.tasks.note(Task::ForwardDeadLetters, !failed, now);
     }
 
-    /// Deletes what no checkpoint needs. What fails is left for the next time.
+    /// Deletes objects that no checkpoint needs. A failed deletion is left for the next time.
     pub(super) async fn collect_garbage(&mut self) {
         let now = self.ports.shared.clock.now();
         if !self.tasks.is_due(Task::CollectGarbage, now) {
@@ -161,14 +161,14 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// Sends one decided file of dead letters to their topic. It leaves the list of the next checkpoint, and so
-/// does a file that is gone or damaged, which would keep all later ones from the topic.
+/// Sends one decided file of dead letters to their topic. The next checkpoint no longer lists the file. A
+/// file that is gone or damaged also leaves the list, because it would hold up all later files.
 async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
     let mut read = read_letters(ports, &path).await?;
     if read.is_err() {
-        // One bad read does not say that the object is bad.
+        // One bad read does not prove that the object is bad.
         read = read_letters(ports, &path).await?;
     }
     let letters = match read {
@@ -184,7 +184,7 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
         }
     };
     match topic.send(&letters).await {
-        // Its topic will never take it, and it would keep all others from the topic.
+        // The topic will never take the letter, and it would hold up all others.
         Err(SourceError::TooLarge(cause)) => {
             tracing::error!(cause, path, "dead letter too large for its topic; it is only in the file");
         }
@@ -194,7 +194,7 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file of dead letters, or says why it cannot be had.
+/// Reads a file of dead letters, or returns why it cannot be read.
 async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Result<Vec<DeadLetter>, String>> {
     Ok(match ports.shared.store.get(path).await? {
         None => Err("it does not exist".to_owned()),
@@ -202,8 +202,8 @@ async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Result<Vec<Dead
     })
 }
 
-/// Deletes what the shard no longer needs, some of it at a time; once in a while it looks for that in the
-/// listing of its state. Only the shard's latest owner may, after its own decision.
+/// Deletes objects that the shard no longer needs, some at a time. Once in a while it searches the listing of
+/// the shard's state for them. Only the shard's latest owner may do so, after its own decision.
 async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;
     let now = ports.shared.clock.now();

@@ -1,10 +1,11 @@
-//! How far a shard's topic partitions are read, and the watermark that follows from it.
+//! The progress of a shard's topic partitions, and the watermark that follows from it.
 //!
-//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`), where
-//! an event ahead of the clock counts as one of now: no producer closes an hour of the others early. A
-//! partition is idle, and left out, when a broker has confirmed that its end is reached and nothing newer has
-//! come for `idle_timeout`. At its end it never holds the watermark more than `max_watermark_hold` behind the
-//! wall clock. It decides when hours close and nothing else: what closes too early is mended by restatement.
+//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). An
+//! event ahead of the clock counts as an event of now: no producer closes an hour of the others early. A
+//! partition is idle, and left out, if a broker has confirmed that its end is reached and nothing newer has
+//! come for `idle_timeout`. A partition at its end never holds the watermark back more than
+//! `max_watermark_hold` from the wall clock. The watermark decides when hours close and nothing else:
+//! restatement corrects an hour that closes too early.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,79 +17,80 @@ use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::shard::clock::ClockReading;
 use crate::source::{Message, Start};
 
-/// How long a broker's word counts that a partition's end is reached, in microseconds: the source asks every
-/// few seconds, and a broker that does not answer is not an end.
+/// The time that a broker's confirmation of a partition's end counts, in microseconds. The source asks every
+/// few seconds, and a broker that does not answer does not confirm an end.
 const CONFIRMED_MICROS: i64 = 30_000_000;
 
-/// How the watermark is found.
+/// The parameters of the watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatermarkRule {
-    /// How far events of one topic partition may be out of order.
+    /// The time by which events of one topic partition may be out of order.
     pub out_of_orderness: Duration,
-    /// How long a partition at its end may bring nothing newer before it is idle.
+    /// The time without newer events after which a partition at its end is idle.
     pub idle_timeout: Duration,
-    /// How far a partition at its end may hold the watermark behind the wall clock.
+    /// The most that a partition at its end may hold the watermark back from the wall clock.
     pub max_watermark_hold: Duration,
 }
 
 /// A topic partition as it is read.
 #[derive(Clone, Debug, Default)]
 pub struct TopicProgress {
-    /// As the next checkpoint will have it, except for `last`.
+    /// The offsets as the next checkpoint will have them, except for `last`.
     pub offsets: TopicOffsets,
-    /// The last message taken since then.
+    /// The last message taken since that checkpoint was sealed.
     pub last: Option<Message>,
-    /// The record with which reading must begin, while nothing has been read.
+    /// The record at which reading must begin, while nothing has been read.
     pub verify: Option<LastRecord>,
     /// When the largest event time last grew, or reading began.
     grown_at: WallTime,
-    /// When anything was last read of it, or reading began.
+    /// When anything was last read from the partition, or reading began.
     heard_at: WallTime,
     /// The end of the partition, and when a broker last confirmed it.
     end: Option<(i64, WallTime)>,
 }
 
 impl TopicProgress {
-    /// Of a checkpoint, to be read from now on.
+    /// Creates the progress of a topic partition from a checkpoint, to be read from now on.
     pub fn new(offsets: TopicOffsets, now: WallTime) -> Self {
         let verify = offsets.last.clone();
         Self { offsets, last: None, verify, grown_at: now, heard_at: now, end: None }
     }
 
-    /// Whether anything was taken that is not to be compared.
+    /// Returns whether a record was taken and none is still to be compared.
     pub fn has_read(&self) -> bool {
         self.verify.is_none() && (self.last.is_some() || self.offsets.last.is_some())
     }
 
-    /// Notes that something was read of it. True if that ends a silence longer than `silence`, after which
-    /// the last record taken must be compared with what Kafka has.
+    /// Notes that something was read from the partition. Returns `true` if that ends a silence longer than
+    /// `silence`: then the last record taken must be compared with the record in Kafka.
     pub fn hear(&mut self, now: WallTime, silence: Duration) -> bool {
         let silent = now.micros_since(self.heard_at) > micros(silence);
         self.heard_at = now;
         silent && self.has_read()
     }
 
-    /// Has the last record taken compared with what Kafka has, once reading starts again.
+    /// Requires that the last record taken is compared with the record in Kafka when reading starts again.
     pub fn compare_again(&mut self) {
         self.note_last();
         self.verify = self.offsets.last.clone();
     }
 
-    /// Goes on at an offset without what lies before it. No record before it is compared any more: none can
-    /// be read without what is passed over.
+    /// Continues at an offset and skips the records before it. No earlier record is compared any more: none
+    /// can be read without the skipped ones.
     pub fn pass_over(&mut self, next: i64) {
         (self.offsets.next, self.offsets.last) = (Some(next), None);
         (self.last, self.verify) = (None, None);
     }
 
-    /// Turns the last message taken into what the next checkpoint says of it.
+    /// Converts the last message taken to its entry in the next checkpoint.
     pub fn note_last(&mut self) {
         if let Some(message) = self.last.take() {
             self.offsets.last = Some(LastRecord::of(&message));
         }
     }
 
-    /// Where reading starts: at the record before the next, where one is known, to see that it is the same.
+    /// Returns where reading starts: at the record before the next, if one is known, to check that it is the
+    /// same.
     pub fn start(&self) -> Start {
         match (&self.verify, self.offsets.next) {
             (Some(last), _) => Start::At(last.offset),
@@ -105,8 +107,8 @@ impl TopicProgress {
         }
     }
 
-    /// Says why the record that is to be compared will never come, if it will not: all records before this
-    /// end were read.
+    /// Returns why the record to compare will never come, if it will not: all records before this end were
+    /// read.
     pub fn lacks_last(&self, end: i64) -> Option<String> {
         let last = self.verify.as_ref()?;
         let is_shorter = end <= last.offset;
@@ -116,8 +118,8 @@ impl TopicProgress {
         })
     }
 
-    /// Notes that a broker has confirmed the end. True if that moves the next offset, which the next
-    /// checkpoint then says.
+    /// Notes that a broker has confirmed the end. Returns `true` if that moves the next offset, which the
+    /// next checkpoint then records.
     pub fn confirm_end(&mut self, offset: i64, now: WallTime) -> bool {
         self.end = Some((offset, now));
         // All records before the end were handed over: the gap holds offsets without a record.
@@ -128,18 +130,18 @@ impl TopicProgress {
         moves
     }
 
-    /// Whether the end is reached, as a broker has lately confirmed.
+    /// Returns whether the end is reached, by a recent confirmation of a broker.
     pub fn at_end(&self, now: WallTime) -> bool {
         let read = |end: i64| end == 0 || self.offsets.next.is_some_and(|next| next >= end);
         self.end.is_some_and(|(end, confirmed)| read(end) && now.micros_since(confirmed) <= CONFIRMED_MICROS)
     }
 
-    /// Whether it does not count for the watermark.
+    /// Returns whether the partition does not count for the watermark.
     pub fn idle(&self, now: WallTime, rule: &WatermarkRule) -> bool {
         self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_timeout)
     }
 
-    /// How far this partition has come.
+    /// Returns the watermark of this partition alone.
     fn progress(&self, clock: &ClockReading, rule: &WatermarkRule) -> Option<Timestamp> {
         let latest = clock.between.0.event_time();
         let seen = self.offsets.max_event_time.map(|max| max.min(latest).before(rule.out_of_orderness));
@@ -154,33 +156,33 @@ impl TopicProgress {
 pub struct ShardTopics {
     progress: BTreeMap<Text, TopicProgress>,
     watermark: Option<Timestamp>,
-    /// Whether any has moved since the last checkpoint was sealed.
+    /// Whether any topic partition has moved since the last checkpoint was sealed.
     moved: bool,
 }
 
 impl ShardTopics {
-    /// Of a checkpoint, to be read from now on.
+    /// Creates the progress of a shard's topic partitions from a checkpoint, to be read from now on.
     pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: WallTime) -> Self {
         let progress = offsets.into_iter().map(|(topic, offsets)| (topic, TopicProgress::new(offsets, now)));
         Self { progress: progress.collect(), watermark: None, moved: false }
     }
 
-    /// One of them.
+    /// Returns the progress of one topic partition.
     pub fn get_mut(&mut self, topic: &Text) -> Option<&mut TopicProgress> {
         self.progress.get_mut(topic)
     }
 
-    /// Each with its topic.
+    /// Returns each topic partition with its topic.
     pub fn iter(&self) -> impl Iterator<Item = (&Text, &TopicProgress)> {
         self.progress.iter()
     }
 
-    /// Notes that the next checkpoint is to say something new of them.
+    /// Notes that the next checkpoint has something new to record about the partitions.
     pub fn note_moved(&mut self) {
         self.moved = true;
     }
 
-    /// Whether the next checkpoint has something new to say of them.
+    /// Returns whether the next checkpoint has something new to record about the partitions.
     pub fn have_moved(&self) -> bool {
         self.moved
     }
@@ -190,22 +192,22 @@ impl ShardTopics {
         self.watermark
     }
 
-    /// Moves the watermark to where the topic partitions let it be.
+    /// Moves the watermark as far as the topic partitions allow.
     pub fn move_watermark(&mut self, clock: &ClockReading, rule: &WatermarkRule) {
         self.watermark = self.watermark.max(watermark(self.progress.values(), clock, rule));
     }
 
-    /// Reading of all of them starts again.
+    /// Notes that reading of all partitions starts again.
     pub fn hear_all(&mut self, now: WallTime) {
         self.progress.values_mut().for_each(|progress| progress.heard_at = now);
     }
 
-    /// Has the last record of each compared with what Kafka has, once reading starts again.
+    /// Requires that the last record of each is compared with the record in Kafka when reading starts again.
     pub fn compare_again(&mut self) {
         self.progress.values_mut().for_each(TopicProgress::compare_again);
     }
 
-    /// Where reading of each topic starts.
+    /// Returns where reading of each topic starts.
     pub fn starts(&self) -> BTreeMap<Text, Start> {
         self.progress.iter().map(|(topic, progress)| (topic.clone(), progress.start())).collect()
     }
@@ -216,7 +218,7 @@ impl ShardTopics {
         next.map(|(topic, next)| (topic.clone(), next)).collect()
     }
 
-    /// What the next checkpoint says of them, which is sealed now.
+    /// Returns the offsets for the next checkpoint, which is sealed now.
     pub fn take_offsets(&mut self) -> BTreeMap<Text, TopicOffsets> {
         self.moved = false;
         let offsets = self.progress.iter_mut().map(|(topic, progress)| {
@@ -227,16 +229,16 @@ impl ShardTopics {
     }
 }
 
-/// The watermark over a shard's topic partitions, none while one of them has not begun.
+/// Returns the watermark over a shard's topic partitions, or `None` while one of them has not begun.
 fn watermark<'a>(
     topics: impl Iterator<Item = &'a TopicProgress> + Clone,
     clock: &ClockReading,
     rule: &WatermarkRule,
 ) -> Option<Timestamp> {
     let busy = topics.clone().filter(|topic| !topic.idle(clock.steady, rule));
-    // None, which has not begun, is the least.
+    // `None`, a partition that has not begun, is the least.
     let least = busy.map(|topic| topic.progress(clock, rule)).min();
-    // All are idle: nothing is known to come, but hours stay open for a while for what may.
+    // All are idle: no event is known to come, but hours stay open for a while for events that may come.
     least.unwrap_or_else(|| topics.map(|topic| topic.progress(clock, rule)).max().flatten())
 }
 
@@ -267,7 +269,7 @@ mod tests {
         between(topics, now, (now, now))
     }
 
-    /// The watermark at a time, with the wall clock and its witness at these.
+    /// Returns the watermark at a time, with these readings of the wall clock and its witness.
     fn between(topics: &[TopicProgress], now: i64, (earlier, later): (i64, i64)) -> Option<i64> {
         let ahead_seconds = (earlier != later).then_some(later - earlier);
         let between = (at(earlier), at(later));

@@ -1,4 +1,4 @@
-//! The loop: steps until told to stop, then a clean stop.
+//! The loop: steps until the worker is asked to stop, then a clean stop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,35 +25,36 @@ use crate::shard::window::WindowLimits;
 use crate::source::Source;
 use crate::status::{Counts, Dependency};
 
-/// How long a step waits for messages when nothing else is to do.
+/// The time that a step waits for messages if nothing else is to do.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// A shard without a checkpoint for this long is recovered first, in microseconds: one day, as the protocol
-/// says. What its checkpoint names may be gone.
+/// The time without a checkpoint after which a shard is recovered first, in microseconds: one day, as the
+/// protocol says. Objects that its checkpoint names may be gone.
 const STALE_MICROS: i64 = 86_400_000_000;
 
-/// While messages flow, checkpoints that can wait are at least this part of `checkpoint_interval` apart:
-/// hours close by the batch, and no later than one eighth of it.
+/// The divisor of `checkpoint_interval` that gives the least time between checkpoints that can wait, while
+/// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
 /// A shard that the group has assigned.
 pub(super) enum Slot {
-    /// It is to be claimed and loaded, not before this time; with `ask`, only if the group still assigns it.
-    /// A claim of ours that was not loaded yet is kept: each claim is a checkpoint, and an owner for ever.
+    /// The shard is to be claimed and loaded, after the back-off; with `ask`, only if the group still assigns
+    /// it. A claim of this worker that was not loaded yet is kept: each claim is a checkpoint, and adds an
+    /// owner for ever.
     Waiting { backoff: Backoff, ask: bool, claimed: Option<Claimed> },
-    /// It is held and read.
+    /// The shard is held and read.
     Live(Box<LiveShard>),
-    /// It cannot go on.
+    /// The shard cannot continue.
     Stopped(Box<StoppedShard>),
 }
 
 impl Slot {
-    /// A shard to be loaded from now on.
+    /// Creates the slot of a shard to be loaded.
     pub fn waiting(backoff: Backoff, claimed: Option<Claimed>) -> Self {
         Self::Waiting { backoff, ask: true, claimed }
     }
 
-    /// What of it is to be given back.
+    /// Returns the part of the slot that must be released.
     pub fn into_release(self) -> Option<ShardRelease> {
         match self {
             Self::Waiting { claimed, .. } => claimed.map(|claimed| ShardRelease::of_claim(claimed.decided)),
@@ -76,23 +77,23 @@ pub struct Worker<S> {
     pub(super) topics: Vec<Text>,
     pub(super) slots: BTreeMap<Shard, Slot>,
     pub(super) rules: RuleBook,
-    /// Counts objects, over all shards and claims.
+    /// A counter of objects, over all shards and claims.
     pub(super) counter: Arc<AtomicU64>,
-    /// Counts claims.
+    /// A counter of claims.
     pub(super) claims: u64,
-    /// What was polled and is not taken yet: messages may wait for a schema.
+    /// Polled items that are not taken yet: messages may wait for a schema.
     pub(super) backlog: Backlog,
-    /// When the registry may be asked again for schemas that it does not give.
+    /// When the registry may be asked again for schemas that it did not give.
     pub(super) asks: BTreeMap<u32, Backoff>,
     /// Recurring tasks.
     pub(super) tasks: Tasks,
-    /// How often shards were stopped.
+    /// The number of times that each shard was stopped.
     pub(super) stops: BTreeMap<Shard, Stops>,
-    /// What the group and its brokers were last known to do.
+    /// The last known answers of the group and its brokers.
     pub(super) contact: Contact,
     /// Whether messages came with the last poll: more may follow at once.
     pub(super) flowing: bool,
-    /// Until when messages that flow go before checkpoints that can wait.
+    /// Until when flowing messages have priority over checkpoints that can wait.
     rests_until: WallTime,
     /// Bytes of memory that the process held besides events, before this step.
     pub(super) other_memory: u64,
@@ -102,7 +103,7 @@ impl<S: Source> Worker<S> {
     /// Opens the root and compares it with the topics.
     ///
     /// # Errors
-    /// When a topic is missing or has another number of partitions than the root has shards, or storage or
+    /// If a topic is missing or has another number of partitions than the root has shards, or storage or
     /// Kafka is unavailable.
     pub async fn open(mut source: S, ports: StreamPorts, options: WorkerOptions) -> Result<Self> {
         let mut ports = observed::observed(ports);
@@ -122,7 +123,7 @@ impl<S: Source> Worker<S> {
                 root
             }
             None => {
-                // What a root is made with stays, so the topics are compared first.
+                // A root keeps what it is made with, so the topics are compared first.
                 let new = Root::new(options.shards.or(partitions(&topics)).unwrap_or(SHARDS_DEFAULT));
                 check_partitions(&topics, &new)?;
                 new.create(store).await?
@@ -157,7 +158,7 @@ impl<S: Source> Worker<S> {
         })
     }
 
-    /// The source, for a caller that drives the worker step by step.
+    /// Returns the source, for a caller that drives the worker step by step.
     pub fn source(&mut self) -> &mut S {
         &mut self.source
     }
@@ -178,12 +179,12 @@ impl<S: Source> Worker<S> {
 }
 
 impl<S: Source> Worker<S> {
-    /// Runs until `stop` is set, then stops cleanly: last checkpoints, shards released, group left. That
-    /// takes at most `drain_timeout`, the step at hand included. After an error no checkpoint is made, and
-    /// the next owner takes up what is decided.
+    /// Runs until `stop` is set, then stops cleanly: last checkpoints, shards released, group left. A clean
+    /// stop takes at most `drain_timeout`, including the current step. After an error no checkpoint is made,
+    /// and the next owner continues from the decided checkpoints.
     ///
     /// # Errors
-    /// What no retry can mend: see [`WorkerError`].
+    /// Returns an error that no retry can fix: see [`WorkerError`].
     pub async fn run(mut self, stop: &AtomicBool) -> Result<()> {
         let patience = self.options.drain_timeout;
         let overdue = async {
@@ -205,7 +206,7 @@ impl<S: Source> Worker<S> {
     async fn serve(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut busy = false;
         while !stop.load(Ordering::Relaxed) {
-            // A step is never broken off in the middle: what it has taken from memory would be lost.
+            // A step is never interrupted: what it has taken from memory would be lost.
             match self.step(if busy { Duration::ZERO } else { WAIT }).await {
                 Ok(more) => busy = more,
                 Err(error) => {
@@ -219,11 +220,12 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// One round: load, take, checkpoint, publish. Returns whether more is to do at once. After an error the
-    /// shards are let go, and the worker must not be used any more.
+    /// Runs one round: load, take, checkpoint, publish. Returns whether more is to do at once. After an error
+    /// the shards are released, and the worker must not be used any more.
     ///
     /// # Errors
-    /// What no retry can mend, and what stopped a shard where no other is left: see [`WorkerError`].
+    /// Returns an error that no retry can fix, or the error that stopped a shard if no other shard is left:
+    /// see [`WorkerError`].
     pub async fn step(&mut self, wait: Duration) -> Result<bool> {
         let done = self.round(wait).await;
         if done.is_err() {
@@ -248,7 +250,8 @@ impl<S: Source> Worker<S> {
             }
         }
         if !due.is_empty() {
-            // As long as that took, messages are taken before it is done again, if they flow.
+            // If messages flow, they are taken for as long as the checkpoints took before the next
+            // checkpoints.
             let now = self.ports.shared.clock.now();
             self.rests_until = WallTime(now.0.saturating_add(now.micros_since(began)));
         }
@@ -288,13 +291,13 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Shards whose next checkpoint is due. While messages flow, as when a worker catches up, hours close and
-    /// dirty ones are recomputed by the batch, and only now and then: what comes in the meantime is not late,
-    /// and files are fewer.
+    /// Returns the shards whose next checkpoint is due. While messages flow, as when a worker catches up,
+    /// hours close and dirty hours are recomputed in batches, only now and then. So events that come in the
+    /// meantime are not late, and there are fewer files.
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.shared.clock.now();
         let every = micros(self.options.checkpoint_interval);
-        // The witness of the clock is asked about a new object, of one shard.
+        // The clock's witness reads the time of a new object, and one shard is enough for that.
         let witness = self.live().map(LiveShard::shard).next();
         let witness = witness.filter(|_| self.clock.read().ahead_seconds.is_some());
         let crowded = self.bytes() >= self.budget() / 2;
@@ -306,7 +309,7 @@ impl<S: Source> Worker<S> {
             let in_turn = waiting && (!self.flowing || rested);
             let new_bytes = live.new_bytes();
             let large = new_bytes >= self.options.checkpoint_bytes || (crowded && new_bytes > 0);
-            // An idle shard is checkpointed all the same before it counts as stale.
+            // Even an idle shard is checkpointed before it counts as stale.
             let in_doubt = witness == Some(live.shard());
             let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
@@ -356,7 +359,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Why a checkpoint failed: a missing file of the archive may have been merged.
+    /// Handles a failed checkpoint: another owner may have merged a missing archive file.
     async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let WorkerError::Damaged { object, cause } = error else { return Err(error) };
         let store = &*self.ports.shared.store;
@@ -365,7 +368,7 @@ impl<S: Source> Worker<S> {
             tracing::info!(shard, object, "archive file was merged; listing again");
             return Ok(());
         }
-        // The owner that has the shard by now may have merged it.
+        // The current owner of the shard may have merged it.
         if live.is_overtaken(store).await? {
             self.conflict(shard).await;
             return Ok(());
@@ -373,9 +376,9 @@ impl<S: Source> Worker<S> {
         Err(WorkerError::Damaged { object, cause })
     }
 
-    /// Writes the draft, unless a checkpoint is on its way already, and has it decided; false if another
-    /// owner was first. After an error the shard is as it was except for the parts that succeeded, and this
-    /// can be called again.
+    /// Writes the draft, unless a checkpoint is already sealed, and has it decided. Returns `false` if
+    /// another owner was first. After an error the shard keeps the parts that succeeded and is otherwise
+    /// unchanged, and this can be called again.
     async fn try_checkpoint(&mut self, shard: Shard, now: WallTime, release: bool) -> Result<bool> {
         let pace = self.pace();
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
@@ -394,8 +397,8 @@ impl<S: Source> Worker<S> {
                     pace,
                     counts: &mut counts,
                 };
-                // Late events still in memory are flushed after the slice, so that however many come,
-                // recomputation goes on.
+                // Late events still in memory are flushed after the slice, so that recomputation continues
+                // however many come.
                 let due = live.recompute_due(now, pace);
                 if !release && due && live.has_stored_late() {
                     folding.recompute_slice(live).await?;
@@ -430,8 +433,8 @@ impl<S: Source> Worker<S> {
         outcome
     }
 
-    /// Last checkpoint and publish of shards that are given back. After an error the next owner takes up what
-    /// is left.
+    /// Makes the last checkpoints of revoked shards and publishes them. After an error the next owner
+    /// continues from the decided checkpoints.
     pub(super) async fn revoke(&mut self, shards: &[Shard]) {
         for shard in shards {
             let last = self.last_checkpoint(*shard).await;
@@ -450,7 +453,7 @@ impl<S: Source> Worker<S> {
         shards.iter().for_each(|shard| self.forget(*shard));
     }
 
-    /// The checkpoint that releases a shard, after the one that is on its way, if any.
+    /// Makes the checkpoint that releases a shard, after the sealed one, if any.
     async fn last_checkpoint(&mut self, shard: Shard) -> Result<()> {
         if self.live_mut(shard).is_some_and(|live| live.is_sealed()) {
             self.checkpoint(shard, true).await?;
@@ -458,7 +461,7 @@ impl<S: Source> Worker<S> {
         self.checkpoint(shard, true).await
     }
 
-    /// A clean stop: last checkpoints, shards released, group left.
+    /// Stops cleanly: last checkpoints, shards released, group left.
     pub async fn drain(&mut self) {
         let shards: Vec<Shard> = self.slots.keys().copied().collect();
         self.revoke(&shards).await;

@@ -1,8 +1,8 @@
 //! Compaction: the table files of a date and shard become one, once all their hours have left the shard's
-//! checkpoint. What it takes to get them back is in the files; see [`crate::checkpoint::days`].
+//! checkpoint. The new file has everything that is needed to restore them; see [`crate::checkpoint::days`].
 //!
-//! A run looks at the oldest dates first and ends after some, so that a lake that was never compacted gets
-//! there run by run. Larger days become several files, so that reading and writing one of them fits in
+//! A run begins with the oldest dates and ends after some, so that successive runs complete a lake that was
+//! never compacted. A large day becomes several files, so that reading and writing one of them fits in
 //! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,23 +23,23 @@ use crate::names::{DayFile, HoursOfDay, Shard, TableFile};
 use crate::objects::{self, StoredObject};
 use crate::ports::{CommitOutcome, ErrorKind, LiveFile, TableError};
 
-/// Dates of a table that one run compacts.
+/// Most dates of a table that one run compacts.
 const DATES_AT_ONCE: usize = 32;
 
-/// Dates of a table that one run tries, where some cannot be compacted.
+/// Most dates of a table that one run tries, if some cannot be compacted.
 const DATES_TRIED: usize = 128;
 
-/// Most bytes of files that become one. It takes about three times as much memory.
+/// Most bytes of files that become one. Joining takes about three times as much memory.
 const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 
-/// Nothing that was written longer ago is committed: files that are not live go after days.
+/// The age of a file after which it is not committed: files that are not live are deleted after days.
 const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A live file of one hour or of a day.
 struct OldFile {
     file: LiveFile,
     hours: HoursOfDay,
-    /// Of a file of one hour: the hour, and its digest.
+    /// The hour and its digest, if the file has one hour.
     of_hour: Option<(Hour, String)>,
 }
 
@@ -49,7 +49,7 @@ type OldFiles = BTreeMap<Shard, Vec<Vec<OldFile>>>;
 /// Compacts a table.
 ///
 /// # Errors
-/// When storage is unavailable; what was compacted stays so.
+/// If storage is unavailable; completed compactions stay.
 pub(super) async fn compact(
     ports: &MaintainPorts,
     decided: &BTreeMap<Shard, Decided>,
@@ -96,7 +96,8 @@ impl Compaction<'_> {
         candidates
     }
 
-    /// Compacts what can be of a date, all shards in one commit. Whether anything was.
+    /// Compacts the files of a date as far as possible, all shards in one commit. Returns whether any were
+    /// compacted.
     async fn compact_date(
         &self,
         date: Date,
@@ -124,7 +125,7 @@ impl Compaction<'_> {
         Ok(!landed.adds.is_empty())
     }
 
-    /// Stores one file with the rows of others.
+    /// Stores one file with the rows of other files.
     async fn join(
         &self,
         (date, shard): (Date, Shard),
@@ -154,8 +155,8 @@ impl Compaction<'_> {
         Ok(Rearranged { adds: vec![entry], removes })
     }
 
-    /// Commits what is still to be done. Where others have replaced a file meanwhile, theirs stays. What has
-    /// landed.
+    /// Commits the files that are still to be replaced. If another writer has replaced a file meanwhile, that
+    /// writer's file stays. Returns the committed changes.
     async fn commit(&self, date: Date, mut joined: Vec<Rearranged>, began: Duration) -> Result<Rearranged> {
         let (table, clock) = (self.table, &*self.ports.clock);
         let mut failure = None;
@@ -194,7 +195,7 @@ impl Compaction<'_> {
     }
 }
 
-/// Whether all hours of a date have left a checkpoint.
+/// Returns whether all hours of a date have left a checkpoint.
 fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
     let (first, last) = (Hour(date.days() * 24), Hour(date.days() * 24 + 23));
     checkpoint.closed_through.is_some_and(|closed| last.0 < closed.0 - HORIZON_HOURS)
@@ -211,8 +212,8 @@ fn source(file: LiveFile) -> Option<(Date, Shard, OldFile)> {
     Some((name.hour.date(), name.shard, OldFile { file, hours, of_hour: Some((name.hour, name.digest)) }))
 }
 
-/// Files that become one: neighbours by hour, as many as are not too large together. Files that stay alone
-/// are left out.
+/// Returns the groups of files that become one: neighbours by hour, as many as are not too large together.
+/// Files that stay alone are left out.
 fn groups(mut sources: Vec<OldFile>) -> Vec<Vec<OldFile>> {
     sources.sort_by_key(|source| source.hours.0.trailing_zeros());
     let mut groups: Vec<Vec<OldFile>> = Vec::new();

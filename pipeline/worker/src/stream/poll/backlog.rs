@@ -1,8 +1,8 @@
-//! What was polled and is not taken yet, by topic partition: one that waits for a schema or for the clock
-//! holds up no other.
+//! Polled items that are not taken yet, by topic partition: one that waits for a schema or for the clock does
+//! not hold up the others.
 //!
-//! A topic partition that waits for long is *parked*: it is not read any more, what was read of it ahead is
-//! dropped, and reading starts again once what it needs is there.
+//! A topic partition that waits for long is *parked*: it is no longer read, and the items read ahead are
+//! dropped. Reading starts again once what it needs is there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,14 +13,14 @@ use super::lost::Loss;
 use crate::names::Shard;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 
-/// Messages of a topic partition that are looked at for schemas to ask for, besides the first. As many are
-/// asked for at once.
+/// The number of messages of a topic partition, besides the first, that are searched for schemas to request.
+/// As many schemas are requested at once.
 const LOOK_AHEAD: usize = 16;
 
 /// A topic partition.
 pub(in crate::stream) type Place = (Shard, Text);
 
-/// What a topic partition waits for.
+/// The reason that a topic partition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stream) enum Need {
     /// The schema with this id.
@@ -38,32 +38,32 @@ impl Need {
     }
 }
 
-/// A topic partition that is not read.
+/// A topic partition that is not read for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stream) struct Parked {
-    /// What it waits for.
+    /// The need that the topic partition waits for.
     pub need: Need,
-    /// When it is read again at the earliest.
+    /// The earliest time at which it is read again.
     pub until: WallTime,
 }
 
-/// What was polled of a topic partition.
+/// An item polled from a topic partition.
 #[derive(Debug)]
 pub(in crate::stream) enum Item {
-    /// Messages in their order.
+    /// Messages in order.
     Messages(VecDeque<Message>),
-    /// Its end, as confirmed.
+    /// The confirmed end of the partition.
     End(i64),
-    /// Its next offset is lost.
+    /// The next offset is lost.
     Lost(Loss),
-    /// A batch of it, from this offset on, cannot be read.
+    /// A batch that begins at this offset cannot be read.
     Unreadable { offset: i64, cause: String },
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// What its first message waits for, if it was looked at.
+    /// The need of the first message, if it was examined.
     need: Option<Need>,
 }
 
@@ -81,7 +81,7 @@ impl Queue {
     }
 }
 
-/// All of it.
+/// All items that wait to be taken.
 #[derive(Debug, Default)]
 pub(in crate::stream) struct Backlog {
     queues: BTreeMap<Place, Queue>,
@@ -89,22 +89,22 @@ pub(in crate::stream) struct Backlog {
 }
 
 impl Backlog {
-    /// Adds what was polled.
+    /// Adds a polled item.
     pub fn push(&mut self, place: Place, item: Item) {
         let items = &mut self.queues.entry(place).or_default().items;
         match (items.back_mut(), item) {
-            // Ends are told again and again.
+            // Ends are reported repeatedly.
             (Some(Item::End(last)), Item::End(end)) => *last = end,
             (_, item) => items.push_back(item),
         }
     }
 
-    /// The topic partitions of which something waits to be taken.
+    /// The topic partitions that have items to take.
     pub fn places(&self) -> Vec<Place> {
         self.queues.keys().cloned().collect()
     }
 
-    /// Takes the first of a topic partition.
+    /// Removes and returns the first item of a topic partition.
     pub fn pop(&mut self, place: &Place) -> Option<Item> {
         let queue = self.queues.get_mut(place)?;
         queue.need = None;
@@ -115,25 +115,25 @@ impl Backlog {
         item
     }
 
-    /// Puts messages back to the front: the first of them needs this.
+    /// Puts messages back at the front: the first of them needs `need`.
     pub fn wait(&mut self, place: Place, messages: VecDeque<Message>, need: Need) {
         let queue = self.queues.entry(place).or_default();
         queue.items.push_front(Item::Messages(messages));
         queue.need = Some(need);
     }
 
-    /// Drops what waits of a shard, and parks none of it any more.
+    /// Drops the waiting items of a shard, and unparks all of its topic partitions.
     pub fn drop_shard(&mut self, shard: Shard) {
         self.queues.retain(|(of, _), _| *of != shard);
         self.parked.retain(|(of, _), _| *of != shard);
     }
 
-    /// Bytes of messages that wait.
+    /// Bytes of waiting messages.
     pub fn bytes(&self) -> u64 {
         self.queues.values().map(Queue::bytes).sum()
     }
 
-    /// The topic partition of which most bytes wait, and what it needs.
+    /// The topic partition with the most waiting bytes, and what it needs.
     pub fn largest(&self) -> Option<(Place, Need)> {
         let waiting = self.queues.iter().filter_map(|(place, queue)| Some((place, queue, queue.need?)));
         let largest = waiting.max_by_key(|(_, queue, _)| queue.bytes());
@@ -145,30 +145,30 @@ impl Backlog {
         self.parked.extend(parked);
     }
 
-    /// Those parked of a shard.
+    /// The parked topic partitions of a shard.
     pub fn parked_of(&self, shard: Shard) -> Vec<(Place, Parked)> {
         let parked = self.parked.iter().filter(|((of, _), _)| *of == shard);
         parked.map(|(place, parked)| (place.clone(), *parked)).collect()
     }
 
-    /// Whether a topic partition is parked.
+    /// Returns whether a topic partition is parked.
     pub fn is_parked(&self, shard: Shard, topic: &Text) -> bool {
         self.parked.contains_key(&(shard, topic.clone()))
     }
 
-    /// The shards with such a topic partition that is parked.
+    /// The shards with a parked topic partition that matches.
     pub fn shards_parked(&self, is_one: impl Fn(&Parked) -> bool) -> BTreeSet<Shard> {
         self.parked.iter().filter(|(_, parked)| is_one(parked)).map(|((shard, _), _)| *shard).collect()
     }
 
-    /// Whether anything waits for a schema.
+    /// Returns whether anything waits for a schema.
     pub fn needs_schema(&self) -> bool {
         let parked = self.parked.values().map(|parked| parked.need);
         parked.chain(self.needs()).any(|need| need.schema().is_some())
     }
 
-    /// The schemas to ask for: first those for which topic partitions wait, then those of messages next to
-    /// come of these partitions.
+    /// The schemas to request: first the schemas that topic partitions wait for, then the schemas of the next
+    /// messages of these partitions.
     pub fn schemas(&self, decoder: &dyn MessageDecoder, now: WallTime) -> Vec<u32> {
         let rested = self.parked.values().filter(|parked| parked.until <= now).map(|parked| parked.need);
         let needed = self.needs().chain(rested).filter_map(Need::schema);

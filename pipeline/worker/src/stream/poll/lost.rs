@@ -1,4 +1,4 @@
-//! Messages that Kafka does not have, and those that nobody can read.
+//! Messages that Kafka does not have, and messages that cannot be read.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::ports::DeadLetter;
 use crate::source::{Message, Source};
 use crate::stream::Worker;
 
-/// What Kafka said of an offset that it does not have.
+/// Kafka's answer about an offset that it does not have.
 #[derive(Debug)]
 pub(in crate::stream) struct Loss {
-    /// The earliest offset there is, where the one that is lost is known to lie before it.
+    /// The earliest existing offset, if the lost one is known to lie before it.
     pub earliest: Option<i64>,
     pub cause: String,
 }
 
 impl Loss {
-    /// The log is not the one that was read.
+    /// The loss of an offset because the log is not the one that was read before.
     pub fn of_another_log(cause: String) -> Self {
         Self { earliest: None, cause }
     }
 }
 
 impl<S: Source> Worker<S> {
-    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
-    /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
-    /// the shard, unless configured otherwise.
+    /// Handles an offset that Kafka does not have. Retention may have removed the record before it and then
+    /// offsets without records. In that case reading starts after them, and nothing is lost. Anything else
+    /// stops the shard, unless configured otherwise.
     pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
@@ -46,7 +46,8 @@ impl<S: Source> Worker<S> {
         match live.is_overtaken(&*store).await {
             Ok(false) => {}
             Ok(true) => {
-                // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
+                // Kafka keeps messages that the shard's owner has not read: an owner that was cut off may
+                // find fewer.
                 self.conflict(shard).await;
                 return Ok(());
             }
@@ -70,8 +71,8 @@ impl<S: Source> Worker<S> {
         self.stop_shard(shard, lost).await
     }
 
-    /// A batch that begins at this offset cannot be read. It stops the shard, unless it is to be passed over:
-    /// then a dead letter says so, and reading goes on after it.
+    /// Handles a batch that begins at `offset` and cannot be read. It stops the shard, unless configuration
+    /// skips it: then a dead letter records it, and reading continues after it.
     pub(super) async fn unreadable(&mut self, place: &Place, offset: i64, cause: String) -> Result<()> {
         let (shard, topic) = (place.0, &place.1);
         let skipped = self.options.skip_batches.iter().find(|skipped| {

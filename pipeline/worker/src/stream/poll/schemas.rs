@@ -1,5 +1,4 @@
-//! What waits is taken, topic partition by topic partition, and the registry is asked for the schemas that
-//! are missing.
+//! Takes waiting items, one topic partition after another, and requests missing schemas from the registry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,22 +17,22 @@ use crate::stream::Worker;
 use crate::stream::intake::Taken;
 use crate::stream::tasks::Task;
 
-/// Schemas asked for at once, at most.
+/// The most schemas requested at once.
 const FETCHES_MAX: usize = 16;
 
-/// How often the registry is asked in one step, at most: a flood of unknown ids must not hold up the rest of
-/// the loop for long.
+/// The most requests to the registry in one step: a flood of unknown ids must not hold up the rest of the
+/// loop for long.
 const ROUNDS_MAX: usize = 16;
 
-/// The part of `queue_bytes` that may wait to be taken.
+/// The divisor of `queue_bytes` that gives the bytes that may wait to be taken.
 const WAITING_PART: u64 = 4;
 
-/// How long a topic partition is parked at least: every time, all partitions are assigned again, and what was
-/// read ahead is read again.
+/// The least time that a topic partition is parked. Each time, all partitions are assigned again, and the
+/// messages that were read ahead are read again.
 const PARKED_FOR: Duration = Duration::from_secs(5);
 
 impl<S: Source> Worker<S> {
-    /// Takes what waits, as far as schemas and the clock allow. Whether more can be taken at once.
+    /// Takes waiting items as far as schemas and the clock allow. Returns whether more can be taken at once.
     pub(in crate::stream) async fn take_backlog(&mut self) -> Result<bool> {
         if self.clock.read().ahead_seconds.is_none() {
             self.unpark(|need| need == Need::Clock).await?;
@@ -56,7 +55,7 @@ impl<S: Source> Worker<S> {
         Ok(goes_on)
     }
 
-    /// Takes what waits of a topic partition, until its next message needs something.
+    /// Takes the waiting items of a topic partition until its next message needs something.
     async fn take_place(&mut self, place: Place) -> Result<()> {
         let (shard, topic) = &place;
         while let Some(item) = self.backlog.pop(&place) {
@@ -93,8 +92,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Asks the registry for schemas that messages wait for, if it may be asked. Whether it has given any, or
-    /// they are known not to exist.
+    /// Requests schemas that messages wait for, if the registry may be asked. Returns whether it has given
+    /// any schema, or said that one does not exist.
     async fn fetch_schemas(&mut self) -> Result<bool> {
         let now = self.ports.shared.clock.now();
         let mut ids = self.backlog.schemas(&*self.ports.decoder, now);
@@ -103,7 +102,7 @@ impl<S: Source> Worker<S> {
         if ids.is_empty() || !self.tasks.is_due(Task::Registry, now) {
             return Ok(false);
         }
-        // What has not failed goes first: ids that the registry does not give hold up no other.
+        // Ids that have not failed go first: ids that the registry does not give must not hold up the others.
         ids.sort_by_key(|id| self.asks.get(id).map_or(0, Backoff::failures));
         ids.truncate(FETCHES_MAX);
         let decoder = Arc::clone(&self.ports.decoder);
@@ -139,7 +138,7 @@ impl<S: Source> Worker<S> {
         status.waits.insert(Dependency::Registry, wait);
     }
 
-    /// Reads a topic partition no further until what it needs is there, and not before a rest.
+    /// Stops reading a topic partition until what it needs is there, and for at least [`PARKED_FOR`].
     async fn park(&mut self, place: Place, need: Need) -> Result<()> {
         let shard = place.0;
         tracing::warn!(shard, topic = %place.1, ?need, "topic partition is read no further until it can be");
@@ -149,7 +148,7 @@ impl<S: Source> Worker<S> {
         self.restart_but(shard, parked).await
     }
 
-    /// Reads on what was parked for what is there now.
+    /// Resumes topic partitions that were parked for something that is there now.
     async fn unpark(&mut self, is_there: impl Fn(Need) -> bool) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let ready = |parked: &Parked| parked.until <= now && is_there(parked.need);
@@ -161,7 +160,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Reads a shard on from where it has come to, but not the topic partitions that are parked.
+    /// Resumes a shard at its next offsets, without the topic partitions that are parked.
     async fn restart_but(&mut self, shard: Shard, parked: Vec<(Place, Parked)>) -> Result<()> {
         self.stop_reading(shard).await;
         self.backlog.park(parked);

@@ -1,4 +1,5 @@
-//! What was taken from Kafka and is not folded yet: events of open hours, late events, rejected messages.
+//! Input that was taken from Kafka and is not folded yet: events of open hours, late events, rejected
+//! messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::ports::DeadLetter;
 use crate::shard::fold::Body;
 use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
-/// Bytes that a dead letter takes in memory besides its message: its origin and the message that says why.
+/// Bytes that a dead letter takes in memory besides its message: its origin and the error message.
 const LETTER_OVERHEAD: u64 = 256;
 
 /// Events of an hour that is not closed.
@@ -18,7 +19,7 @@ struct OpenHour {
     /// Events in memory. The first `flushed` of them are objects of the draft, or in the archive.
     events: Arc<Vec<Body>>,
     flushed: usize,
-    /// How many of them a decided checkpoint admits.
+    /// The number of flushed events that a decided checkpoint admits.
     decided: usize,
     /// Whether the archive holds events of the hour that are not in memory.
     spilled: bool,
@@ -74,18 +75,18 @@ impl EventBuffer {
         self.new_bytes
     }
 
-    /// The first open hour with events.
+    /// Returns the first open hour with events.
     pub fn first_open(&self) -> Option<Hour> {
         self.open.keys().next().copied()
     }
 
-    /// The last open hour with events.
+    /// Returns the last open hour with events.
     pub fn last_open(&self) -> Option<Hour> {
         self.open.keys().next_back().copied()
     }
 
-    /// Open hours with events that are not objects yet: all events of the hour, and how many of them already
-    /// are.
+    /// Returns open hours with events that are not objects yet: all events of the hour, and how many of them
+    /// already are objects.
     pub fn unflushed(&self) -> Vec<(Hour, Arc<Vec<Body>>, usize)> {
         let unflushed = self.open.iter().filter(|(_, open)| open.flushed < open.events.len());
         unflushed.map(|(hour, open)| (*hour, Arc::clone(&open.events), open.flushed)).collect()
@@ -98,39 +99,39 @@ impl EventBuffer {
         }
     }
 
-    /// Closed hours with late events.
+    /// Returns closed hours with late events.
     pub fn late_hours(&self) -> Vec<Hour> {
         self.late.keys().copied().collect()
     }
 
-    /// Late events of an hour.
+    /// Returns the late events of an hour.
     pub fn late(&self, hour: Hour) -> &[Body] {
         self.late.get(&hour).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Drops the late events of an hour, which the draft or the archive has.
+    /// Drops the late events of an hour: the draft or the archive has them.
     pub fn drop_late(&mut self, hour: Hour) {
         let bodies = self.late.remove(&hour).unwrap_or_default();
         self.late_bytes -= bodies.iter().map(|(_, body)| body.len() as u64 + EVENT_OVERHEAD).sum::<u64>();
     }
 
-    /// Rejected messages.
+    /// Returns the rejected messages.
     pub fn letters(&self) -> &[DeadLetter] {
         &self.letters
     }
 
-    /// Drops the rejected messages, which the draft has.
+    /// Drops the rejected messages: the draft has them.
     pub fn drop_letters(&mut self) {
         self.letters.clear();
         self.letter_bytes = 0;
     }
 
-    /// Notes that all of it is part of a sealed checkpoint.
+    /// Notes that the whole buffer is part of a sealed checkpoint.
     pub fn note_sealed(&mut self) {
         self.new_bytes = 0;
     }
 
-    /// Notes that what was flushed is decided: it need not be in memory.
+    /// Notes that flushed events are decided: they need not stay in memory.
     pub fn note_decided(&mut self) {
         self.open.values_mut().for_each(|open| open.decided = open.flushed);
     }
@@ -140,7 +141,7 @@ impl EventBuffer {
         self.open.entry(hour).or_default().spilled = true;
     }
 
-    /// Where the events of an open hour are.
+    /// Returns where the events of an open hour are.
     pub fn events(&self, hour: Hour) -> EventPlaces {
         self.open.get(&hour).map_or_else(EventPlaces::default, |open| EventPlaces {
             bodies: Some(Arc::clone(&open.events)),
@@ -149,22 +150,22 @@ impl EventBuffer {
         })
     }
 
-    /// Drops the events of the hours through this one, which are closed.
+    /// Drops the events of closed hours through this one.
     pub fn close_through(&mut self, hour: Hour) {
         self.open = self.open.split_off(&hour.next());
     }
 
-    /// Whether the archive holds events of open hours that are in memory, too.
+    /// Returns whether the archive holds events of open hours that are also in memory.
     pub fn can_spill(&self) -> bool {
         self.open.values().any(|open| open.decided > 0)
     }
 
-    /// Drops from memory what the archive holds of the latest open hour that has any.
+    /// Drops from memory the events that the archive holds of the latest open hour that has any.
     pub fn spill(&mut self) {
         let Some(open) = self.open.values_mut().rev().find(|open| open.decided > 0) else { return };
         let events = Arc::make_mut(&mut open.events);
         events.drain(..open.decided);
-        // What is left is little: give the rest back.
+        // Few events remain: free the unused capacity.
         events.shrink_to_fit();
         open.bytes = events.iter().map(|(_, body)| body.len() as u64 + EVENT_OVERHEAD).sum();
         open.flushed -= open.decided;

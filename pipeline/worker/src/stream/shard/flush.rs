@@ -1,6 +1,6 @@
 //! First part of a checkpoint: new events and rejected messages as objects of the draft.
 //!
-//! An event of a closed hour that the archive holds already is dropped; any other makes its hour dirty.
+//! An event of a closed hour is dropped if the archive already holds it; any other makes its hour dirty.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::shard::reading::unknown_events;
 use crate::status::Counts;
 use crate::stream::StreamPorts;
 
-/// Most closed hours of one checkpoint whose archive is read to tell known events from new ones. Events of
-/// further hours are taken for new, which costs a fold but changes nothing.
+/// The most closed hours of one checkpoint whose archive is read to tell known events from new ones. Events
+/// of further hours count as new, which costs a fold but changes nothing.
 const KNOWN_HOURS_MAX: usize = 64;
 
-/// Most bytes that are read for that, so that a burst of late events does not take long.
+/// The most bytes that are read for that, so that a burst of late events does not take long.
 const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 impl LiveShard {
-    /// Turns what is new into objects of the draft. After an error it can be called again.
+    /// Writes new events and letters into objects of the draft. After an error it can be called again.
     pub async fn flush(&mut self, ports: &StreamPorts, now: WallTime, counts: &mut Counts) -> Result<()> {
         let late = counts.late_events;
         self.flush_open(ports).await?;
@@ -100,7 +100,7 @@ impl LiveShard {
         }
     }
 
-    /// Makes an hour dirty: it is recomputed, and what follows from it.
+    /// Makes an hour dirty: it is recomputed, and so are the hours that depend on it.
     fn mark_late(&mut self, hour: Hour, events: &[Body]) {
         let mut late = LateCounts::new();
         for (kind, body) in events {
@@ -114,7 +114,7 @@ impl LiveShard {
     }
 }
 
-/// An archive file of these events, each once, in the order of the archive.
+/// Encodes an archive file of these events, each once, in the order of the archive.
 pub(super) fn write_sorted(archive: &dyn Archive, events: &[Body]) -> Result<Vec<u8>> {
     let sorted = in_archive_order(events.iter().collect()).into_iter();
     let bodies: Vec<(EventKind, &[u8])> = sorted.map(|(kind, body)| (*kind, &**body)).collect();

@@ -1,12 +1,13 @@
-//! Second part of a checkpoint: hours that are folded, those to be recomputed first, then those that the
+//! Second part of a checkpoint: hours are folded, first the hours to be recomputed, then the hours that the
 //! watermark lets close.
 //!
-//! Recomputation runs aside, a slice per checkpoint: it starts from the nearest base snapshot before the
-//! first dirty hour, moves the dirty mark along, and ends where the state at an hour's end is the recorded
-//! one and no later hour is dirty. Meanwhile hours go on closing from the state at hand; they lie after the
-//! mark, so they are recomputed where that state was not the right one. A late event of an hour that was just
-//! recomputed marks that hour. It does not stop what goes on: otherwise a steady flow of late events would
-//! keep the last hours from ever being recomputed.
+//! Recomputation runs beside the closing of hours, a slice per checkpoint. It starts from the nearest base
+//! snapshot before the first dirty hour, and moves the dirty mark along. It ends where the state at an hour's
+//! end equals the recorded one and no later hour is dirty. Meanwhile hours continue to close from the current
+//! state. They lie after the mark, so they are recomputed if that state was not the right one.
+//!
+//! A late event of an hour that was just recomputed marks that hour. It does not stop the recomputation in
+//! progress: otherwise a steady flow of late events would keep the last hours from ever being recomputed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
 
-/// What folding takes besides the shard.
+/// The context of folding, besides the shard.
 pub(in crate::stream) struct Folding<'a> {
     pub ports: &'a Ports,
     pub rules: &'a mut RuleBook,
@@ -43,18 +44,18 @@ pub(in crate::stream) struct Folding<'a> {
     pub counts: &'a mut Counts,
 }
 
-/// A folded window, and how far it went.
+/// A folded window.
 struct Slice {
     folded: FoldedWindow,
-    /// Its last hour.
+    /// The window's last hour.
     last: Hour,
-    /// Hours of the next window.
+    /// Hours in the next window.
     window_hours: i64,
 }
 
 impl Folding<'_> {
-    /// Recomputes one slice where hours are dirty. Events that came since the last checkpoint must not be
-    /// among the dirty hours': they are not readable yet.
+    /// Recomputes one slice if hours are dirty. The dirty hours must have no events that came since the last
+    /// checkpoint: those events are not readable yet.
     pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
         if shard.has_dirty_organizations_only() {
             match self.restate_slice(shard).await {
@@ -78,7 +79,8 @@ impl Folding<'_> {
     async fn recompute_all(&mut self, shard: &mut LiveShard) -> Result<()> {
         let Some(Recompute { next, emit_from, states }) = self.cursor(shard).await? else { return Ok(()) };
         let Some(closed) = shard.next().closed_through else { return Ok(()) };
-        // A late event that has come meanwhile may be of an hour that is only led up to.
+        // A late event that has come meanwhile may belong to an hour that would otherwise be folded without
+        // output.
         let dirty = shard.next().dirty.first_after(next.previous());
         let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
         let last = Hour(closed.0.min(next.0 + shard.recompute.window_hours - 1));
@@ -101,7 +103,7 @@ impl Folding<'_> {
         shard.recompute.window_hours = window_hours;
         shard.recompute.through = Some(through);
         (shard.recompute.cursor, shard.states) = match (stop, goes_on) {
-            // The state at hand was the right one.
+            // The current state was the right one.
             (Some(_), _) => (None, shard.states.take()),
             (None, Some(emit_from)) => {
                 (Some(Recompute { next: last.next(), emit_from, states }), shard.states.take())
@@ -111,7 +113,7 @@ impl Folding<'_> {
         Ok(())
     }
 
-    /// Closes the next hours that the watermark lets close, one window of them.
+    /// Closes the next window of hours that the watermark lets close.
     pub async fn close(&mut self, shard: &mut LiveShard) -> Result<()> {
         let (Some(first), Some(closable)) = (shard.next_hour(), shard.closable()) else { return Ok(()) };
         let Some(states) = shard.states.clone() else { return Ok(()) };
@@ -138,7 +140,7 @@ impl Folding<'_> {
         Ok(())
     }
 
-    /// Where recomputation stands; begins it at the first dirty hour.
+    /// Returns where recomputation stands; begins it at the first dirty hour.
     async fn cursor(&self, shard: &mut LiveShard) -> Result<Option<Recompute>> {
         let Some(dirty) = shard.next().dirty.first() else { return Ok(None) };
         if let Some(cursor) = &shard.recompute.cursor {
@@ -156,7 +158,7 @@ impl Folding<'_> {
         Ok(Some(cursor))
     }
 
-    /// Reads and folds as many of these hours as fit. The shard stays as it is.
+    /// Reads and folds as many of these hours as fit. The shard does not change.
     async fn fold(
         &mut self,
         shard: &mut LiveShard,
@@ -177,7 +179,7 @@ impl Folding<'_> {
         Ok(Slice { folded, last, window_hours })
     }
 
-    /// Encodes folded hours. The shard stays as it is.
+    /// Encodes folded hours. The shard does not change.
     async fn encode(
         &self,
         shard: &LiveShard,
@@ -210,7 +212,7 @@ impl Folding<'_> {
         emit::encode_all(Arc::clone(&self.ports.encoder), jobs.collect(), |_| ()).await
     }
 
-    /// Takes encoded hours into the draft, with the marks that go with them.
+    /// Takes encoded hours into the draft, with their marks.
     fn take(&mut self, shard: &mut LiveShard, encoded: Vec<EncodedHour<()>>, mark: impl FnOnce(&mut Draft)) {
         if let Some(hour) = encoded.last() {
             shard.state_bytes = hour.state_bytes;
@@ -226,7 +228,7 @@ impl Folding<'_> {
         draft.touch();
     }
 
-    /// A shard's first hour brings the configured rules.
+    /// Lists the configured rules with a shard's first hour.
     async fn list_rules(&mut self, shard: &mut LiveShard, first: Hour) -> Result<()> {
         if shard.next().rules.is_empty() {
             self.rules.store(&*self.ports.store, self.configured).await?;
@@ -238,8 +240,8 @@ impl Folding<'_> {
     }
 }
 
-/// Late events under rules that this release does not compute wait for one that does. Hours that close
-/// meanwhile need the state at hand, not theirs.
+/// Lets late events wait for a release that computes their rules, if this release does not. Hours that close
+/// meanwhile need the current state, not the state of those events.
 fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
     if !matches!(error, WorkerError::UnknownEngineVersion { .. }) || shard.states.is_none() {
         return Err(error);
@@ -251,15 +253,15 @@ fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
 }
 
 impl LiveShard {
-    /// Whether what is dirty is dirty for some organizations alone, and the state of all others is at hand.
+    /// Returns whether hours are dirty for some organizations alone, and the current state of all others is
+    /// known.
     pub(super) fn has_dirty_organizations_only(&self) -> bool {
         let dirty = &self.next().dirty;
         let alone = dirty.of_all().is_empty() && !dirty.of_organizations().is_empty();
         alone && self.states.is_some() && self.recompute.cursor.is_none()
     }
 
-    /// Notes which of these hours have events in the archive that were never in memory here: those of owners
-    /// before.
+    /// Notes which of these hours have archived events of earlier owners, which were never in memory here.
     pub(super) fn note_archived(&mut self, first: Hour, last: Hour) {
         let earlier = |hour: &Hour| self.archive.files(*hour).iter().any(|file| self.claim.is_earlier(file));
         let hours: Vec<Hour> =

@@ -1,10 +1,10 @@
-//! Merging the archive: an hour that is closed has as many files as checkpoints took events of it, and comes
-//! to one.
+//! Merges the archive: a closed hour has as many files as checkpoints took events of it, and is merged into
+//! one.
 //!
-//! The merged file waits for the checkpoint like any other object. Once that is decided, the files that it
-//! replaces are left out of the index and deleted, some at a time. A crash in between leaves events in the
-//! archive twice, which changes nothing, because folding takes equal events once; and a later owner merges
-//! them again. Nothing is deleted that a decided checkpoint does not have in another file.
+//! The merged file waits for the checkpoint like any other object. Once the checkpoint is decided, the files
+//! that the merged file replaces leave the index and are deleted, some at a time. A crash in between leaves
+//! events in the archive twice. That changes nothing, because folding takes equal events once; and a later
+//! owner merges the files again. Nothing is deleted that a decided checkpoint does not have in another file.
 
 use std::sync::Arc;
 
@@ -22,32 +22,32 @@ use crate::shard::fold::Body;
 use crate::shard::reading::read_archive;
 use crate::stream::StreamPorts;
 
-/// Files that came since an hour was merged, before it is merged again: each time, its events are written
-/// again.
+/// The number of files that must come after an hour was merged before it is merged again, because each merge
+/// writes the hour's events again.
 const LATE_FILES: usize = 16;
 
-/// Bytes of files that become one, compressed: 64 MiB or so of events in memory.
+/// Bytes of files that become one, compressed: about 64 MiB of events in memory.
 const MERGED_BYTES: u64 = 8 << 20;
 
-/// Most hours that one checkpoint merges, and most bytes of their files: it takes a moment, and a worker that
-/// catches up does it later.
+/// The most hours that one checkpoint merges. Their files also have at most [`MERGED_BYTES`] together, unless
+/// there is only one hour. Merging takes a moment, and a worker that catches up merges later.
 const HOURS_AT_ONCE: usize = 16;
 
-/// Hours before the last one closed that a new owner looks at: the owner before may have ended in between.
+/// Hours before the last closed hour that a new owner checks: the earlier owner may have ended in between.
 const LOOKED_BACK_HOURS: i64 = 24;
 
-/// Hours whose files are looked at for one checkpoint: a date or two are listed for them.
+/// Hours whose files are checked for one checkpoint: a date or two are listed for them.
 const LOOKED_AT_HOURS: i64 = 24;
 
-/// Most listings for the sake of files that an owner before has deleted, until a checkpoint is decided.
+/// The most repeated listings because of files that an earlier owner deleted, until a checkpoint is decided.
 const LISTED_AGAIN_MAX: usize = 64;
 
-/// How far merging has come.
+/// The progress of merging.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
-    /// The last closed hour that was looked at.
+    /// The last closed hour that was checked.
     through: Option<Hour>,
-    /// How often the archive was listed again since the last checkpoint.
+    /// The number of repeated listings of the archive since the last checkpoint.
     listed_again: usize,
 }
 
@@ -59,20 +59,20 @@ impl Merging {
 }
 
 impl LiveShard {
-    /// Merges archive files of some hours that are closed in the last checkpoint decided. What fails is tried
-    /// again at a later checkpoint: no hour waits for it.
+    /// Merges archive files of some hours that are closed in the last decided checkpoint. A failed merge is
+    /// retried at a later checkpoint: no hour waits for it.
     pub async fn merge_archive(&mut self, ports: &StreamPorts) {
         if let Err(error) = self.try_merge(ports).await {
             tracing::debug!(shard = self.shard(), %error, "archive files not merged yet; trying again later");
         }
     }
 
-    /// Forgets what was listed of the archive where it names a file that has gone since: an owner before may
-    /// have deleted what it had merged after this one listed it, and may go on with that for a while. False
-    /// when that cannot be what happened, or has happened too often until the next checkpoint is decided.
+    /// Forgets the listing of the archive if it names a file that no longer exists. An earlier owner may have
+    /// merged and deleted the file after this owner listed it, and may continue to do so for a while. Returns
+    /// `false` if that cannot be the cause, or has happened too often since the last checkpoint.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn list_archive_again(&mut self, store: &dyn ObjectStore, object: &str) -> Result<bool> {
         let Some(ArchivePath { hour, object_id, .. }) = ArchivePath::parse(object) else { return Ok(false) };
         let merged = |file: &ArchiveFile| file.object_id.seq > object_id.seq && self.claim.is_earlier(file);
@@ -86,10 +86,10 @@ impl LiveShard {
         Ok(true)
     }
 
-    /// Whether another owner has decided since the last checkpoint of this one.
+    /// Returns whether another owner has decided since the last checkpoint of this one.
     ///
     /// # Errors
-    /// When storage is unavailable.
+    /// If storage is unavailable.
     pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> Result<bool> {
         let next = names::checkpoint(self.shard(), self.decided.next_seq());
         if store.stat(&next).await?.is_none() {
@@ -98,11 +98,11 @@ impl LiveShard {
         if !self.is_sealed() {
             return Ok(true);
         }
-        // One of its own is on its way, and this may be that one.
+        // A checkpoint of this owner is sealed, and may be the one that exists.
         match log::latest(store, self.shard()).await {
             Ok(latest) => Ok(latest.owner().is_some_and(|owner| owner.id != self.claim.owner)),
             Err(error) if error.storage_kind().is_some() => Err(error),
-            // The next owner will say so.
+            // The next owner will report it.
             Err(_) => Ok(false),
         }
     }
@@ -153,12 +153,12 @@ impl LiveShard {
     }
 }
 
-/// Files that are worth merging.
+/// Returns the files that are worth merging.
 fn small(files: &[ArchiveFile]) -> impl Iterator<Item = &ArchiveFile> {
     files.iter().filter(|file| file.bytes < MERGED_BYTES)
 }
 
-/// As many of these files, the smallest first, as make one of at most [`MERGED_BYTES`]; at least two.
+/// Returns the smallest files, as many as make one of at most [`MERGED_BYTES`]; at least two.
 fn group(mut files: Vec<ArchiveFile>) -> Vec<ArchiveFile> {
     files.sort_by_key(|file| file.bytes);
     let mut bytes = 0;
@@ -171,8 +171,8 @@ fn group(mut files: Vec<ArchiveFile>) -> Vec<ArchiveFile> {
     files
 }
 
-/// One file of the events of several, each once, in the order of an archive file. The files will be deleted,
-/// so each must be whole.
+/// Merges the events of several files into one, each once, in the order of an archive file. The files will be
+/// deleted, so each must be whole.
 fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {
@@ -199,7 +199,8 @@ mod tests {
     use crate::names::ObjectId;
     use crate::ports::{DeadLetter, EachRecord, FormatError};
 
-    /// An archive whose every file reads as one event. They are whole, or all cut off behind it.
+    /// An archive in which every file reads as one event. All files are whole, or all are cut off after the
+    /// event.
     struct OneEvent {
         whole: bool,
     }

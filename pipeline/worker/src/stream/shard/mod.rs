@@ -1,9 +1,9 @@
-//! A shard that this worker holds: what is decided of it, the draft of its next checkpoint, and the events
-//! that wait.
+//! A shard that this worker holds: its last decided checkpoint, the draft of the next, and the waiting
+//! events.
 //!
-//! Its parts change only together and only on success: folding and encoding work on what the shard holds, and
-//! what they come to replaces it at the end. So an error in between leaves the shard as it was, and the step
-//! can be tried again.
+//! Its parts change only together and only on success: folding and encoding work on the contents of the
+//! shard, and the results replace them at the end. So an error in between leaves the shard unchanged, and the
+//! step can be retried.
 
 mod buffer;
 mod flush;
@@ -44,27 +44,27 @@ pub(super) use schedule::RestatePace;
 #[derive(Clone, Debug)]
 struct Claim {
     shard: Shard,
-    /// Owner id of this claim alone.
+    /// The owner id of this claim alone.
     owner: Text,
-    /// Sequence number of the claim.
+    /// The sequence number of the claim.
     seq: u64,
-    /// Counts objects, over all shards and claims of this process.
+    /// A counter of objects, over all shards and claims of this process.
     counter: Arc<AtomicU64>,
 }
 
 impl Claim {
-    /// Whether an archive file was there before this claim.
+    /// Returns whether an archive file existed before this claim.
     fn is_earlier(&self, file: &ArchiveFile) -> bool {
         file.object_id.seq <= self.seq
     }
 }
 
-/// The checkpoint that comes next.
+/// The next checkpoint.
 #[derive(Debug)]
 enum Next {
-    /// It is being written.
+    /// The checkpoint is being written.
     Draft(Box<Draft>),
-    /// It is on its way: the log was asked, or is about to be.
+    /// The checkpoint is sealed: it was sent to the log, or is about to be.
     Sealed(Sealed),
 }
 
@@ -79,22 +79,22 @@ impl Deref for Next {
     }
 }
 
-/// What tables know of the shard.
+/// The publishing state of the shard's tables.
 #[derive(Clone, Copy, Debug, Default)]
 struct Publication {
-    /// Since when tables may differ from the last checkpoint decided; none: they are equal.
+    /// Since when tables may differ from the last decided checkpoint; `None` if they are equal to it.
     behind_since: Option<WallTime>,
 }
 
-/// What no checkpoint names or admits any more.
+/// Objects that no checkpoint names or admits any more.
 #[derive(Debug)]
 pub(super) struct Garbage {
     /// Paths of objects that wait to be deleted.
     pub paths: BTreeSet<String>,
-    /// When the folder of state was last looked through.
+    /// When the state folder was last searched.
     pub looked_at: WallTime,
-    /// Whether dead letters of dead attempts, and owners without objects, were looked for: there are new ones
-    /// only after a claim.
+    /// Whether dead letters of dead attempts, and owners without objects, were searched for: only a claim can
+    /// bring new ones.
     pub looked_after_claim: bool,
 }
 
@@ -114,18 +114,18 @@ pub(super) struct LiveShard {
     topics: ShardTopics,
     archive: ArchiveIndex,
     merging: Merging,
-    /// State at the end of the last hour closed; none while it is yet to be recomputed from an older one.
+    /// State at the end of the last closed hour; `None` while it must still be recomputed from an older one.
     states: Option<ShardState>,
-    /// Bytes of its last snapshot.
+    /// Bytes of the state's last snapshot.
     state_bytes: u64,
     recompute: Recomputation,
     publication: Publication,
     garbage: Garbage,
     backoff: Backoff,
-    /// While reading could not be started: when to try that again.
+    /// When to retry reading, while it could not be started.
     unread: Option<Backoff>,
-    /// The oldest snapshot that the last checkpoint names, where it lies at or before the horizon: events
-    /// before it are too late.
+    /// The oldest snapshot that the last checkpoint names, if it lies at or before the horizon: events before
+    /// the snapshot are too late.
     oldest_base: Option<Hour>,
 }
 
@@ -134,22 +134,22 @@ impl LiveShard {
         self.claim.shard
     }
 
-    /// The last checkpoint decided.
+    /// Returns the last decided checkpoint.
     pub fn decided(&self) -> &Decided {
         &self.decided
     }
 
-    /// When that was.
+    /// Returns when the last checkpoint was decided.
     pub fn decided_at(&self) -> WallTime {
         self.decided_at
     }
 
-    /// What the next checkpoint says so far.
+    /// Returns the contents of the next checkpoint so far.
     pub fn next(&self) -> &Checkpoint {
         &self.next
     }
 
-    /// The draft of the next checkpoint; none while one is on its way.
+    /// Returns the draft of the next checkpoint, or `None` while it is sealed.
     fn draft(&mut self) -> Option<&mut Draft> {
         match &mut self.next {
             Next::Draft(draft) => Some(draft),
@@ -157,7 +157,7 @@ impl LiveShard {
         }
     }
 
-    /// Whether a checkpoint is on its way.
+    /// Returns whether the next checkpoint is sealed.
     pub fn is_sealed(&self) -> bool {
         matches!(self.next, Next::Sealed(_))
     }
@@ -183,7 +183,7 @@ impl LiveShard {
         &mut self.garbage
     }
 
-    /// Notes which paths of the garbage are deleted, and which are left.
+    /// Notes which paths of the garbage are deleted, and which remain.
     pub fn note_deleted(&mut self, tried: Vec<String>, left: BTreeSet<String>) {
         let deleted = tried.iter().filter(|path| !left.contains(*path));
         for file in deleted.filter_map(|path| ArchivePath::parse(path)) {
@@ -192,12 +192,12 @@ impl LiveShard {
         self.garbage.paths.extend(left);
     }
 
-    /// When to start reading it, where that could not be done yet.
+    /// Returns when to start reading the shard, if that was not possible yet.
     pub fn unread(&self) -> Option<Backoff> {
         self.unread
     }
 
-    /// Notes that it is read.
+    /// Notes that the shard is read.
     pub fn note_read(&mut self) {
         self.unread = None;
     }
@@ -207,7 +207,7 @@ impl LiveShard {
         self.unread.get_or_insert(Backoff::new(backoff::STREAM)).fail(now);
     }
 
-    /// What is decided of it, and the checkpoint that is on its way.
+    /// Returns the last decided checkpoint, and the sealed one.
     pub fn into_parts(self) -> (Decided, Option<Sealed>) {
         match self.next {
             Next::Draft(_) => (self.decided, None),
@@ -215,17 +215,17 @@ impl LiveShard {
         }
     }
 
-    /// Bytes of its state, as last written.
+    /// Bytes of the shard's state, as last written.
     pub fn state_bytes(&self) -> u64 {
         self.state_bytes
     }
 
-    /// Number of organizations in its state.
+    /// Number of organizations in the shard's state.
     pub fn organizations(&self) -> u64 {
         self.states.as_ref().map_or(0, |states| states.len() as u64)
     }
 
-    /// Organizations that are held, and why the first of them is.
+    /// Returns the number of held organizations, and why the first of them is held.
     pub fn held(&self) -> (u64, Option<String>) {
         let states = self.states.iter().flatten();
         let mut held = states.filter_map(|(id, state)| Some((id, state.hold.as_ref()?))).peekable();
@@ -257,50 +257,50 @@ impl LiveShard {
         self.buffer.bytes()
     }
 
-    /// Bytes of them that no checkpoint has taken.
+    /// Bytes of events and letters that no checkpoint has taken.
     pub fn new_bytes(&self) -> u64 {
         self.buffer.new_bytes()
     }
 
-    /// Whether the archive holds events of open hours that are in memory, too.
+    /// Returns whether the archive holds events of open hours that are also in memory.
     pub fn can_spill(&self) -> bool {
         self.buffer.can_spill()
     }
 
-    /// Drops from memory what the archive holds of the latest open hour that has any.
+    /// Drops from memory the events that the archive holds of the latest open hour that has any.
     pub fn spill(&mut self) {
         self.buffer.spill();
     }
 
-    /// Leaves out owners that have no object any more that counts; see [`Draft::keep_owners`]. Returns false
-    /// if it cannot now, because a checkpoint is on its way.
+    /// Removes owners without an object that counts; see [`Draft::keep_owners`]. Returns `false` if that is
+    /// not possible now, because the next checkpoint is sealed.
     pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) -> bool {
         let Some(draft) = self.draft() else { return false };
         draft.keep_owners(with_objects);
         true
     }
 
-    /// Whether the next checkpoint would differ from the last.
+    /// Returns whether the next checkpoint would differ from the last.
     pub fn has_news(&self) -> bool {
         let drafted = matches!(&self.next, Next::Draft(draft) if draft.is_changed());
         drafted || self.topics.have_moved()
     }
 
-    /// Whether an event of this hour is late.
+    /// Returns whether an event of this hour is late.
     pub fn is_closed(&self, hour: Hour) -> bool {
         self.next().closed_through.is_some_and(|closed| hour <= closed)
     }
 
-    /// Whether an event of this hour is too late: its hour is closed, and no state from before it is kept. A
-    /// shard younger than the horizon has its empty beginning for that, but no further back than the horizon:
-    /// otherwise one event of 1970 would recompute half a century.
+    /// Returns whether an event of this hour is too late: its hour is closed, and no state from before the
+    /// hour is kept. A shard younger than the horizon has its empty beginning as that state, but only back to
+    /// the horizon: otherwise one event of 1970 would recompute half a century.
     pub fn is_too_late(&self, hour: Hour) -> bool {
         let horizon = |closed: Hour| Hour(closed.0 - HORIZON_HOURS);
         let oldest = self.oldest_base.or(self.next().closed_through.map(horizon));
         self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
     }
 
-    /// Freezes the draft: what it says is what will be decided.
+    /// Freezes the draft: its contents will be decided.
     pub fn seal(&mut self, now: WallTime, release: bool) {
         let Next::Draft(draft) = &mut self.next else { return };
         let mut draft = std::mem::replace(&mut **draft, self.decided.next_draft());
@@ -311,11 +311,11 @@ impl LiveShard {
         self.buffer.note_sealed();
     }
 
-    /// Asks the log for a sealed checkpoint, again and again for the very same; false if another owner has
-    /// decided.
+    /// Sends the sealed checkpoint to the log; each retry sends the same one. Returns `false` if another
+    /// owner has decided.
     ///
     /// # Errors
-    /// When storage is unavailable: the checkpoint stays sealed.
+    /// If storage is unavailable: the checkpoint stays sealed.
     pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> WallTime) -> Result<bool> {
         let Next::Sealed(sealed) = &self.next else { return Ok(true) };
         let Decision::Ours(decided) = log::decide(store, sealed).await? else { return Ok(false) };
@@ -342,12 +342,12 @@ impl LiveShard {
         Ok(true)
     }
 
-    /// Whether tables may differ from the last checkpoint decided.
+    /// Returns whether tables may differ from the last decided checkpoint.
     pub fn is_publish_due(&self) -> bool {
         self.publication.behind_since.is_some()
     }
 
-    /// When tables were last known to be equal to the last checkpoint decided.
+    /// Returns when tables were last known to be equal to the last decided checkpoint.
     pub fn published_at(&self, now: WallTime) -> WallTime {
         self.publication.behind_since.unwrap_or(now)
     }
@@ -360,7 +360,7 @@ impl LiveShard {
         self.publication.behind_since = (self.decided.seq != published.seq).then_some(now);
     }
 
-    /// A decided file of dead letters that has not reached its topic.
+    /// Returns a decided file of dead letters that has not reached its topic.
     pub fn next_dead_letters(&self) -> Option<&String> {
         let Next::Draft(draft) = &self.next else { return None };
         self.decided.dead_letters.iter().find(|path| draft.dead_letters.contains(path))
@@ -381,7 +381,7 @@ impl LiveShard {
     }
 }
 
-/// The oldest snapshot that a checkpoint names, where it lies at or before the horizon.
+/// Returns the oldest snapshot that a checkpoint names, if it lies at or before the horizon.
 fn oldest_base(checkpoint: &Checkpoint) -> Option<Hour> {
     let horizon = Hour(checkpoint.closed_through?.0 - HORIZON_HOURS);
     let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());

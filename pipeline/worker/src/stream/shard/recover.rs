@@ -1,4 +1,4 @@
-//! Taking a shard: claim it, and load what its last owner left.
+//! Takes a shard: claims it, and loads what its last owner left.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,36 +26,36 @@ use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor::{self, Nearest};
 use crate::stream::watermark::ShardTopics;
 
-/// Hours after now whose archive is listed when a shard is taken: those that producers with a clock ahead may
-/// have reached.
+/// Hours after now whose archive is listed when a shard is taken: producers whose clock is ahead may have
+/// reached them.
 const AHEAD_HOURS: i64 = 24;
 
-/// A shard that was claimed and is not loaded yet.
+/// A shard that is claimed and not loaded yet.
 #[derive(Clone, Debug)]
 pub(in crate::stream) struct Claimed {
-    /// Random id of the claim.
+    /// The random id of the claim.
     owner: Text,
-    /// The checkpoint that says so.
+    /// The checkpoint that records the claim.
     pub decided: Decided,
-    /// The monotonic time from the begin of its request to the answer.
+    /// The monotonic time from the start of its request to the answer.
     pub wrote: Range<Duration>,
-    /// What was listed of its archive: a load that fails, and is tried again, lists no date twice.
+    /// The listing of the shard's archive so far: a load that fails and is retried lists no date twice.
     archive: Box<ArchiveIndex>,
 }
 
-/// Who takes a shard.
+/// The context of taking a shard.
 pub(in crate::stream) struct Recovery<'a> {
     pub ports: &'a Ports,
-    /// Counts objects, over all shards and claims.
+    /// A counter of objects, over all shards and claims.
     pub counter: &'a Arc<AtomicU64>,
     pub rules: &'a mut RuleBook,
     /// The configured rules.
     pub configured: &'a Rules,
     /// The configured topics.
     pub topics: &'a [Text],
-    /// Topics that are not read any more.
+    /// Topics that are no longer read.
     pub retired: &'a [Text],
-    /// How many hours before the wall clock a shard that has closed none may begin.
+    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
 }
 
@@ -69,13 +69,13 @@ impl Recovery<'_> {
         Ok(Claimed { owner, decided, wrote, archive: Box::default() })
     }
 
-    /// Whether nobody has decided since a claim.
+    /// Returns whether no other owner has decided since a claim.
     pub async fn is_latest(&self, claimed: &Claimed) -> Result<bool> {
         let next = names::checkpoint(claimed.decided.shard, claimed.decided.next_seq());
         Ok(self.ports.store.get(&next).await?.is_none())
     }
 
-    /// Loads a claimed shard. Nothing is read from Kafka yet. After an error the claim keeps what was listed.
+    /// Loads a claimed shard. Nothing is read from Kafka yet. After an error the claim keeps its listing.
     pub async fn load(&mut self, from: &mut Claimed) -> Result<LiveShard> {
         let (owner, claimed) = (from.owner.clone(), from.decided.clone());
         let shard = claimed.shard;
@@ -111,8 +111,8 @@ impl Recovery<'_> {
         Ok(live)
     }
 
-    /// Refuses to begin with an hour that this worker would reject of a message: a backfill has archived it.
-    /// What it has taken itself may have waited for as long as late events may.
+    /// Refuses to begin with an hour that this worker would reject in a message: a backfill has archived it.
+    /// Hours that the worker has taken itself may have waited for as long as late events may.
     fn check_history(&self, live: &LiveShard, now: WallTime) -> Result<()> {
         let first = live.next_hour().filter(|_| live.decided.closed_through.is_none());
         let Some(first) = first else { return Ok(()) };
@@ -124,10 +124,10 @@ impl Recovery<'_> {
         Err(WorkerError::HistoryTooLong { shard, first, hours, max_history_hours })
     }
 
-    /// How far every topic that the checkpoint or the configuration names is read.
+    /// Returns how far each topic that the checkpoint or the configuration names has been read.
     fn offsets(&self, claimed: &Decided) -> Result<BTreeMap<Text, TopicOffsets>> {
         let mut offsets = claimed.offsets.clone();
-        // The next checkpoint leaves them out, and with that no topic of that name has been read.
+        // The next checkpoint omits them, as if no topic of that name had been read.
         for topic in self.retired {
             if let Some(TopicOffsets { next, .. }) = offsets.remove(topic) {
                 tracing::warn!(shard = claimed.shard, %topic, next, "retired topic removed");
@@ -154,15 +154,15 @@ impl Recovery<'_> {
                 let last = Hour(now.hour().0 + AHEAD_HOURS).max(closed.next());
                 archive.ensure(store, decided, (closed.next(), last)).await
             }
-            // Nothing is closed: the first hour may be any.
+            // No hour is closed: the first hour may be any.
             None if decided.seq > 1 => archive.ensure_all(store, decided).await,
             None => Ok(()),
         }
     }
 
-    /// Configured rules of a version that is not listed yet hold from the first hour that has no event. Where
-    /// this program does not compute the last version listed, they hold from the first hour that is not
-    /// closed: nothing of it is published.
+    /// Lists the configured rules if their version is not listed yet. They hold from the first hour that has
+    /// no event. If this program does not compute the last listed version, they hold from the first hour that
+    /// is not closed: nothing of that hour is published.
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided.rules;
@@ -201,7 +201,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Says which organizations' prices run on in another currency than the configured rules give them.
+    /// Warns about organizations whose prices have another currency than the configured rules give them.
     fn warn_of_other_currency(&self, live: &LiveShard) {
         let is_other = |id: &OrganizationId, idle: &IdleState| {
             let currency = self.configured.currency_of(id);
@@ -219,9 +219,9 @@ impl Recovery<'_> {
         );
     }
 
-    /// State at the end of the last hour closed; none while hours must be recomputed before it is known.
-    /// Without a snapshot of that hour all hours since the newest there is are dirty, and slices recompute
-    /// them.
+    /// Returns the state at the end of the last closed hour, or `None` while hours must be recomputed before
+    /// it is known. Without a snapshot of that hour, all hours since the newest snapshot are dirty, and
+    /// slices recompute them.
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
         let store = &*self.ports.store;
         let Some(closed) = live.decided.closed_through else { return Ok(Some(ShardState::new())) };
@@ -246,7 +246,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Notes which open hours have events in the archive, as far as it was listed when the shard was taken.
+/// Notes which open hours have events in the archive, as listed when the shard was taken.
 fn note_listed(live: &mut LiveShard) {
     let first = match live.decided.closed_through {
         Some(closed) => closed.next(),
@@ -256,8 +256,8 @@ fn note_listed(live: &mut LiveShard) {
     live.note_archived(first, Hour(i64::MAX));
 }
 
-/// Marks the hours since which organizations are held: this release may be able to fold them. Where it is
-/// not, the state at the end of that hour is as before, and recomputation ends with it.
+/// Marks as dirty the hours since which organizations are held: this release may be able to fold them. If it
+/// is not, the state at the end of that hour is unchanged, and recomputation ends there.
 fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
     let horizon = Hour(closed.0 - HORIZON_HOURS);
     let Some(draft) = live.draft() else { return };

@@ -1,9 +1,9 @@
-//! Late events of some organizations: when their hours are recomputed, and what that comes to.
+//! Late events of some organizations: when their hours are recomputed, and with what result.
 //!
-//! How the organizations are folded is in [`crate::shard::courses`]. A late event of an hour behind a run
-//! waits for the next run, so that a steady flow of them does not keep the last hours from being recomputed.
-//! Late events that never end wait for one another, so that they write no more than live hours do; see
-//! `reach` in [`super::schedule`].
+//! [`crate::shard::courses`] says how the organizations are folded. A late event of an hour that a run has
+//! passed waits for the next run. So a steady flow does not keep the last hours from being recomputed. Late
+//! events that keep coming are collected, so that they write no more than live hours write; see `reach` in
+//! [`super::schedule`].
 
 use prorata_schemas::time::Hour;
 
@@ -13,16 +13,16 @@ use super::{LiveShard, Next};
 use crate::error::Result;
 use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Restated};
 
-/// How a slice came out.
+/// The result of a slice.
 pub(super) enum SliceOutcome {
-    /// It is in the draft, or there was nothing to do.
+    /// The slice is in the draft, or there was nothing to do.
     Done,
-    /// It takes all organizations; why.
+    /// The slice needs all organizations; the reason.
     NeedsAll(String),
 }
 
 impl Folding<'_> {
-    /// Recomputes a slice of the hours that are dirty for some organizations.
+    /// Recomputes a slice of the hours that are dirty for some organizations alone.
     pub(super) async fn restate_slice(&mut self, shard: &mut LiveShard) -> Result<SliceOutcome> {
         let (Some(closed), Some(namer)) = (shard.next().closed_through, shard.namer()) else {
             return Ok(SliceOutcome::Done);
@@ -51,9 +51,8 @@ impl Folding<'_> {
         }
     }
 
-    /// The last hour that the next slice may have. A run that may not take all that is dirty begins with as
-    /// many dirty hours as it may write; where they change hours behind them, it takes along what is dirty
-    /// there.
+    /// Returns the last hour that the next slice may have. A run that may not take all dirty hours begins
+    /// with as many as it may write. If they change later hours, the run also takes what is dirty there.
     fn end(&self, shard: &LiveShard, closed: Hour) -> Hour {
         if !shard.recompute.courses.is_empty() {
             return closed;
@@ -75,7 +74,7 @@ impl Folding<'_> {
         last.unwrap_or(closed)
     }
 
-    /// Takes a slice into the draft, and notes where its organizations stand.
+    /// Takes a slice into the draft, and records the progress of its organizations.
     fn take_restated(&mut self, shard: &mut LiveShard, mut restated: Restated<()>) {
         let recompute = &mut shard.recompute;
         recompute.debt += restated.hours.iter().map(|hour| hour.file_bytes).sum::<u64>();
