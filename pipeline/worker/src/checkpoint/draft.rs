@@ -160,7 +160,7 @@ impl Draft {
 
     /// Adds an object to be stored before the checkpoint is decided.
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
-        // Snapshots count by their path, whoever wrote them.
+        // Snapshots count by their path, regardless of their writer.
         if names::parse_dead_letters(&path).is_some() {
             self.note_objects();
         }

@@ -163,8 +163,8 @@ pub fn read_whole<A: Archive + ?Sized>(
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, whoever wrote it. Damaged records are passed on as rejected, and so is a
-    /// file that is not an Avro file.
+    /// Reads every record of a file, regardless of its writer. Damaged records are passed on as rejected, and
+    /// so is a file that is not an Avro file.
     ///
     /// # Errors
     /// If the bytes cannot be read; the file itself may be intact.

@@ -1,7 +1,7 @@
 //! Second part of a checkpoint: hours are folded, first the hours to be recomputed, then the hours that the
 //! watermark lets close.
 //!
-//! Recomputation runs beside the closing of hours, a slice per checkpoint. It starts from the nearest base
+//! Recomputation runs while hours close, a slice per checkpoint. It starts from the nearest base
 //! snapshot before the first dirty hour, and moves the dirty mark along. It ends where the state at an hour's
 //! end equals the recorded one and no later hour is dirty. Meanwhile hours continue to close from the current
 //! state. They lie after the mark, so they are recomputed if that state was not the right one.

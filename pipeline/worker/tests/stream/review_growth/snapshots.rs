@@ -59,7 +59,7 @@ async fn a_snapshot_of_another_lake_is_written_anew() {
     assert_is_written_anew(other.lake.store.object(&snapshot).unwrap()).await;
 }
 
-/// Replaces the newest snapshot of a lake by these bytes, and asserts that it is written anew.
+/// Replaces the newest snapshot of a lake by these bytes, and asserts that it is written again.
 async fn assert_is_written_anew(bytes: Bytes) {
     let world = days(1).await;
     let checkpoint = world.audit.latest()[&0].clone();
