@@ -160,8 +160,8 @@ class Scene(unittest.TestCase):
         return firing([second], minutes, growing(first, second, seconds))
 
     def until_firing(self, worker: soak.Worker, alerts: set[str], silent: str = "") -> None:
-        """Waits until things go on in such a way that all these alerts fire, and that other one does not: on
-        a busy machine one look may fall on a checkpoint that takes ten seconds.
+        """Waits until all these alerts would fire if things continued, and that other one would not. On a
+        busy machine, a checkpoint of ten seconds may hide an alert from one look.
         """
         deadline = time.monotonic() + soak.PATIENCE
         while not alerts <= (fires := self.going_on(worker)) or silent in fires:

@@ -44,8 +44,8 @@ pub const COMMIT: Policy = Policy {
 };
 
 /// A task of the stream worker that waits for storage, Kafka, the registry or the dead-letter topic. It has
-/// no limit, because the worker continues by itself. The cap is 30 s, so that the worker soon notices the end
-/// of an outage.
+/// no limit, because the worker continues on its own. The cap is 30 s, so that the worker soon notices the
+/// end of an outage.
 pub const STREAM: Policy = Policy {
     first: Duration::from_millis(100),
     factor: 2,
@@ -65,7 +65,7 @@ pub const REGISTER: Policy = Policy {
 };
 
 /// A stopped shard of the stream worker. Each attempt is a claim and a release, two checkpoints, and the
-/// cause rarely disappears by itself. So the first delay is a minute, and the longest an hour. A shard that
+/// cause rarely goes away on its own. So the first delay is a minute, and the longest an hour. A shard that
 /// somebody has fixed is taken at once, whatever the delay.
 pub const STOPPED_SHARD: Policy = Policy {
     first: Duration::from_secs(60),

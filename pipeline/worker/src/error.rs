@@ -1,7 +1,7 @@
 //! The errors that stop a run, by their remedy.
 //!
 //! A message says what happened and, if only a person can help, what to do. It does not say what the program
-//! does next: a command that ends adds [`WorkerError::remedy`], a worker that continues by itself does not.
+//! does next: a command that ends adds [`WorkerError::remedy`], a worker that continues on its own does not.
 
 use prorata_engine::RULES_ENGINE_VERSION;
 use prorata_schemas::tables::Table;
@@ -180,8 +180,8 @@ impl WorkerError {
         matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
     }
 
-    /// Returns whether a shard that was stopped for this error may recover by itself: somebody may restore an
-    /// object or fix a table. Messages that Kafka has lost come back only with a restart, which reads from
+    /// Returns whether a shard that was stopped for this error may recover on its own: somebody may restore
+    /// an object or fix a table. Messages that Kafka has lost come back only with a restart, which reads from
     /// elsewhere.
     pub const fn may_heal(&self) -> bool {
         !matches!(self, Self::OffsetsLost { .. })

@@ -47,14 +47,14 @@ pub struct WorkerStatus {
 /// Why the worker waits for a dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The kind of remedy: the wait may end by itself or needs a person.
+    /// The kind of remedy: the wait may end on its own, or it needs a person.
     pub kind: ErrorKind,
     /// The cause of the wait, in one message.
     pub message: String,
 }
 
 impl<S: Into<String>> From<S> for Wait {
-    /// Creates a wait that may end by itself.
+    /// Creates a wait that may end on its own.
     fn from(message: S) -> Self {
         Self { kind: ErrorKind::Transient, message: message.into() }
     }

@@ -1,10 +1,10 @@
 //! Rows before they are rounded, and the one place that rounds them (RULES.md, section 8).
 //!
-//! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge
+//! A charge is a node's own price at one unit price, a commitment-hour, or any other single row. A charge
 //! is rounded once. Its rows split the rounded charge by largest remainder in table order. The parts inside a
 //! row split the row's cost in the same way. So every sum over rows is right to the last digit.
 //!
-//! A row is finished as soon as its whole charge is known: with its node, or by itself. Charges that many
+//! A row is finished as soon as its whole charge is known: with its node, or alone. Charges that many
 //! nodes share stay open until the hour is drafted: the charges of commitments, and of pool pods.
 
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ impl RowBook {
         Ok(())
     }
 
-    /// Adds a row that is a charge by itself.
+    /// Adds a row that is a whole charge.
     ///
     /// # Errors
     /// If an amount does not fit its column.

@@ -262,7 +262,7 @@ pub struct RegistryError {
 }
 
 impl RegistryError {
-    /// Returns an error that may end by itself.
+    /// Returns an error that may end on its own.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Transient, message: message.into(), is_of_schema: false }
     }

@@ -72,7 +72,7 @@ impl Reports {
         }
     }
 
-    /// Notes that a request failed: the worker waits for storage, and continues by itself.
+    /// Notes that a request failed: the worker waits for storage, and continues on its own.
     fn failed(&self, request: Request, kind: ErrorKind, error: &dyn std::error::Error) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();

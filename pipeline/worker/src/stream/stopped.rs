@@ -1,4 +1,4 @@
-//! Shards that cannot continue: each is stopped and released by itself, and the others continue.
+//! Shards that cannot continue: each is stopped and released separately, and the others continue.
 //!
 //! The cause lies in the shard's own objects, tables or topic partitions, so neither another worker nor a
 //! restart helps. The shard is released, so that a backfill can fix it. It is taken again as soon as the

@@ -1,5 +1,5 @@
 //! Reads that fail or return something other than what was written. The worker falls back to an older
-//! snapshot; any other bad read stops the shard with an error. The shard continues by itself once the object
+//! snapshot; any other bad read stops the shard with an error. The shard continues on its own once the object
 //! reads well, and the tables are never wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};

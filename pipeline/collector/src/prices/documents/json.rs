@@ -74,7 +74,7 @@ impl<R: BufRead> Read for NumbersAsText<R> {
 /// Reads a map entry by entry and keeps no entry.
 pub struct Entries<V, F>(F, PhantomData<V>);
 
-/// Reads a map entry by entry. An entry of another form is an error by itself: the other entries are read.
+/// Reads a map entry by entry. An entry of another form is passed on as an error; the others are still read.
 pub const fn entries<V, F: FnMut(String, Result<V, String>)>(each: F) -> Entries<V, F> {
     Entries(each, PhantomData)
 }
@@ -105,7 +105,7 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, Result<V, String>)> Visitor<'de>
 /// Reads a list element by element and keeps no element.
 pub struct Elements<V, F>(F, PhantomData<V>);
 
-/// Reads a list element by element. An element of another form is an error by itself: the other elements are
+/// Reads a list element by element. An element of another form is passed on as an error; the others are still
 /// read.
 pub const fn elements<V, F: FnMut(Result<V, String>)>(each: F) -> Elements<V, F> {
     Elements(each, PhantomData)

@@ -187,7 +187,7 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_mended_release_goes_on() {
             worker.drain().await;
             world.member("c").settle(&world).await.unwrap();
         } else {
-            // The worker tries the shard again by itself.
+            // The worker tries the shard again on its own.
             faulty.store(FINE, Ordering::Relaxed);
             steps(400).await;
             assert!(status.lock().ready && status.lock().shards[&acme].stopped.is_none());

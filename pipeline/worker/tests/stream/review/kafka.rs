@@ -208,7 +208,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
     }
     let told = told.expect("blue goes on for ever");
     assert!(told.contains("reads as 'prorata@memory'") && told.contains("read by 'green@memory'"), "{told}");
-    // The option has no effect once the root has moved, and blue does not come back by itself.
+    // The option has no effect once the root has moved, and blue does not come back on its own.
     let told = refused(&mut blue.member("c")).await;
     assert!(told.contains("read by 'green@memory'"), "{told}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));

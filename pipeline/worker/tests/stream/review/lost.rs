@@ -35,7 +35,7 @@ async fn ends(world: &World, mut member: Member) -> WorkerError {
 }
 
 /// Steps until a shard is stopped, and then stops the process cleanly. If no other shard is left, the process
-/// ends by itself with exit code 1.
+/// ends on its own with exit code 1.
 async fn stops(world: &World, mut member: Member) -> ShardStop {
     for _ in 0..400 {
         match member.step().await {
