@@ -37,6 +37,11 @@ pub struct BackfillArgs {
     /// Rewrite missing and damaged table files of these hours [default: the last 35 days]
     #[arg(long)]
     pub rewrite: bool,
+    /// Lost or damaged archive file to leave out, by its path under the lake; can be repeated
+    ///
+    /// Its events count again if --events has a copy of them.
+    #[arg(long = "without-archive-file", value_name = "PATH")]
+    pub without_archive_files: Vec<String>,
     /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
@@ -105,6 +110,7 @@ fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<Backf
         to: args.to,
         rewrite_rules: loaded.rules_given,
         rewrite: args.rewrite,
+        without_archive_files: args.without_archive_files.clone(),
         ..replay_options(loaded, threads, args.take_over)
     })
 }

@@ -1,16 +1,15 @@
-//! Compares logs, objects, checkpoints and the archive with each other.
+//! Compares logs, objects, and checkpoints with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Date, Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
-use prorata_worker::names::{self, ArchivePath, Shard};
+use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::ObjectStore;
 
 use super::finding::{Findings, Problem};
-use super::hours_of;
 use crate::lake::{HourRange, LakeTables};
 
 /// The folder of a table's log, under the table's folder.
@@ -160,41 +159,6 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
         }
     }
     unpublished
-}
-
-/// Checks that every closed and published hour of a date with events in the archive has a row in `hours`.
-///
-/// # Errors
-/// If storage is unavailable.
-pub async fn check_archive(
-    lake: &LakeTables<'_>,
-    date: Date,
-    range: HourRange,
-    (shards, unpublished, with_totals): (&Shards, &Unpublished, &BTreeSet<(Option<Shard>, Hour)>),
-    findings: &mut Findings,
-) -> Result<(), WorkerError> {
-    // If a file's name does not give the shard, any shard's row counts.
-    let has_totals =
-        |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
-    let (first, _) = hours_of(date);
-    let mut objects = Vec::new();
-    for shard in shards.keys() {
-        objects.extend(lake.store().list(&names::archive_date(*shard, first)).await?);
-    }
-    let mut missing = BTreeSet::new();
-    for path in objects.iter().filter_map(|object| ArchivePath::parse(&object.path)) {
-        let Some(checkpoint) = shards.get(&path.shard) else { continue };
-        let closed = checkpoint.closed_through >= Some(path.hour) && checkpoint.admits(&path.object_id);
-        let waits = unpublished.contains(&(path.shard, path.hour));
-        if closed && !waits && range.holds(path.hour) && !has_totals(path.shard, path.hour) {
-            missing.insert((path.shard, path.hour));
-        }
-    }
-    for (shard, hour) in missing {
-        let place = format!("shard {shard}, hour {hour}");
-        findings.add(Problem::HourMissing, place, "its archive has events, but hours has no row");
-    }
-    Ok(())
 }
 
 /// Returns the number of objects in the tables' folders that no log names, and their bytes.

@@ -1,21 +1,21 @@
 //! Checks from its table files alone that a lake is complete and that its money adds up.
 //!
 //! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
-//! `money` adds up the rows of every hour again; `agreements` finds agreements that match nothing; `report`
+//! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds agreements that match nothing; `report`
 //! writes the result.
 
 mod agreements;
+mod archive;
 mod files;
 pub mod finding;
 mod money;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use prorata_worker::names::Shard;
 
 use crate::Sum;
 use crate::lake::{FoundFile, HourRange, LakeTables};
@@ -23,6 +23,7 @@ use crate::lake::{FoundFile, HourRange, LakeTables};
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;
+use archive::{Archives, WithTotals};
 use files::Unpublished;
 use finding::{Findings, Problem};
 use money::Day;
@@ -73,11 +74,12 @@ pub async fn check(
     checked.replaced = files::replaced(lake).await?;
     let days = lake.days(range);
     let mut agreements = MatchedAgreements::default();
+    let mut archives = Archives::new(lake.store(), &checkpoints.shards);
     for (date, files) in &days {
         let with_totals =
             check_day(lake, (range, &unpublished), files, (&mut checked, &mut agreements)).await?;
-        let known = (&checkpoints.shards, &unpublished, &with_totals);
-        files::check_archive(lake, *date, range, known, &mut checked.findings).await?;
+        let known = (&unpublished, &with_totals);
+        archives.check_date(*date, range, known, &mut checked.findings).await?;
     }
     agreements.finish(&mut checked.findings);
     Ok(checked)
@@ -89,7 +91,7 @@ async fn check_day(
     (range, unpublished): (HourRange, &Unpublished),
     files: &[FoundFile],
     (checked, agreements): (&mut Checked, &mut MatchedAgreements),
-) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
+) -> Result<WithTotals, WorkerError> {
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
         let Some(bytes) = bytes else {

@@ -75,6 +75,9 @@ pub struct BackfillOptions {
     /// Whether to look for lost or damaged table files and rewrite them: in the hours from `from` to `to`, by
     /// default in all hours inside the horizon.
     pub rewrite: bool,
+    /// Archive files, by path, that no longer count because they are lost or damaged: this run brings a copy
+    /// of their events.
+    pub without_archive_files: Vec<String>,
     /// Whether shards may be taken from a worker that has not released them.
     pub take_over: bool,
     /// The furthest that a foreign event may lie in the future, or after the hour that `to` names.
@@ -110,6 +113,7 @@ impl BackfillOptions {
             rules: Rules::default(),
             rewrite_rules: false,
             rewrite: false,
+            without_archive_files: Vec::new(),
             take_over: false,
             max_clock_skew: Duration::from_secs(600),
             buffer_bytes: 64 << 20,
@@ -174,6 +178,7 @@ impl Run {
     async fn fold(&mut self, files: Vec<InputFile>) -> Result<()> {
         self.shards.claim_existing(&self.ports.shared, &self.clock, self.root.shards).await?;
         plan::check_to(self)?;
+        self.shards.drop_archive_files(&self.options.without_archive_files)?;
         ingest::ingest(self, files).await?;
         let ends = plan::ends(self);
         plan::prepare(self, &ends).await?;

@@ -57,7 +57,7 @@ impl ShardRelease {
         loop {
             let sealed = match self.sealed.take() {
                 Some(sealed) => sealed,
-                None if self.decided.owner().is_none_or(|owner| owner.released) => {
+                None if self.decided.owner.as_ref().is_none_or(|owner| owner.released) => {
                     return Ok(Some(self.decided.clone()));
                 }
                 None => {
@@ -116,7 +116,7 @@ impl StoppedShard {
         }
         let latest = log::latest(store, shard).await?;
         let at_work =
-            latest.owner().is_some_and(|owner| owner.kind == OwnerKind::Backfill && !owner.released);
+            latest.owner.as_ref().is_some_and(|owner| owner.kind == OwnerKind::Backfill && !owner.released);
         if at_work {
             let since = self.mending.filter(|(seq, _)| *seq == latest.seq).map_or(now, |(_, since)| since);
             self.mending = Some((latest.seq, since));

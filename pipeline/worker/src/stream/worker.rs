@@ -359,16 +359,11 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Handles a failed checkpoint: another owner may have merged a missing archive file.
+    /// Handles a failed checkpoint: the present owner of the shard may have merged a missing archive file.
     async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let WorkerError::Damaged { object, cause } = error else { return Err(error) };
         let store = &*self.ports.shared.store;
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
-        if live.list_archive_again(store, &object).await? {
-            tracing::info!(shard, object, "archive file was merged; listing again");
-            return Ok(());
-        }
-        // The current owner of the shard may have merged it.
         if live.is_overtaken(store).await? {
             self.conflict(shard).await;
             return Ok(());

@@ -67,7 +67,7 @@ pub(super) struct Recomputation {
     pub through: Option<Hour>,
     /// Hours in the next window.
     pub window_hours: i64,
-    /// Whether dirty hours wait for a release that computes their rules.
+    /// Whether all dirty hours wait for a release that computes their rules.
     pub waits_for_release: bool,
 }
 
@@ -171,7 +171,7 @@ impl LiveShard {
     /// has yet to store are not readable.
     pub fn has_stored_late(&self) -> bool {
         match &self.next {
-            Next::Draft(draft) => draft.archived().iter().all(|file| !self.is_closed(file.hour)),
+            Next::Draft(draft) => draft.archived().iter().all(|hour| !self.is_closed(*hour)),
             Next::Sealed(_) => false,
         }
     }

@@ -38,13 +38,11 @@ fn unnamed_snapshots(world: &World) -> Vec<String> {
     snapshots.filter(|path| !named.contains(path)).collect()
 }
 
-/// Returns the archive files that no latest checkpoint admits.
+/// Returns the archive files that no latest checkpoint names.
 fn orphaned_events(world: &World) -> Vec<String> {
     world.audit.look();
-    let latest = world.audit.latest();
-    let is_orphan = |path: &String| {
-        ArchivePath::parse(path).is_some_and(|path| !latest[&path.shard].admits(&path.object_id))
-    };
+    let named = world.audit.named();
+    let is_orphan = |path: &String| ArchivePath::parse(path).is_some() && !named.contains(path);
     world.lake.objects().into_iter().filter(is_orphan).collect()
 }
 
