@@ -6,7 +6,7 @@
 //! crash leaves half done.
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
-//! of one shard and its results), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
+//! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
 //! (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
 
 mod assignments;
@@ -16,6 +16,7 @@ mod observed;
 mod poll;
 mod report;
 mod shard;
+mod shard_table;
 mod stopped;
 mod tasks;
 mod watermark;
@@ -33,8 +34,8 @@ use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 
+use shard_table::Slot;
 pub use watermark::WatermarkRule;
-use worker::Slot;
 pub use worker::Worker;
 
 /// The ports of a worker, besides its source.

@@ -56,14 +56,14 @@ impl<S: Source> Worker<S> {
                     .collect(),
             }
         };
-        let shards = self.slots.iter().map(|(shard, slot)| match slot {
-            Slot::Live(live) => (*shard, shard_status(live)),
-            Slot::Waiting { .. } => (*shard, ShardStatus::default()),
-            Slot::Stopped(stopped) => (*shard, stopped_status(stopped)),
+        let shards = self.shards.iter().map(|(shard, slot)| match slot {
+            Slot::Live(live) => (shard, shard_status(live)),
+            Slot::Waiting { .. } => (shard, ShardStatus::default()),
+            Slot::Stopped(stopped) => (shard, stopped_status(stopped)),
         });
         let shards = shards.collect();
         let loaded =
-            self.slots.values().all(|slot| matches!(slot, Slot::Live(live) if live.unread().is_none()));
+            self.shards.iter().all(|(_, slot)| matches!(slot, Slot::Live(live) if live.unread().is_none()));
         let mut status = self.ports.status.lock();
         status.heartbeat = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
@@ -80,7 +80,7 @@ impl<S: Source> Worker<S> {
         if !self.backlog.needs_schema() {
             status.waits.remove(&Dependency::Registry);
         }
-        if self.slots.is_empty() {
+        if self.shards.is_empty() {
             // A worker without shards no longer uses them.
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);

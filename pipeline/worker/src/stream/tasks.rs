@@ -60,7 +60,7 @@ impl<S: Source> Worker<S> {
     /// Publishes together all shards whose tables may differ.
     pub(super) async fn publish(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let due = self.live().filter(|live| live.is_publish_due());
+        let due = self.shards.live().filter(|live| live.is_publish_due());
         let due: Vec<Decided> = due.map(|live| live.decided().clone()).collect();
         if due.is_empty() || !self.tasks.is_due(Task::Publish, now) {
             return Ok(());
@@ -94,7 +94,7 @@ impl<S: Source> Worker<S> {
                     status.counts.publish.observe(started.elapsed());
                 }
                 for decided in due.iter().filter(|decided| !published.fenced.contains_key(&decided.shard)) {
-                    if let Some(live) = self.live_mut(decided.shard) {
+                    if let Some(live) = self.shards.get_live(decided.shard) {
                         live.note_published(decided, done);
                     }
                 }
@@ -121,8 +121,7 @@ impl<S: Source> Worker<S> {
             return;
         }
         let mut failed = false;
-        for slot in self.slots.values_mut() {
-            let super::Slot::Live(live) = slot else { continue };
+        for live in self.shards.live_mut() {
             let forwarded = forward(&self.ports, live).await;
             let answer = forwarded.as_ref().map_err(|error| format!("the dead-letter topic: {error}"));
             self.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
@@ -145,8 +144,7 @@ impl<S: Source> Worker<S> {
             return;
         }
         let mut failed = false;
-        for slot in self.slots.values_mut() {
-            let super::Slot::Live(live) = slot else { continue };
+        for live in self.shards.live_mut() {
             if let Err(error) = collect(&self.ports, live).await {
                 tracing::debug!(%error, "unneeded object not deleted");
                 failed = true;

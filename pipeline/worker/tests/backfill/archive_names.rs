@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::checkpoint::log::{self, Decision};
-use prorata_worker::checkpoint::{ArchivedFile, Decided, Draft};
+use prorata_worker::checkpoint::{ArchivedFile, Decided, Draft, OwnerKind};
 use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::{ArchiveIndex, WorkerError};
@@ -32,6 +32,7 @@ async fn a_hundred_days(store: &FakeStore) -> (Decided, BTreeSet<String>) {
     let (mut decided, mut expected) = (Decided::unowned(7), BTreeSet::new());
     for day in 0..100 {
         let mut draft = decided.next_draft();
+        draft.set_owner("a".into(), OwnerKind::Backfill);
         for hour in 0..24 {
             let file = file(FIRST + day * 24 + hour, draft.seq);
             expected.insert(file.path(7));

@@ -38,8 +38,8 @@ const INLINE_HOURS: i64 = 24;
 /// The most bytes that one hour may take in the checkpoint itself: its files, and few late events.
 const INLINE_BYTES: usize = 1_600;
 
-/// The most names of one kind in the checkpoint itself: about 25 kB.
-const NAMES_MAX: usize = 256;
+/// The most names of one kind in the checkpoint itself: at most 20 kB.
+const NAMES_MAX: usize = 192;
 
 /// The number of sequence numbers whose dead letters are in one part.
 const LETTER_SEQS: u64 = 128;
@@ -382,7 +382,7 @@ mod tests {
             ("nothing late", SMALL),
             ("1 of 20 organizations late in each hour", Grown { late_organizations: 31, ..SMALL }),
             ("all late in each hour", Grown { late_organizations: 625, ..SMALL }),
-            ("20 years of archive files and dead letters", Grown { years: 20, ..SMALL }),
+            ("ten years of archive files and dead letters", Grown { years: 10, ..SMALL }),
             ("3 years of hours restated once", Grown { restated_hours: 3 * 8_760, ..SMALL }),
             ("nothing published for 35 days", Grown { unpublished: 840, ..SMALL }),
             ("dead letters wait for their topic for two weeks", Grown { letters: 14 * 1_440, ..SMALL }),
