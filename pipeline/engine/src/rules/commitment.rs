@@ -31,19 +31,16 @@ use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
-use crate::timeline::span::Span;
-use crate::timeline::spec::{Amounts, NodeSpec};
-use crate::timeline::state::NodeKey;
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage};
+use crate::model::span::Span;
+use crate::model::spec::{Amounts, NodeSpec};
+use crate::model::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
 use crate::work::Work;
 use cover::{CommitmentOrder, Cover};
 use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
 use place::NodeRun;
-
-/// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
-pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 
 /// A commitment since its last slice ended.
 #[derive(Debug)]

@@ -15,13 +15,13 @@ use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
+use crate::model::slices::Coverage;
+use crate::model::spec::NodeSpec;
+use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
 use crate::rules::commitment::place::{NodeRun, Place};
 use crate::rules::commitment::{allowed_totals, scaled};
-use crate::timeline::slices::Coverage;
-use crate::timeline::spec::NodeSpec;
-use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 

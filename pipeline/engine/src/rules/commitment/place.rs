@@ -7,7 +7,7 @@ use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::{ClusterId, NodeId};
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::state::NodeKey;
+use crate::model::state::NodeKey;
 
 /// A node and its start.
 pub(crate) type NodeRun = (NodeKey, Timestamp);
