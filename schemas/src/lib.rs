@@ -6,11 +6,12 @@
 //!
 //! Read in this order:
 //! 1. Input: [`event`] and its Avro schemas, [`body`] (to and from bytes), [`reject`] (reasons).
-//! 2. Configuration and limits: [`rules`] and [`event::bounds`].
+//! 2. Configuration and limits: [`rules`] and [`bounds`].
 //! 3. Output: [`rows`] and [`tables`].
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
 pub mod body;
+pub mod bounds;
 pub mod decimal;
 pub mod event;
 pub mod ids;
@@ -19,6 +20,7 @@ pub mod quantity;
 pub mod reject;
 pub mod rows;
 pub mod rules;
+pub mod sharing;
 pub mod size;
 pub mod tables;
 pub mod time;

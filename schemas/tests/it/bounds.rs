@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
+use prorata_schemas::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
 use prorata_schemas::event::{Event, Payload, Quantities};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::quantity::Quantity;

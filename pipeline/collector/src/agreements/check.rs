@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::body;
-use prorata_schemas::event::bounds::check_bounds;
+use prorata_schemas::bounds::check_bounds;
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::rules::Rules;
 
