@@ -13,7 +13,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
 use crate::cut::Cutter;
-use crate::day::guarded;
+use crate::reading::{guarded, organization_column};
 use crate::{EncodeError, digest, encode, file, schema};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.
@@ -80,14 +80,6 @@ fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     });
     let named = named.collect::<Result<Vec<_>, _>>()?;
     concat_batches(&schema, &named).map_err(|source| EncodeError::Columns { table, source })
-}
-
-/// Returns the column that names a row's organization.
-pub(crate) const fn organization_column(table: Table) -> &'static str {
-    match table {
-        Table::CostAllocation => "BillingAccountId",
-        _ => "organization_id",
-    }
 }
 
 /// Returns the organization of each row.

@@ -6,7 +6,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-use crate::timeline::Slice;
+use crate::slice::Slice;
 use crate::usage::Sample;
 
 /// One hour of one organization.

@@ -14,6 +14,7 @@ pub mod rounding;
 mod rows;
 mod rules;
 pub mod scenario;
+mod slice;
 mod tables;
 pub mod text;
 mod timeline;
@@ -39,7 +40,7 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     let slices = timeline::slices(records, rules, through);
     let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
-    let mut before: &[timeline::Slice] = &[];
+    let mut before: &[slice::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
         let view = HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules };
@@ -96,7 +97,6 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
 
 /// Returns the labels of each quota's pods in their order, in each stretch of time: its first instant, the
 /// quota, the labels.
-/// labels.
 pub fn labels(
     records: &[EventRecord],
     rules: &Rules,
@@ -116,7 +116,7 @@ pub fn labels(
 /// its events is in the hour. A pool's spend exists until its quarter has passed.
 fn has_hour(
     view: &HourView,
-    before: Option<&timeline::Slice>,
+    before: Option<&slice::Slice>,
     records: &[EventRecord],
     spend: &tables::pools::Spend,
 ) -> bool {
@@ -129,7 +129,7 @@ fn has_hour(
     measured || spent || described || happened
 }
 
-fn hour_of(slice: &timeline::Slice) -> Hour {
+fn hour_of(slice: &slice::Slice) -> Hour {
     Timestamp(slice.from).hour()
 }
 

@@ -16,7 +16,7 @@
 //! is a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
 mod cover;
-pub(crate) mod family;
+mod family;
 mod place;
 mod walk;
 
@@ -39,8 +39,10 @@ use crate::model::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
 use crate::work::Work;
 use cover::{CommitmentOrder, Cover};
-use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
+use family::{Family, FamilyKey, family_of_commitment, family_of_node};
 use place::NodeRun;
+
+pub(crate) use place::FamilyNode;
 
 /// A commitment since its last slice ended.
 #[derive(Debug)]

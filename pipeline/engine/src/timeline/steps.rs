@@ -12,8 +12,8 @@ use crate::error::EngineError;
 use crate::model::slices::PodStatus;
 use crate::model::spec::{NodeSpec, PodSpec, rate_key};
 use crate::model::state::NodeKey;
+use crate::rules::commitment::FamilyNode;
 use crate::rules::commitment::edges;
-use crate::rules::commitment::family::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 

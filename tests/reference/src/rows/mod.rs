@@ -12,7 +12,7 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
-use self::draft::{Charge, Draft, Label, finish};
+use self::draft::{Charge, Draft, finish};
 use crate::hour::{HourView, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
@@ -20,7 +20,7 @@ use crate::rules::commitment;
 use crate::rules::pool;
 use crate::rules::quota;
 use crate::rules::reservation::free_units;
-use crate::timeline::Slice;
+use crate::slice::{Label, Slice};
 use crate::usage;
 use crate::world::{Billing, rate_key};
 

@@ -13,11 +13,10 @@ use prorata_schemas::rules::{Allocation, Rules};
 use crate::hour::{HourView, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
-use crate::rows::draft::Label;
 use crate::rules::commitment;
 use crate::rules::pool;
 use crate::rules::quota;
-use crate::timeline::Slice;
+use crate::slice::{Label, Slice};
 use crate::usage;
 use crate::world::{Billing, NodeKey};
 

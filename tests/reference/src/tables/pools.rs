@@ -14,8 +14,8 @@ use crate::hour::{HourView, counted};
 use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
 use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::rules::pool::limits;
+use crate::slice::Slice;
 use crate::tables::sum;
-use crate::timeline::Slice;
 use crate::world::{Billing, NodeKey};
 
 /// Node cost of every pool id in every hour so far.

@@ -9,9 +9,8 @@ use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::hour::HourView;
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, zero};
-use crate::rules::quota::{ResourceStanding, Standing};
+use crate::slice::{ResourceStanding, Slice, Standing};
 use crate::tables::sum;
-use crate::timeline::Slice;
 use crate::world::QuotaKey;
 
 /// Sums over one hour of one resource of one quota.

@@ -16,8 +16,7 @@ use prorata_schemas::time::Timestamp;
 use crate::model::per_resource::PerResource;
 use crate::model::spec::{Amounts, NodeSpec, gpu_model};
 use crate::model::state::NodeKey;
-use crate::rules::commitment::family::FamilyNode;
-use crate::rules::commitment::place::{NodeRun, Place};
+use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
 use crate::rules::commitment::walk::Walk;
 use crate::rules::commitment::{allowed_totals, scaled};
 
