@@ -1,14 +1,18 @@
 //! The configurable rules, stored by version under `rules/` in the root. Each hour has one version.
 
+pub mod bounds;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
+use crate::body::EventRef;
 use crate::event::Event;
 use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
+use bounds::{check_bounds, check_usage_bounds};
 
 /// The configurable part of the rules. Rules are data: an hour is always folded under the version listed for
 /// it.
@@ -86,6 +90,29 @@ impl Rules {
     /// Returns the currency in which every price of this organization must be.
     pub fn currency_of(&self, organization_id: &str) -> &Text {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
+    }
+
+    /// Checks an event against the rules: its values must be within [`bounds`], and its prices
+    /// in the organization's currency. Checked once, when an event is accepted.
+    ///
+    /// # Errors
+    /// `invalid_field` or `currency_mismatch`.
+    pub fn check(&self, event: &Event) -> Result<(), Reject> {
+        check_bounds(event, self)?;
+        self.check_currency(event)
+    }
+
+    /// Checks an event whose texts may be borrowed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Rules::check`].
+    pub fn check_ref(&self, event: &EventRef<'_>) -> Result<(), Reject> {
+        match event {
+            EventRef::PodUsage { organization_id, usage, .. } => {
+                check_usage_bounds(organization_id, *usage, self)
+            }
+            EventRef::Event(event) => self.check(event),
+        }
     }
 
     /// Checks the currency of an event's prices: it must be the organization's configured one.

@@ -4,6 +4,7 @@
 //! [`join`] works in batches: besides its input files it holds the file that it writes, and a few thousand
 //! rows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -13,12 +14,13 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
-use crate::reading::{guarded, organization_column};
+use crate::columns::organization_column;
 use crate::row_group::BatchWriter;
 use crate::stats::Statistics;
 use crate::{EncodeError, digest, file, schema};
@@ -237,6 +239,19 @@ fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), Encode
         Some(micros) if micros.iter().all(is_of_hour) => Ok(()),
         _ => Err(EncodeError::Foreign { table, cause: "it has rows of another hour" }),
     }
+}
+
+/// Runs a reader of table files. The Parquet library panics on some damaged files; such a panic becomes an
+/// error.
+///
+/// # Errors
+/// The reader's own error, or the error that `failed` makes of a panic.
+pub fn guarded<T, E>(
+    failed: impl FnOnce(ParquetError) -> E,
+    read: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let panicked = |_| Err(failed(ParquetError::General("it is damaged: its reader panicked".to_owned())));
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
 /// Writes a file of a day batch by batch.

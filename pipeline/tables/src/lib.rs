@@ -23,7 +23,6 @@ mod digest;
 mod file;
 mod json;
 mod pages;
-mod reading;
 mod row_group;
 mod sku;
 mod splice;
@@ -41,8 +40,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 
 pub use cut::encode_files;
-pub use day::{DayPart, day_parts, in_our_columns, join, split};
-pub use reading::guarded;
+pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::splice;
 
 /// Why rows cannot become a table file. Each variant is a defect in the code that made the rows, or a number

@@ -12,8 +12,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
+use crate::columns::organization_column;
 use crate::cut::Cutter;
-use crate::reading::{guarded, organization_column};
+use crate::day::guarded;
 use crate::{EncodeError, digest, encode, file, schema};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.

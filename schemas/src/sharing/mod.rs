@@ -1,8 +1,8 @@
 //! Sharing of values that many events and a stored state repeat: most pods of an organization have the same
 //! cluster, labels and quantities.
 //!
-//! `texts` and `maps` are small caches. The reader of bodies and the reader of states (`shared`) look a value up
-//! before they make another.
+//! `texts` and `maps` are small caches. The reader of bodies and the reader of states (`shared`) look a value
+//! up before they make another.
 
 mod by_name;
 mod maps;

@@ -1,5 +1,5 @@
-//! Reads the shared values of a stored state. A derived `Deserialize` takes no context, so the caches belong to
-//! the thread.
+//! Reads the shared values of a stored state. A derived `Deserialize` takes no context, so the caches belong
+//! to the thread.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -9,9 +9,9 @@ use prorata_schemas::ids::ReservationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 
+use crate::hour::Slice;
 use crate::rules::reservation::settle;
 use crate::rules::{commitment, quota};
-use crate::slice::Slice;
 use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
 
 /// The kind of an event, and the fields that identify what it is about.

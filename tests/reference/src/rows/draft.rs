@@ -10,10 +10,10 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, Reservation
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 
+use crate::hour::Label;
 use crate::names;
 use crate::resources::Three;
 use crate::rounding::{Exact, half_even, largest_remainder, zero};
-use crate::slice::Label;
 use crate::world::NodeKey;
 
 /// The rows that split one charge.

@@ -7,10 +7,10 @@ use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::rules::Rules;
 
+use crate::hour::Cover;
 use crate::names;
 use crate::resources::{Three, none, three};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
-use crate::slice::Cover;
 use crate::world::{Node, NodeKey, World};
 
 /// Returns whether the commitment is effective at this instant, enabled or not.

@@ -7,9 +7,9 @@ use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::rules::Rules;
 
+use crate::hour::{ResourceStanding, Standing};
 use crate::resources::{amount, gpu_memory, requested, units};
 use crate::rounding::{Exact, fraction, larger, smaller, whole, zero};
-use crate::slice::{ResourceStanding, Standing};
 use crate::world::{Quota, QuotaKey, World};
 
 /// Returns the label of a pod: its quota and its state under it.

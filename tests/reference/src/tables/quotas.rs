@@ -7,9 +7,8 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
-use crate::hour::HourView;
+use crate::hour::{HourView, ResourceStanding, Slice, Standing};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, zero};
-use crate::slice::{ResourceStanding, Slice, Standing};
 use crate::tables::sum;
 use crate::world::QuotaKey;
 

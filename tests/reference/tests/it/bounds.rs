@@ -4,12 +4,12 @@
 use prorata_reference::tables;
 use prorata_reference::text::{BASE_HOUR, parse};
 use prorata_schemas::body::encode;
-use prorata_schemas::bounds::OBJECTS_MAX;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::money::Ratio;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::rules::bounds::OBJECTS_MAX;
 use prorata_schemas::time::Hour;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

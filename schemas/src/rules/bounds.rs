@@ -23,7 +23,7 @@ mod texts;
 
 use std::fmt;
 
-use crate::body::{EventRef, PodUsageRef};
+use crate::body::PodUsageRef;
 use crate::event::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
 use crate::money::{Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
@@ -62,31 +62,6 @@ pub const TFLOPS_MAX: u128 = 100_000_000;
 
 /// Largest amount of any other resource, and of any resource in a quota.
 pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
-
-impl Rules {
-    /// Checks an event against the rules: its values must be within the bounds of this module, and its prices
-    /// in the organization's currency. Checked once, when an event is accepted.
-    ///
-    /// # Errors
-    /// `invalid_field` or `currency_mismatch`.
-    pub fn check(&self, event: &Event) -> Result<(), Reject> {
-        check_bounds(event, self)?;
-        self.check_currency(event)
-    }
-
-    /// Checks an event whose texts may be borrowed.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Rules::check`].
-    pub fn check_ref(&self, event: &EventRef<'_>) -> Result<(), Reject> {
-        match event {
-            EventRef::PodUsage { organization_id, usage, .. } => {
-                check_usage_bounds(organization_id, *usage, self)
-            }
-            EventRef::Event(event) => self.check(event),
-        }
-    }
-}
 
 /// Rejects values that are well-formed but that no cluster has. `rules` names the resources that are GPUs.
 ///
