@@ -1,10 +1,10 @@
 //! Checks that modules form layers: among the child modules of one module, imports make no circle.
 //!
-//! An arrow goes from a module to its sibling if a file of the first names a path in the second, by `crate::`,
-//! `super::` or `self::`. A name that their parent re-exports counts as a name of the child that has it. A
-//! child may use the items of its parent, and a parent the items of its children: neither is an arrow. Modules
-//! of tests at the end of a file do not count. All modules of a tree lie below the folder of its `lib.rs` or
-//! `main.rs`.
+//! An arrow goes from a module to its sibling if a file of the first names a path in the second, by
+//! `crate::`, `super::` or `self::`. A name that their parent re-exports counts as a name of the child that
+//! has it. A child may use the items of its parent, and a parent the items of its children: neither is an
+//! arrow. Modules of tests at the end of a file do not count. All modules of a tree lie below the folder of
+//! its `lib.rs` or `main.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //! 200.
 //!
 //! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
-//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there (see
-//! `timeline/order.rs`). Of two samples of one pod and start, the one recorded last stands, then the one whose
+//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there: see
+//! `timeline/order.rs`. Of two samples of one pod and start, the one recorded last stands, then the one whose
 //! body sorts last.
 
 use std::cmp::Ordering;
