@@ -5,22 +5,21 @@
 
 mod borrowed;
 mod fields;
-pub(crate) mod maps;
-pub(crate) mod names;
 mod read;
 pub mod wire;
-pub(crate) mod write;
+mod write;
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::hint;
 
 use crate::event::{Event, EventKind, EventRecord};
 use crate::reject::Reject;
+use crate::sharing::NAMES;
 
 pub use borrowed::{EventRecordRef, EventRef, PodUsageRef};
 
 use fields::Fields;
-use names::Names;
 use wire::Wire;
 
 /// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB. The limit bounds the memory
@@ -28,8 +27,6 @@ use wire::Wire;
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// The thread's own copies: no other thread counts references to them while it reads.
-    pub(crate) static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
     /// A body grows here, so that the copy that is kept is allocated once, at its final size. The buffer
     /// grows to about [`BODY_BYTES_MAX`] at most.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
@@ -138,6 +135,14 @@ fn next<'a, T>(
     let left = within.rest().len();
     wire.take(bytes.len().min(BODY_BYTES_MAX) - left)?;
     Ok(verdict)
+}
+
+impl Event {
+    /// Compares rivals by recording, then by canonical body; the last in this order stands. Equal only if
+    /// both are the same event.
+    pub fn cmp_to_rival(&self, rival: &Self) -> Ordering {
+        self.recording.cmp(&rival.recording).then_with(|| encode(self).cmp(&encode(rival)))
+    }
 }
 
 impl EventRecord {

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Text;
-use crate::event::shared;
+use crate::sharing::shared;
 
 /// Implements the conversions between an id and the text in this field.
 macro_rules! as_text {

@@ -4,6 +4,8 @@
 //! `decimal(28,12)` in events. Input is never rounded: a number that does not fit is an error. The engine
 //! rounds its results once, to a [`Decimal12`] of a table column.
 
+pub mod decimal;
+
 use std::fmt;
 use std::str::FromStr;
 

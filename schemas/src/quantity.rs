@@ -1,7 +1,7 @@
 //! Kubernetes quantities: the text as delivered, and its amount. The amount is a whole number of the
 //! resource's [`AmountUnit`], rounded up as in Kubernetes (`k8s.io/apimachinery`, `resource.Quantity`).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::Text;
 use crate::reject::excerpt;
@@ -57,10 +57,9 @@ impl AmountUnit {
 }
 
 /// A quantity as delivered, with its amount; never negative.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Quantity {
     /// The text as the producer wrote it; part of the canonical body.
-    #[serde(deserialize_with = "crate::event::shared::text")]
     pub text: Text,
     /// A whole number of the resource's [`AmountUnit`], rounded up.
     pub amount: u128,

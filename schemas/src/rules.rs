@@ -1,5 +1,7 @@
 //! The configurable rules, stored by version under `rules/` in the root. Each hour has one version.
 
+pub mod bounds;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -7,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::Text;
 use crate::body::EventRef;
 use crate::event::Event;
-use crate::event::bounds::{check_bounds, check_usage_bounds};
 use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
+use bounds::{check_bounds, check_usage_bounds};
 
 /// The configurable part of the rules. Rules are data: an hour is always folded under the version listed for
 /// it.
@@ -90,7 +92,7 @@ impl Rules {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
     }
 
-    /// Checks an event against the rules: its values must be within [`crate::event::bounds`], and its prices
+    /// Checks an event against the rules: its values must be within [`bounds`], and its prices
     /// in the organization's currency. Checked once, when an event is accepted.
     ///
     /// # Errors

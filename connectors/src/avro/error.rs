@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::parse::{DEPTH_MAX, FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
+use super::limits::{DEPTH_MAX, FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 
 /// The longest message about a schema, in characters. Names and defaults in a schema may have any length.
 const MESSAGE_CHARS_MAX: usize = 400;

@@ -7,7 +7,7 @@ use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::event::EventKind;
 use serde_json::{Value as Json, json};
 
-use super::parse::{FIELDS_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
+use super::limits::{FIELDS_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 use super::skip::STEPS;
 use super::{Decoder, Reading};
 

@@ -25,6 +25,7 @@ mod convert;
 mod error;
 #[cfg(test)]
 mod hostile;
+mod limits;
 mod parse;
 mod plan;
 mod schema;
@@ -42,7 +43,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::Wanted;
 
 pub use error::SchemaError;
-pub use parse::SCHEMA_BYTES_MAX;
+pub use limits::SCHEMA_BYTES_MAX;
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
 
 pub(crate) use schema::Schema;

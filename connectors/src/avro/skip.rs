@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
-use super::parse::DEPTH_MAX;
+use super::limits::DEPTH_MAX;
 use super::schema::{Plain, Schema, Type};
 
 /// The form of a datum, as far as its length depends on it.

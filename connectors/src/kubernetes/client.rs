@@ -18,7 +18,8 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::time::ServerClock;
-use super::{KubeFault, discovery, kinds};
+use super::waits::minutes;
+use super::{KubeFault, kinds};
 use crate::store::causes;
 
 /// The silence after which a connection counts as dead. A silent watch is opened again earlier.
@@ -141,7 +142,7 @@ impl KubeCluster {
                 // If the server does not answer now, it will answer later.
                 drop(self.learn_time().await);
             }
-            sleep(discovery::minutes()).await;
+            sleep(minutes()).await;
             self.clock.doubt();
         }
     }

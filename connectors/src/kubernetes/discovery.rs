@@ -1,8 +1,6 @@
 //! Discovery of the kinds that the API server has: one request per API group, for all kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
 
 use http::Request;
 use prorata_collector::object::ObjectKind;
@@ -11,19 +9,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::client::{KubeCluster, fault};
-use super::watch::{RETRY_FIRST, longer};
+use super::waits::{RETRY_FIRST, longer, minutes};
 use super::{KubeFault, kinds};
 use crate::store::causes;
-
-/// The shortest time between two discoveries, and the shortest life of a watch. The longest is twice as much,
-/// so that collectors that started together do not ask together.
-const MINUTES_MIN: u64 = 5;
-
-/// Returns a random time from five to ten minutes.
-pub(super) fn minutes() -> Duration {
-    let range = MINUTES_MIN * 60;
-    Duration::from_secs(range + RandomState::new().hash_one(range) % (range + 1))
-}
 
 /// The kinds that the API server has; `None` until it has answered.
 pub(super) type Found = Option<BTreeSet<ObjectKind>>;
@@ -87,17 +75,5 @@ impl KubeCluster {
             }
         }
         Ok(served)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_is_from_five_to_ten_minutes() {
-        let drawn: BTreeSet<u64> = (0..1_000).map(|_| minutes().as_secs()).collect();
-        assert!(drawn.iter().all(|seconds| (300..=600).contains(seconds)), "{drawn:?}");
-        assert!(drawn.len() > 100, "{} times", drawn.len());
     }
 }

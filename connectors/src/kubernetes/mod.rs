@@ -11,6 +11,7 @@ mod discovery;
 mod kinds;
 mod time;
 mod usage;
+mod waits;
 mod watch;
 
 pub use client::{KubeCluster, KubeSettings, Listable};

@@ -28,6 +28,7 @@ use super::KubeFault;
 use super::client::{KubeCluster, fault, missing};
 use super::discovery::{self, Found};
 use super::kinds::{self, WireObject};
+use super::waits::{RETRY_FIRST, RETRY_MAX, longer, minutes};
 
 /// Objects in a page of a list: a pod may have 13 kB of JSON.
 const PAGE_OBJECTS: u32 = 200;
@@ -35,9 +36,6 @@ const PAGE_OBJECTS: u32 = 200;
 /// changes after 75 seconds. Bookmarks come every minute, except while the version is still the one from
 /// which the watch began, as for a kind without changes.
 const SILENCE: Duration = Duration::from_secs(70);
-/// Waits between attempts. The server forgets later changes after little more than a minute.
-pub(super) const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The wait before a kind that may not be listed is tried again.
 const REFUSED_WAIT: Duration = Duration::from_secs(600);
 
@@ -144,13 +142,6 @@ impl Watches {
     pub fn status(&self) -> BTreeMap<ObjectKind, KindStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-/// Returns the wait, and doubles it for the next time.
-pub(super) fn longer(wait: &mut Duration) -> Duration {
-    let now = *wait;
-    *wait = (2 * now).min(RETRY_MAX);
-    now
 }
 
 /// Returns the next change of a watch; `None` if the watch has ended, or is silent for too long.
@@ -385,7 +376,7 @@ impl Follower {
     async fn watch<T: WireObject>(&mut self, version: &str) -> Result<(), Pause> {
         // A watch that ends resumes from the last bookmark, which the server still remembers.
         let mut params = WatchParams { bookmarks: true, ..WatchParams::default() };
-        params.timeout = u32::try_from(discovery::minutes().as_secs()).ok();
+        params.timeout = u32::try_from(minutes().as_secs()).ok();
         params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
         let request = kube::core::Request::new(kinds::path(self.kind)).watch(&params, version);
         let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;

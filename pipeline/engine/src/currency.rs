@@ -12,7 +12,7 @@ use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, Unpriced};
 
-use crate::timeline::state::State;
+use crate::model::state::State;
 
 /// The mark before the currency of a price that is not in the hour's currency.
 const MARK: char = '!';

@@ -4,7 +4,7 @@ use prorata_schemas::body::{EventRef, PodUsageRef};
 use prorata_schemas::event::{Event, Payload, Recording};
 use prorata_schemas::time::{Hour, Timestamp};
 
-use crate::timeline::usage::Usage;
+use crate::model::usage::Usage;
 
 /// The events of one organization in one hour, in any order, duplicates included. Usage is reduced to its
 /// figures as it arrives: about 20 bytes an event.

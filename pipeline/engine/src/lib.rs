@@ -8,8 +8,11 @@
 //!                    labels)      nothing
 //!                                 changes)
 //! ```
-//! Read `close_hour` first, then `timeline/mod.rs`, `timeline/slices.rs`, a file of `rules/` and its section,
+//! Read `close_hour` first, then `timeline/mod.rs`, `model/slices.rs`, a file of `rules/` and its section,
 //! and `rows/mod.rs`.
+//!
+//! The data (`model/`) is below the rules (`rules/`), and the rules are below the sweep (`timeline/`) that
+//! applies the events. Rows read its slices.
 //!
 //! No clock, no I/O, no randomness, no floats, no order that depends on hashing. Pods and nodes of a large
 //! organization are processed on all cores and taken in their order. So the result does not depend on the
@@ -28,7 +31,7 @@ mod currency;
 mod error;
 mod exact;
 mod hour_events;
-mod per_resource;
+mod model;
 mod rows;
 mod rules;
 mod tables;
@@ -42,13 +45,14 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 
 use crate::rows::draft::RoundedRows;
+use crate::rows::slice_steps;
 use crate::trace::{Focus, Trace};
 
 pub use error::EngineError;
 pub use hour_events::HourEvents;
-pub use per_resource::PerResource;
+pub use model::per_resource::PerResource;
+pub use model::state::{NodeKey, QuotaKey, State};
 pub use timeline::order::OrderedEvents;
-pub use timeline::state::{NodeKey, QuotaKey, State};
 pub use work::{ROWS_MAX, WORK_MAX};
 
 /// Version of these rules (RULES.md, section 7). Hours folded under another version are comparable only after
@@ -127,9 +131,9 @@ fn close(
     };
     let mut trace = Trace { nodes: steps.nodes, rows: steps.rows, ..timeline.trace };
     if let Some(focus) = focus {
-        trace.pods = trace::pods(slices, focus, rules);
-        trace.reservations = trace::reservations(slices, focus);
-        trace.commitments = trace::commitments(slices, focus);
+        trace.pods = slice_steps::pods(slices, focus, rules);
+        trace.reservations = slice_steps::reservations(slices, focus);
+        trace.commitments = slice_steps::commitments(slices, focus);
     }
     let mut state = State { spend, ..timeline.state };
     if has_other_currency {

@@ -20,8 +20,8 @@ use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
+use crate::columns::organization_column;
 use crate::row_group::BatchWriter;
-use crate::splice::organization_column;
 use crate::stats::Statistics;
 use crate::{EncodeError, digest, file, schema};
 

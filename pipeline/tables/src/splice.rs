@@ -12,6 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
+use crate::columns::organization_column;
 use crate::cut::Cutter;
 use crate::day::guarded;
 use crate::{EncodeError, digest, encode, file, schema};
@@ -80,14 +81,6 @@ fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     });
     let named = named.collect::<Result<Vec<_>, _>>()?;
     concat_batches(&schema, &named).map_err(|source| EncodeError::Columns { table, source })
-}
-
-/// Returns the column that names a row's organization.
-pub(crate) const fn organization_column(table: Table) -> &'static str {
-    match table {
-        Table::CostAllocation => "BillingAccountId",
-        _ => "organization_id",
-    }
 }
 
 /// Returns the organization of each row.

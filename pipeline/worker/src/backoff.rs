@@ -12,7 +12,7 @@
 //! | this | a poll while Kafka is down | `stream/poll.rs` | 0.5 s |
 //! | this | a shard after a conflict | `stream/assignments.rs` | 0.8 s |
 //! | this | a look at objects that vanish | `root/look.rs` | none, 5 attempts |
-//! | connectors | a collector's watches and lists | `kubernetes/watch.rs` | 0.5 to 5 s |
+//! | connectors | a collector's watches and lists | `kubernetes/waits.rs` | 0.5 to 5 s |
 //! | connectors | new columns of a table | `delta/mod.rs` | none, 8 attempts |
 //! | connectors | Kafka's metadata before a start | `kafka/admin/metadata.rs` | 0.2 s |
 //! | connectors | reconnects of the Kafka library | `kafka/client/config.rs` | 0.1 to 5 s |

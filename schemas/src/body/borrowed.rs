@@ -2,11 +2,11 @@
 //! borrowed from the body.
 
 use crate::body::fields::{is_time, is_usage_interval, valid_recording};
-use crate::body::names::Names;
 use crate::body::wire::Wire;
 use crate::body::{BODY_BYTES_MAX, SCRATCH};
 use crate::event::{Event, EventKind, EventRecord, Payload, PodUsage, Recording};
 use crate::ids::PodUid;
+use crate::sharing::Names;
 use crate::time::Timestamp;
 
 /// An event whose texts may be borrowed.

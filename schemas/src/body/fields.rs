@@ -8,8 +8,6 @@ use std::fmt;
 use std::mem;
 
 use crate::Text;
-use crate::body::maps::Maps;
-use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
 use crate::event::{ByName, Labels, Quantities, Recording};
@@ -17,6 +15,7 @@ use crate::ids::OrganizationId;
 use crate::money::Ratio;
 use crate::quantity::Quantity;
 use crate::reject::{Reason, Reject, excerpt};
+use crate::sharing::{Maps, Names};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
 
 /// Message for an id or key without characters.

@@ -11,14 +11,11 @@
 
 mod agreement;
 pub mod avsc;
-pub mod bounds;
-mod by_name;
 pub mod names;
 mod node;
 mod pod;
 mod price;
 mod rivals;
-pub mod shared;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,11 +28,12 @@ pub use agreement::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, QuotaDeleted, QuotaKind, QuotaSet,
     ReservationReleased, ReservationSet,
 };
-pub use by_name::ByName;
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
 pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
 pub use rivals::Recording;
+
+pub use crate::sharing::ByName;
 
 /// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
 /// zero.

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Quantities, shared};
+use super::Quantities;
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PoolId};
 use crate::money::UnitPrice;
+use crate::sharing::shared;
 
 /// The way in which a node's capacity was bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,9 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Labels, Quantities, shared};
+use super::{Labels, Quantities};
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PodUid, PoolId};
+use crate::sharing::shared;
 use crate::time::Timestamp;
 
 /// A pod runs, or its description changes. Natural key: pod_uid.

@@ -1,9 +1,6 @@
 //! Identity of events: the thing an event is about, and which of several events about the same thing stands.
 
-use std::cmp::Ordering;
-
 use super::{Event, Payload};
-use crate::body;
 use crate::time::Timestamp;
 
 /// The common fields `recorded_at` and `retracted` of an event.
@@ -86,12 +83,6 @@ impl Event {
         (self.event_time, self.payload.kind()) == (other.event_time, other.payload.kind())
             && self.payload.natural_key() == other.payload.natural_key()
             && self.organization_id == other.organization_id
-    }
-
-    /// Compares rivals by recording, then by canonical body; the last in this order stands. Equal only if
-    /// both are the same event.
-    pub fn cmp_to_rival(&self, rival: &Self) -> Ordering {
-        self.recording.cmp(&rival.recording).then_with(|| body::encode(self).cmp(&body::encode(rival)))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
 use prorata_schemas::event::{Event, Payload, Quantities};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::rules::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
 use prorata_schemas::time::Timestamp;
 use serde_json::Value;
 

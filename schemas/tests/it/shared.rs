@@ -1,10 +1,10 @@
 //! Texts and maps that events, or a stored state, repeat are kept once.
 
 use prorata_samples::typical::typical;
-use prorata_schemas::event::shared::share_anew;
 use prorata_schemas::event::{Event, EventKind, Payload, PodStarted};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::Reason;
+use prorata_schemas::sharing::share_anew;
 use prorata_schemas::{Text, body};
 
 fn pod() -> PodStarted {

@@ -1,13 +1,20 @@
-//! The input of one hour's tables.
+//! The input of one hour's tables: stretches of time, with what the rules of quotas and commitments decide in
+//! each.
+
+use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::event::QuotaSet;
+use prorata_schemas::ids::{CommitmentId, OrganizationId, PodUid, QuotaId};
 use prorata_schemas::money::UnitPrice;
+use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-use crate::timeline::Slice;
+use crate::resources::Three;
+use crate::rounding::{Exact, larger, zero};
 use crate::usage::Sample;
+use crate::world::{NodeKey, QuotaKey, World};
 
 /// One hour of one organization.
 pub struct HourView<'a> {
@@ -21,6 +28,94 @@ pub struct HourView<'a> {
     pub samples: &'a [Sample],
     /// The rules.
     pub rules: &'a Rules,
+}
+
+/// A stretch of one hour, longer than 0 µs, in which the world stays as it is.
+pub struct Slice {
+    /// First instant, in microseconds.
+    pub from: i64,
+    /// First instant after it.
+    pub to: i64,
+    /// The objects during the stretch.
+    pub world: World,
+    /// Quotas that count, with their pods and labels.
+    pub quotas: Vec<Standing>,
+    /// The amounts of nodes that commitments cover.
+    pub covers: Vec<Cover>,
+}
+
+/// A quota that counts, at one instant.
+pub struct Standing {
+    /// Cluster and quota.
+    pub key: QuotaKey,
+    /// The description.
+    pub set: Arc<QuotaSet>,
+    /// The running pods in their order, each with its label.
+    pub pods: Vec<(PodUid, QuotaState)>,
+    /// The resources of `min`.
+    pub resources: Vec<ResourceStanding>,
+}
+
+/// One resource of a quota's `min`, at one instant, in units of the resource.
+pub struct ResourceStanding {
+    /// The resource.
+    pub resource: Text,
+    /// Guaranteed amount.
+    pub min: Exact,
+    /// Upper bound, if set.
+    pub max: Option<Exact>,
+    /// Requests of in-quota pods.
+    pub in_quota: Exact,
+    /// Requests of over-quota pods.
+    pub over_quota: Exact,
+    /// The part of the minima in the cluster that nobody uses.
+    pub pool: Exact,
+    /// The quota's part of the pool.
+    pub guaranteed: Exact,
+    /// The use above min.
+    pub borrowed: Exact,
+    /// The quota's part of the amount that others borrow.
+    pub lent: Exact,
+}
+
+impl ResourceStanding {
+    /// Returns the use by all pods of the quota.
+    pub fn used(&self) -> Exact {
+        &self.in_quota + &self.over_quota
+    }
+
+    /// Returns the part of the minimum that is not used.
+    pub fn free(&self) -> Exact {
+        larger(&self.min - self.used(), zero())
+    }
+}
+
+/// The amounts of one node that one commitment covers at one instant.
+pub struct Cover {
+    /// The commitment.
+    pub commitment_id: CommitmentId,
+    /// The node.
+    pub node: NodeKey,
+    /// Covered vCPU, GiB and GPUs. At least one is above zero.
+    pub amount: Three,
+}
+
+/// Quota, label and reason of one stretch of a pod's time.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label {
+    /// The quota that governs the pod.
+    pub quota_id: Option<QuotaId>,
+    /// The pod's label under it.
+    pub state: Option<QuotaState>,
+    /// The reason if there is no price.
+    pub reason: Option<Unpriced>,
+}
+
+impl Label {
+    /// Returns the key by which labels sort in row order.
+    pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>) {
+        (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
+    }
 }
 
 /// Returns a price as the hour counts it, zero in another currency, and whether it is in another currency.

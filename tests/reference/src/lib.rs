@@ -39,7 +39,7 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     let slices = timeline::slices(records, rules, through);
     let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
-    let mut before: &[timeline::Slice] = &[];
+    let mut before: &[hour::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
         let view = HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules };
@@ -96,7 +96,6 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
 
 /// Returns the labels of each quota's pods in their order, in each stretch of time: its first instant, the
 /// quota, the labels.
-/// labels.
 pub fn labels(
     records: &[EventRecord],
     rules: &Rules,
@@ -116,7 +115,7 @@ pub fn labels(
 /// its events is in the hour. A pool's spend exists until its quarter has passed.
 fn has_hour(
     view: &HourView,
-    before: Option<&timeline::Slice>,
+    before: Option<&hour::Slice>,
     records: &[EventRecord],
     spend: &tables::pools::Spend,
 ) -> bool {
@@ -129,7 +128,7 @@ fn has_hour(
     measured || spent || described || happened
 }
 
-fn hour_of(slice: &timeline::Slice) -> Hour {
+fn hour_of(slice: &hour::Slice) -> Hour {
     Timestamp(slice.from).hour()
 }
 

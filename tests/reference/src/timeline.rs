@@ -9,24 +9,10 @@ use prorata_schemas::ids::ReservationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 
-use crate::rules::commitment::{self, Cover};
-use crate::rules::quota::{self, Standing};
+use crate::hour::Slice;
 use crate::rules::reservation::settle;
+use crate::rules::{commitment, quota};
 use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
-
-/// A stretch of one hour, longer than 0 µs, in which the world stays as it is.
-pub struct Slice {
-    /// First instant, in microseconds.
-    pub from: i64,
-    /// First instant after it.
-    pub to: i64,
-    /// The objects during the stretch.
-    pub world: World,
-    /// Quotas that count, with their pods and labels.
-    pub quotas: Vec<Standing>,
-    /// The amounts of nodes that commitments cover.
-    pub covers: Vec<Cover>,
-}
 
 /// The kind of an event, and the fields that identify what it is about.
 type NaturalKey = (EventKind, Vec<Option<String>>);

@@ -1,10 +1,12 @@
 //! Checks that lints cannot do. They cover the dependencies of crates (`crates`), the form of source files
-//! (`text`), and the names that documents and source use for each other (`documents`). They also cover
-//! complete lists in documents (`lists`, `recipes`) and words that must not return (`english`).
+//! (`text`), the layers of modules (`directions`), and the names that documents and source use for each other
+//! (`documents`). They also cover complete lists in documents (`lists`, `recipes`) and words that must not
+//! return (`english`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
 mod crates;
+mod directions;
 mod documents;
 mod english;
 mod lists;

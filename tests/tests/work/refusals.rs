@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 
-use prorata_tests::program::{Ended, Program};
+use prorata_tests::program::Program;
 use serde_json::{Value, json};
 
+use super::world::worker::assert_refused;
 use super::world::{Load, World, variable};
 
 /// Creates a world whose worker must be refused.
@@ -18,18 +19,7 @@ fn world(name: &str) -> World {
 
 /// Checks that a worker ends soon, with this code and these words in its last line.
 fn refused(world: &World, code: i32, words: &[&str]) {
-    told(world.worker().program.wait(), code, words);
-}
-
-/// Checks that a program has ended with this code and these words in its last line.
-pub fn told(ended: Ended, code: i32, words: &[&str]) {
-    let log = &ended.log;
-    let message = log.lines().last().unwrap_or_default();
-    assert!(message.starts_with("prorata: "), "{log}");
-    assert_eq!(ended.code, Some(code), "{log}");
-    let missing: Vec<&&str> = words.iter().filter(|word| !message.contains(**word)).collect();
-    assert_eq!(missing, Vec::<&&str>::new(), "{log}");
-    assert!(!log.contains("panicked") && !log.contains("backtrace"), "{log}");
+    assert_refused(world.worker().program.wait(), code, words);
 }
 
 fn sasl(world: &mut World, user: &str, password: &str) {
@@ -46,7 +36,7 @@ fn a_login_that_kafka_does_not_take() {
     sasl(&mut world, &user, "hunter2");
     let ended = world.worker().program.wait();
     assert!(!ended.log.contains("hunter2"), "{}", ended.log);
-    told(ended, 2, &["refuses the login with PLAIN", "kafka.sasl_mechanism"]);
+    assert_refused(ended, 2, &["refuses the login with PLAIN", "kafka.sasl_mechanism"]);
     // The right password works.
     sasl(&mut world, &user, &variable("PRORATA_TEST_KAFKA_PASSWORD"));
     world.set("log.level", json!("info"));
@@ -104,7 +94,7 @@ fn configurations_that_cannot_be_read() {
     let world = world("config");
     let file = world.folder.path().join("mine.yaml");
     let path = file.to_str().unwrap();
-    told(world.run(&["work", "--config", path]), 2, &["mine.yaml"]);
+    assert_refused(world.run(&["work", "--config", path]), 2, &["mine.yaml"]);
     for (text, words) in [
         ("kafka: [", &["mine.yaml"][..]),
         ("kafka:\n  topcis: [a]\n", &["topcis", "topics"]),
@@ -115,7 +105,7 @@ fn configurations_that_cannot_be_read() {
         std::fs::write(&file, text).unwrap();
         let ended = world.run(&["work", "--config", path]);
         assert!(!ended.log.contains("hunter2"), "{}", ended.log);
-        told(ended, 2, words);
+        assert_refused(ended, 2, words);
     }
 }
 
@@ -164,7 +154,7 @@ fn a_static_membership_that_another_worker_takes() {
     first.ready();
     let mut second = world.worker();
     second.ready();
-    told(first.program.wait(), 2, &["kafka.group_instance_id"]);
+    assert_refused(first.program.wait(), 2, &["kafka.group_instance_id"]);
     let messages = world.send(Load::small(71));
     world.drained(std::slice::from_mut(&mut second), messages);
     second.stop();

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::body;
-use prorata_schemas::event::bounds::check_bounds;
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::rules::Rules;
+use prorata_schemas::rules::bounds::check_bounds;
 
 use super::{AgreementsError, Version};
 

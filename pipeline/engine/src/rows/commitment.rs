@@ -10,9 +10,9 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use crate::currency::{counted, is_other, reason};
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, round};
+use crate::model::slices::{CommitmentHour, CommitmentSlice};
 use crate::rows::draft::{ChargeKey, Draft, RowBook};
 use crate::rules::commitment::money_parts;
-use crate::timeline::slices::{CommitmentHour, CommitmentSlice};
 
 /// A commitment's effective time at one price.
 struct AtPrice<'a> {

@@ -17,8 +17,8 @@ use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, largest_remainder, sum, total};
-use crate::per_resource::PerResource;
-use crate::trace::{Focus, Recorder, RowStep};
+use crate::model::per_resource::PerResource;
+use crate::trace::{ExactNumber, Focus, Recorder, RowStep};
 
 /// The provider of rows without a price.
 pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
@@ -98,6 +98,32 @@ impl Draft {
     pub(crate) fn new(row: CostRow, cost: Fraction) -> Self {
         let cost = DraftCost { whole: cost, split: None, resources: None };
         Self { row: Box::new(row), quantity: Fraction::zero(), cost, pool_charge: None }
+    }
+}
+
+impl RowStep {
+    /// Describes a row before it is rounded.
+    pub(crate) fn of(draft: &Draft) -> Self {
+        let row = &draft.row;
+        let cost = &draft.cost;
+        Self {
+            kind: row.kind.name(),
+            cluster_id: row.cluster_id.clone(),
+            resource_id: row.resource_id.clone(),
+            pod_uid: row.pod_uid.clone(),
+            commitment_id: row.commitment_id.clone(),
+            reservation_id: row.reservation_id.clone(),
+            quota_id: row.quota_id.clone(),
+            quota_state: row.quota_state.map(|state| state.name()),
+            list_unit_price: row.list_unit_price,
+            unpriced: row.unpriced.map(|reason| reason.name()),
+            cost: ExactNumber::of_fraction(&cost.whole),
+            split_and_unused: cost.split.as_ref().map(|parts| {
+                [ExactNumber::of_fraction(&parts.split), ExactNumber::of_fraction(&parts.unused)]
+            }),
+            by_resource: cost.resources.as_ref().map(|parts| parts.as_ref().map(ExactNumber::of_fraction)),
+            quantity: (!draft.quantity.is_zero()).then(|| ExactNumber::new(draft.quantity.reduced())),
+        }
     }
 }
 

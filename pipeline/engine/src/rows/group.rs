@@ -13,14 +13,15 @@ use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::rules::pool::{PoolPricing, charges};
+use crate::model::named_nodes::{ByNode, NamedNodes};
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::pool_price::PoolPricing;
+use crate::model::samples::Samples;
+use crate::model::slices::PodSlice;
+use crate::model::span::Span;
+use crate::model::state::{NodeKey, Sample};
+use crate::rules::pool::charges;
 use crate::rules::split::NodeHour;
-use crate::timeline::named_nodes::{ByNode, NamedNodes};
-use crate::timeline::samples::Samples;
-use crate::timeline::slices::PodSlice;
-use crate::timeline::span::Span;
-use crate::timeline::state::{NodeKey, Sample};
 
 /// A pod in one place.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ pub(crate) mod node;
 mod node_step;
 pub(crate) mod nodeless;
 pub(crate) mod reservation;
+pub(crate) mod slice_steps;
 pub(crate) mod unknown_node;
 
 use std::collections::BTreeMap;
@@ -17,13 +18,13 @@ use prorata_schemas::rules::Rules;
 use rayon::prelude::{ParallelIterator, ParallelSlice};
 
 use crate::error::EngineError;
+use crate::model::slices::NodeSlice;
+use crate::model::state::NodeKey;
 use crate::rows::draft::{RoundedRows, RowBook};
 use crate::rows::group::{PlacedPod, Placement, PodHours};
 use crate::rows::node::StretchRows;
 use crate::rules::split::{NodeHour, WeightScale};
 use crate::timeline::Timeline;
-use crate::timeline::slices::NodeSlice;
-use crate::timeline::state::NodeKey;
 use crate::trace::{Focus, NodeStep, RowStep};
 use crate::work::Work;
 

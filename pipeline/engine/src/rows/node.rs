@@ -17,12 +17,12 @@ use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, seconds, total};
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
+use crate::model::slices::NodeSlice;
+use crate::model::state::NodeKey;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
 use crate::rules::split::{Component, Shares, Stretch};
-use crate::timeline::slices::NodeSlice;
-use crate::timeline::state::NodeKey;
 use crate::trace::NodeStep;
 
 /// A value by resource over one denominator.

@@ -3,11 +3,11 @@
 use dashu_int::UBig;
 
 use crate::exact::{HOUR_MICROS, ratio};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::NodeSlice;
 use crate::rows::group::PodHours;
 use crate::rows::node::StretchRows;
 use crate::rules::split::{Component, Shares, Stretch};
-use crate::timeline::slices::NodeSlice;
 use crate::trace::{
     ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeSpan, NodeStep, covered_units, exact, in_hours,
     in_units, money,

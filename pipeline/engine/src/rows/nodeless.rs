@@ -19,14 +19,15 @@ use prorata_schemas::rules::Rules;
 use crate::currency::reason;
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, ratio, round, seconds};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::pool_price::PoolPricing;
+use crate::model::samples::Samples;
+use crate::model::slices::PodSlice;
+use crate::model::span::Span;
+use crate::model::spec::Amounts;
 use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
 use crate::rows::group::{PlacedPod, add_use, resource_hours};
-use crate::rules::pool::{PoolPricing, charges};
-use crate::timeline::samples::Samples;
-use crate::timeline::slices::PodSlice;
-use crate::timeline::span::Span;
-use crate::timeline::spec::Amounts;
+use crate::rules::pool::charges;
 
 /// The properties that two spans of a pod must share to be one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,9 +9,9 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use crate::currency::{counted, is_other, reason};
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, round};
+use crate::model::slices::ReservationSlice;
 use crate::rows::draft::Draft;
 use crate::rules::reservation::unused_units;
-use crate::timeline::slices::ReservationSlice;
 
 /// Drafts the rows of one reservation.
 ///

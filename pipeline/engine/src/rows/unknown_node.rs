@@ -7,10 +7,10 @@ use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, hours, round, seconds};
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
+use crate::model::state::NodeKey;
 use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
 use crate::rows::group::{PodHours, resource_hours};
-use crate::timeline::state::NodeKey;
 
 /// Drafts a pod's rows, one for each label.
 ///

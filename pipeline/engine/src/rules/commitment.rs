@@ -16,7 +16,7 @@
 //! is a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
 mod cover;
-pub(crate) mod family;
+mod family;
 mod place;
 mod walk;
 
@@ -31,19 +31,18 @@ use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
-use crate::timeline::span::Span;
-use crate::timeline::spec::{Amounts, NodeSpec};
-use crate::timeline::state::NodeKey;
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage};
+use crate::model::span::Span;
+use crate::model::spec::{Amounts, NodeSpec};
+use crate::model::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
 use crate::work::Work;
 use cover::{CommitmentOrder, Cover};
-use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
+use family::{Family, FamilyKey, family_of_commitment, family_of_node};
 use place::NodeRun;
 
-/// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
-pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
+pub(crate) use place::FamilyNode;
 
 /// A commitment since its last slice ended.
 #[derive(Debug)]

@@ -33,7 +33,8 @@ use prorata_schemas::time::Timestamp;
 
 use crate::currency::reason;
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
-use crate::timeline::span::Span;
+use crate::model::pool_price::{PoolPrice, PoolPricing};
+use crate::model::span::Span;
 
 /// Bytes in a GiB.
 const GIB: u64 = 1 << 30;
@@ -43,31 +44,6 @@ const GIB: u64 = 1 << 30;
 pub(crate) struct PerPoolResource<T> {
     pub(crate) tflops: T,
     pub(crate) vram: T,
-}
-
-/// The pricing of a pod by its pool.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PoolPricing {
-    /// The pod names no pool.
-    None,
-    /// The pool has no price for the pod.
-    Unpriced(Unpriced),
-    /// The prices in force.
-    Priced(Arc<PoolPrice>),
-}
-
-/// The prices of one quality of service in a pool.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PoolPrice {
-    pub(crate) pool: Arc<PoolSet>,
-    price: QosPrice,
-}
-
-impl PoolPrice {
-    /// Returns the price of the quality of service.
-    pub(crate) const fn qos_price(&self) -> &QosPrice {
-        &self.price
-    }
 }
 
 /// The amounts that a pod asks of each of its GPUs, and the number of its GPUs.
@@ -129,7 +105,7 @@ impl PoolPricing {
         let unnamed = pod.qos.is_empty() || &*pod.qos == "default";
         let price = named(&pod.qos).or_else(|| if unnamed { named(&pool.default_qos) } else { None });
         match price {
-            Some(price) => Self::Priced(Arc::new(PoolPrice { pool: pool.clone(), price: price.clone() })),
+            Some(price) => Self::Priced(Arc::new(PoolPrice { pool: pool.clone(), qos_price: price.clone() })),
             None => Self::Unpriced(Unpriced::NoQosPrice),
         }
     }
@@ -138,9 +114,9 @@ impl PoolPricing {
 /// Returns a pod's charge rates over a span in which its description and price stay. There are two if its
 /// eviction protection ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
-    let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
+    let unprotected = hourly_charge(&price.qos_price, PerGpu::of(pod));
     let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);
-    let [before, after] = protection(pod.eviction_protected_until, &price.price.qos, span);
+    let [before, after] = protection(pod.eviction_protected_until, &price.qos_price.qos, span);
     let before = before.map(|span| ChargeSpan { span, hourly: &unprotected * factor });
     let after = after.map(|span| ChargeSpan { span, hourly: unprotected });
     before.into_iter().chain(after).collect()

@@ -22,11 +22,11 @@ use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::model::slices::Label;
+use crate::model::spec::PodSpec;
+use crate::model::state::{QuotaKey, SavedQuota};
 use crate::rules::quota_labels::{GoverningQuota, PodRank};
 use crate::rules::quota_ledger::ClusterLedger;
-use crate::timeline::slices::Label;
-use crate::timeline::spec::PodSpec;
-use crate::timeline::state::{QuotaKey, SavedQuota};
 use crate::trace::{LabelStep, Recorder};
 
 /// The quotas of one cluster.

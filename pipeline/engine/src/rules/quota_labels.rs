@@ -21,10 +21,10 @@ use prorata_schemas::rows::QuotaState;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::model::slices::Label;
+use crate::model::spec::PodSpec;
+use crate::model::state::QuotaKey;
 use crate::rules::quota_ledger::QuotaLevels;
-use crate::timeline::slices::Label;
-use crate::timeline::spec::PodSpec;
-use crate::timeline::state::QuotaKey;
 use crate::trace::{ExactNumber, LabelStep, RankedPod};
 
 /// The place of a pod in the order of its quota: its fields sort as they stand.
@@ -249,7 +249,7 @@ mod tests {
     use prorata_schemas::event::{Labels, PodStarted, Quantities, QuotaKind};
     use prorata_schemas::quantity::{GPU_MEMORY, Quantity};
 
-    use crate::per_resource::PerResource;
+    use crate::model::per_resource::PerResource;
 
     /// Creates a quota with this `min` of gpu-memory.
     fn quota(min: u128) -> GoverningQuota {

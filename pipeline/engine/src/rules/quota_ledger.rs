@@ -25,8 +25,8 @@ use prorata_schemas::quantity::{AmountUnit, CPU};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::model::span::Span;
 use crate::rules::quota_lending::Lending;
-use crate::timeline::span::Span;
 
 /// The levels of a quota at an instant, amounts in the order of `min`.
 #[derive(Debug)]

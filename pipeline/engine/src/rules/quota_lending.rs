@@ -14,7 +14,7 @@ use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, Fraction, round_between, sum_of};
-use crate::timeline::span::Span;
+use crate::model::span::Span;
 
 /// Bits after the binary point of running sums of lent parts. A part is floored, so each step adds less than
 /// one unit of the last bit to their error.

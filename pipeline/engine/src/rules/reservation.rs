@@ -22,12 +22,12 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
+use crate::model::slices::ReservationSlice;
+use crate::model::span::Span;
+use crate::model::spec::{Amounts, PodSpec, amounts};
+use crate::model::state::SavedReservation;
 use crate::rules::free_units::{FreeUnits, UnitPlace};
 use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods, class, unit_class};
-use crate::timeline::slices::ReservationSlice;
-use crate::timeline::span::Span;
-use crate::timeline::spec::{Amounts, PodSpec, amounts};
-use crate::timeline::state::SavedReservation;
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
 
 /// A running serverless pod that can hold a unit.

@@ -34,10 +34,10 @@ use prorata_schemas::time::Timestamp;
 
 use crate::currency::{counted, reason};
 use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::rules::commitment::{COVERAGE_SCALE, money_parts};
-use crate::timeline::slices::NodeSlice;
-use crate::timeline::span::Span;
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::{COVERAGE_SCALE, NodeSlice};
+use crate::model::span::Span;
+use crate::rules::commitment::money_parts;
 
 /// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]

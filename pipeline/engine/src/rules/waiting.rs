@@ -11,7 +11,7 @@ use prorata_schemas::event::names;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::spec::PodSpec;
+use crate::model::spec::PodSpec;
 
 /// The quality of service of pods that no unit serves.
 pub(crate) const BEST_EFFORT: &str = "best-effort";

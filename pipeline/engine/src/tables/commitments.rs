@@ -15,10 +15,10 @@ use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, ratio, round, sum};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::rules::commitment::{COVERAGE_SCALE, committed, scaled, utilization_parts};
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, Slices};
+use crate::rules::commitment::{committed, scaled, utilization_parts};
 use crate::tables::{of_kind, sum_by};
-use crate::timeline::slices::{CommitmentHour, Slices};
 
 /// Amounts in the scale of coverage, times microseconds.
 type Integrals = PerResource<UBig>;

@@ -22,12 +22,12 @@ use prorata_schemas::time::Hour;
 use crate::currency::{counted, is_other};
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
+use crate::model::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
+use crate::model::span::Span;
+use crate::model::state::{NodeKey, Spend};
 use crate::rows::Nodes;
 use crate::rules::pool::{PerGpu, PerPoolResource};
 use crate::tables::sum_by;
-use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
-use crate::timeline::span::Span;
-use crate::timeline::state::{NodeKey, Spend};
 
 /// Hours in a month, as cloud price lists count them.
 const MONTH_HOURS: u32 = 730;

@@ -14,10 +14,10 @@ use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, HOUR_MICROS, atoms, ratio, round, round_sum, sum};
+use crate::model::slices::PodSlice;
+use crate::model::span::Span;
+use crate::model::state::QuotaKey;
 use crate::rules::quota_ledger::{ClusterLedger, QuotaAccount, ResourceAccount};
-use crate::timeline::slices::PodSlice;
-use crate::timeline::span::Span;
-use crate::timeline::state::QuotaKey;
 
 /// The spans in which each pod is over its quota.
 type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a PodUid, Vec<Span>>>;

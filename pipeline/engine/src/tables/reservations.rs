@@ -9,9 +9,9 @@ use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, ratio, round, seconds};
+use crate::model::slices::{ReservationSlice, Slices};
 use crate::rules::reservation::unused_units;
 use crate::tables::{of_kind, sum_by};
-use crate::timeline::slices::{ReservationSlice, Slices};
 
 /// Returns rows by reservation id.
 ///

@@ -4,18 +4,11 @@
 //! So deciding them once at the end of each instant gives the same result as deciding them at every step: a
 //! state of no length costs nothing.
 
-pub(crate) mod named_nodes;
 pub(crate) mod order;
 mod priced_pods;
 mod running;
-pub(crate) mod samples;
 mod schedule;
-pub(crate) mod slices;
-pub(crate) mod span;
-pub(crate) mod spec;
-pub(crate) mod state;
 mod steps;
-pub(crate) mod usage;
 
 use std::sync::Arc;
 
@@ -25,11 +18,11 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
+use crate::model::state::State;
+use crate::model::usage::PackedSamples;
 use crate::timeline::order::precedence;
 use crate::timeline::running::Running;
-use crate::timeline::state::State;
 use crate::timeline::steps::NeverRan;
-use crate::timeline::usage::PackedSamples;
 use crate::trace::Focus;
 
 pub(crate) use running::Timeline;

@@ -13,7 +13,7 @@ use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::hour_events::HourEvents;
-use crate::timeline::usage::PackedSamples;
+use crate::model::usage::PackedSamples;
 
 /// Precedence of an event type at one instant, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::ids::{PodUid, PoolId};
 
-use crate::timeline::spec::PodSpec;
-use crate::timeline::state::RateKey;
+use crate::model::spec::PodSpec;
+use crate::model::state::RateKey;
 
 /// Pods by the rate that serves them and by the pool that they name. A pod that has stopped or runs under
 /// another description stays here: its price is computed again, and does not change.

@@ -9,13 +9,13 @@ use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::model::slices::PodStatus;
+use crate::model::spec::{NodeSpec, PodSpec, rate_key};
+use crate::model::state::NodeKey;
+use crate::rules::commitment::FamilyNode;
 use crate::rules::commitment::edges;
-use crate::rules::commitment::family::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
-use crate::timeline::slices::PodStatus;
-use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
-use crate::timeline::state::NodeKey;
 
 /// Nodes and pods that start and stop at one instant and were not running before it: they never ran. If they
 /// were running, they end and start again.

@@ -3,7 +3,6 @@
 //! [`Focus`] selects the rows. The engine records a step where it takes it, or reads it from the input and
 //! the output of the rules. Nothing here computes a cost. Without a focus, nothing is recorded.
 
-mod build;
 mod number;
 mod steps;
 
@@ -14,7 +13,7 @@ use prorata_schemas::ids::{CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, RowKind};
 use serde::Serialize;
 
-use crate::timeline::state::{NodeKey, QuotaKey};
+use crate::model::state::{NodeKey, QuotaKey};
 
 pub use number::ExactNumber;
 pub use steps::{
@@ -23,7 +22,6 @@ pub use steps::{
     WalkStep,
 };
 
-pub(crate) use build::{commitments, pods, reservations};
 pub(crate) use number::{covered_units, exact, in_hours, in_units, money};
 
 /// The pods, nodes and agreements whose steps a trace holds.

@@ -9,9 +9,9 @@ use prorata_schemas::decimal::Decimal12;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::exact::{ATOMS_IN_ONE, Fraction, HOUR_MICROS, atoms, ratio, round_estimate};
-use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::rules::commitment::COVERAGE_SCALE;
-use crate::timeline::spec::Amounts;
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::model::slices::COVERAGE_SCALE;
+use crate::model::spec::Amounts;
 
 /// An exact number. It prints with at most twelve decimals, half to even, and with `≈` before it if that
 /// rounds it. It serializes as this text, or as `{rounded, exact}` with the fraction.

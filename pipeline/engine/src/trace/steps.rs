@@ -11,7 +11,7 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, NodeId, PodUid, PoolId, Quot
 use prorata_schemas::time::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
 use crate::trace::ExactNumber;
 
 fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {

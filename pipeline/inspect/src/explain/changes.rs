@@ -8,7 +8,7 @@ use prorata_worker::ports::ObjectStore;
 use serde_json::{Value, json};
 
 use super::find::{self, FIGURES, Found, Grain, TableRow};
-use super::text::{TOLD_MAX, TextLines};
+use super::lines::{TOLD_MAX, TextLines};
 use super::{ExplainError, Question};
 use crate::Sum;
 use crate::lake::LakeTables;

@@ -8,7 +8,7 @@ use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, 
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
 
-use super::answer::ExplainedRow;
+use super::explained::ExplainedRow;
 
 /// An event that affects the rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,13 +2,15 @@
 //! state before it, and the steps are reported.
 //!
 //! Reading order: [`Subject`] is the object to explain; `find` looks it up in the table files; `answer` folds
-//! and compares; `changes` reads the rows of an earlier version; `events` selects the events that affect the
-//! rows; the other modules write the text and the JSON.
+//! and compares; `explained` has the compared rows and their charges; `changes` reads the rows of an earlier
+//! version; `events` selects the events that affect the rows; the other modules write the text and the JSON.
 
 mod answer;
 mod changes;
 mod events;
+mod explained;
 mod find;
+mod lines;
 mod nodes;
 mod rows;
 mod spans;
@@ -24,9 +26,10 @@ use prorata_worker::{Ports, WorkerError};
 
 use crate::lake::LakeTables;
 
-pub use answer::{Answer, ExplainedRow, FigureDifference, SplitCharge, from_input};
+pub use answer::{Answer, from_input};
 pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
+pub use explained::{ExplainedRow, FigureDifference, SplitCharge};
 pub use find::{Found, Grain, TableRow, figures, grain};
 
 /// The object to explain.

@@ -7,7 +7,7 @@ use prorata_engine::PerResource;
 use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
 
 use super::Subject;
-use super::text::{TOLD_MAX, TextLines, amounts, instant, span};
+use super::lines::{TOLD_MAX, TextLines, amounts, instant, span};
 
 /// Writes the steps of the nodes in focus.
 pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {

@@ -6,9 +6,9 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
 use serde_json::{Map, Value, json};
 
-use super::answer::{ExplainedRow, SplitCharge};
+use super::explained::{ExplainedRow, SplitCharge};
 use super::find::{self, FIGURES};
-use super::text::{TOLD_MAX, TextLines, instant};
+use super::lines::{TOLD_MAX, TextLines, instant};
 use super::{Answer, Changes, Subject};
 
 /// Writes the rows and their charges.

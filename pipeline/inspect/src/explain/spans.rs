@@ -5,7 +5,7 @@ use prorata_engine::trace::{
 };
 
 use super::Subject;
-use super::text::{TextLines, amounts, instant, span};
+use super::lines::{TextLines, amounts, instant, span};
 
 /// Maximum number of pods of a quota to report around the pods in focus.
 const RANKED_TOLD_MAX: usize = 12;

@@ -29,6 +29,14 @@ const PRECISION: u8 = 38;
 const SCALE: i8 = 12;
 const UTC: &str = "UTC";
 
+/// Returns the column that names a row's organization.
+pub(crate) const fn organization_column(table: Table) -> &'static str {
+    match table {
+        Table::CostAllocation => "BillingAccountId",
+        _ => "organization_id",
+    }
+}
+
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

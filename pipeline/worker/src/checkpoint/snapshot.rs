@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_engine::State;
-use prorata_schemas::event::shared::share_anew;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::sharing::share_anew;
 use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};

@@ -10,6 +10,7 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, Reservation
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 
+use crate::hour::Label;
 use crate::names;
 use crate::resources::Three;
 use crate::rounding::{Exact, half_even, largest_remainder, zero};
@@ -24,24 +25,6 @@ pub enum Charge {
     Commitment(CommitmentId),
     /// One row alone.
     Row,
-}
-
-/// Quota, label and reason of one stretch of a pod's time.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Label {
-    /// The quota that governs the pod.
-    pub quota_id: Option<QuotaId>,
-    /// The pod's label under it.
-    pub state: Option<QuotaState>,
-    /// The reason if there is no price.
-    pub reason: Option<Unpriced>,
-}
-
-impl Label {
-    /// Returns the key by which labels sort in row order.
-    pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>) {
-        (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
-    }
 }
 
 /// A future row: its texts and descriptions, and its exact amounts.

@@ -12,15 +12,14 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
-use self::draft::{Charge, Draft, Label, finish};
-use crate::hour::{HourView, counted};
+use self::draft::{Charge, Draft, finish};
+use crate::hour::{HourView, Label, Slice, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
 use crate::rules::commitment;
 use crate::rules::pool;
 use crate::rules::quota;
 use crate::rules::reservation::free_units;
-use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, rate_key};
 

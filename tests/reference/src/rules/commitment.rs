@@ -4,23 +4,14 @@ use std::collections::BTreeMap;
 
 use num_traits::Zero;
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
-use prorata_schemas::ids::{ClusterId, CommitmentId};
+use prorata_schemas::ids::ClusterId;
 use prorata_schemas::rules::Rules;
 
+use crate::hour::Cover;
 use crate::names;
 use crate::resources::{Three, none, three};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
-
-/// The amounts of one node that one commitment covers at one instant.
-pub struct Cover {
-    /// The commitment.
-    pub commitment_id: CommitmentId,
-    /// The node.
-    pub node: NodeKey,
-    /// Covered vCPU, GiB and GPUs. At least one is above zero.
-    pub amount: Three,
-}
 
 /// Returns whether the commitment is effective at this instant, enabled or not.
 pub fn effective(set: &CommitmentSet, at: i64) -> bool {

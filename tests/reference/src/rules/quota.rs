@@ -1,61 +1,16 @@
 //! Governing quotas of pods, and the pods' labels (RULES.md, section 4).
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{PodStarted, QuotaKind, QuotaSet};
+use prorata_schemas::event::{PodStarted, QuotaKind};
 use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
 use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::rules::Rules;
 
+use crate::hour::{ResourceStanding, Standing};
 use crate::resources::{amount, gpu_memory, requested, units};
 use crate::rounding::{Exact, fraction, larger, smaller, whole, zero};
 use crate::world::{Quota, QuotaKey, World};
-
-/// A quota that counts, at one instant.
-pub struct Standing {
-    /// Cluster and quota.
-    pub key: QuotaKey,
-    /// The description.
-    pub set: std::sync::Arc<QuotaSet>,
-    /// The running pods in their order, each with its label.
-    pub pods: Vec<(PodUid, QuotaState)>,
-    /// The resources of `min`.
-    pub resources: Vec<ResourceStanding>,
-}
-
-/// One resource of a quota's `min`, at one instant, in units of the resource.
-pub struct ResourceStanding {
-    /// The resource.
-    pub resource: Text,
-    /// Guaranteed amount.
-    pub min: Exact,
-    /// Upper bound, if set.
-    pub max: Option<Exact>,
-    /// Requests of in-quota pods.
-    pub in_quota: Exact,
-    /// Requests of over-quota pods.
-    pub over_quota: Exact,
-    /// The part of the minima in the cluster that nobody uses.
-    pub pool: Exact,
-    /// The quota's part of the pool.
-    pub guaranteed: Exact,
-    /// The use above min.
-    pub borrowed: Exact,
-    /// The quota's part of the amount that others borrow.
-    pub lent: Exact,
-}
-
-impl ResourceStanding {
-    /// Returns the use by all pods of the quota.
-    pub fn used(&self) -> Exact {
-        &self.in_quota + &self.over_quota
-    }
-
-    /// Returns the part of the minimum that is not used.
-    fn free(&self) -> Exact {
-        larger(&self.min - self.used(), zero())
-    }
-}
 
 /// Returns the label of a pod: its quota and its state under it.
 pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<(QuotaId, QuotaState)> {

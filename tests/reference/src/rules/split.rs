@@ -10,14 +10,12 @@ use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
-use crate::hour::{HourView, counted};
+use crate::hour::{HourView, Label, Slice, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
-use crate::rows::draft::Label;
 use crate::rules::commitment;
 use crate::rules::pool;
 use crate::rules::quota;
-use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, NodeKey};
 

@@ -10,12 +10,11 @@ use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
-use crate::hour::{HourView, counted};
+use crate::hour::{HourView, Slice, counted};
 use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
 use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::rules::pool::limits;
 use crate::tables::sum;
-use crate::timeline::Slice;
 use crate::world::{Billing, NodeKey};
 
 /// Node cost of every pool id in every hour so far.

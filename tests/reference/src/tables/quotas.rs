@@ -7,11 +7,9 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
-use crate::hour::HourView;
+use crate::hour::{HourView, ResourceStanding, Slice, Standing};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, zero};
-use crate::rules::quota::{ResourceStanding, Standing};
 use crate::tables::sum;
-use crate::timeline::Slice;
 use crate::world::QuotaKey;
 
 /// Sums over one hour of one resource of one quota.

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use prorata_testkit::wait::eventually;
 
-use crate::refusals::told;
 use crate::world::worker::Worker;
+use crate::world::worker::assert_refused;
 use crate::world::{Load, World};
 
 const DAY: i64 = 86_400;
@@ -85,7 +85,7 @@ fn a_worker_does_not_start_with_a_wrong_clock() {
     let mut world = World::new("wrong-clock");
     move_clocks(&mut world);
     set_clock(&world, 2 * DAY);
-    told(world.worker().program.wait(), 2, &["the clock of this machine", "correct the clock"]);
+    assert_refused(world.worker().program.wait(), 2, &["the clock of this machine", "correct the clock"]);
     let files = world.lake().tables().into_iter().filter(|path| path.ends_with(".parquet"));
     assert_eq!(files.collect::<Vec<_>>(), Vec::<String>::new());
     set_clock(&world, 0);

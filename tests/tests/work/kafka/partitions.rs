@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use prorata_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::refusals::told;
 use crate::world::topics::Admin;
 use crate::world::worker::Worker;
+use crate::world::worker::assert_refused;
 use crate::world::{Load, SHARDS, World, sent};
 
 /// Number of partitions after the change.
@@ -35,7 +35,7 @@ fn says_so(worker: Worker, topics: &[String]) {
     let ended = worker.program.wait();
     let named = topics.iter().find(|topic| ended.log.contains(&words(topic)[0]));
     let words = words(named.unwrap_or(&topics[0]));
-    told(ended, 2, &words.each_ref().map(String::as_str));
+    assert_refused(ended, 2, &words.each_ref().map(String::as_str));
 }
 
 fn replay(world: &World) -> Value {

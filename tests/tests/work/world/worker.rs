@@ -9,7 +9,16 @@ use prorata_testkit::wait::eventually;
 use prorata_tests::program::{Ended, Program};
 use serde_json::Value;
 
-use crate::refusals::told;
+/// Checks that a program has ended with this code and these words in its last line.
+pub fn assert_refused(ended: Ended, code: i32, words: &[&str]) {
+    let log = &ended.log;
+    let message = log.lines().last().unwrap_or_default();
+    assert!(message.starts_with("prorata: "), "{log}");
+    assert_eq!(ended.code, Some(code), "{log}");
+    let missing: Vec<&&str> = words.iter().filter(|word| !message.contains(**word)).collect();
+    assert_eq!(missing, Vec::<&&str>::new(), "{log}");
+    assert!(!log.contains("panicked") && !log.contains("backtrace"), "{log}");
+}
 
 /// A worker.
 #[derive(Debug)]
@@ -114,7 +123,7 @@ impl Worker {
         let ended = self.program.wait();
         match ended.code {
             Some(0) => assert!(!ended.log.contains("panicked"), "{}", ended.log),
-            _ => told(ended, 1, words),
+            _ => assert_refused(ended, 1, words),
         }
     }
 

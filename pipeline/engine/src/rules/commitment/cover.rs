@@ -13,13 +13,12 @@ use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
-use crate::per_resource::PerResource;
-use crate::rules::commitment::family::FamilyNode;
-use crate::rules::commitment::place::{NodeRun, Place};
+use crate::model::per_resource::PerResource;
+use crate::model::spec::{Amounts, NodeSpec, gpu_model};
+use crate::model::state::NodeKey;
+use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
 use crate::rules::commitment::walk::Walk;
 use crate::rules::commitment::{allowed_totals, scaled};
-use crate::timeline::spec::{Amounts, NodeSpec, gpu_model};
-use crate::timeline::state::NodeKey;
 
 /// An effective commitment with the amounts that it covers of all nodes, and the amounts that it could cover.
 #[derive(Debug)]

@@ -15,13 +15,12 @@ use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
+use crate::model::slices::Coverage;
+use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
-use crate::rules::commitment::place::{NodeRun, Place};
+use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
 use crate::rules::commitment::{allowed_totals, scaled};
-use crate::timeline::slices::Coverage;
-use crate::timeline::spec::NodeSpec;
-use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
@@ -42,13 +41,6 @@ pub(crate) fn family_of_commitment(commitment: &CommitmentSet) -> FamilyKey {
 fn family_key(provider: &Text, region: &Text, family: &Text) -> FamilyKey {
     let provider = names::shared(provider, names::provider);
     (provider, names::shared(region, names::place), names::shared(family, names::family))
-}
-
-/// A running node of a family.
-#[derive(Clone, Debug)]
-pub(crate) struct FamilyNode {
-    pub(crate) spec: Arc<NodeSpec>,
-    pub(crate) start: Timestamp,
 }
 
 /// The nodes of a family, and the effective commitments in their order.
@@ -228,6 +220,7 @@ mod tests {
     use prorata_schemas::rules::Rules;
 
     use super::*;
+    use crate::model::spec::NodeSpec;
 
     /// vCPU, GPUs, and the index of their model; there is no model from 2 on.
     type Size = (u8, u8, u8);

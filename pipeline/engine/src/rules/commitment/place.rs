@@ -3,11 +3,21 @@
 //! **Precedence**: clusters assigned with a priority first (1 is highest), then assigned without, then all
 //! others; within a rank by node start, node id, cluster id.
 
+use std::sync::Arc;
+
 use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::{ClusterId, NodeId};
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::state::NodeKey;
+use crate::model::spec::NodeSpec;
+use crate::model::state::NodeKey;
+
+/// A running node of a family.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyNode {
+    pub(crate) spec: Arc<NodeSpec>,
+    pub(crate) start: Timestamp,
+}
 
 /// A node and its start.
 pub(crate) type NodeRun = (NodeKey, Timestamp);

@@ -10,7 +10,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::{ConsumerId, Header, Message, SourceError};
 
 use super::group::{Group, MemberId};
-use super::source::{FakeSource, Reader};
+use super::reader::{PartitionLog, Reader};
 use crate::fakes::random::Random;
 
 /// Default of the maximum number of messages in one poll.
@@ -45,14 +45,6 @@ pub enum Ends {
     EveryPoll,
     /// Once after each [`FakeBroker::confirm_ends`].
     WhenAsked,
-}
-
-/// The log of a topic partition.
-#[derive(Debug, Default)]
-pub(super) struct PartitionLog {
-    pub(super) begin: i64,
-    pub(super) end: i64,
-    pub(super) messages: BTreeMap<i64, Message>,
 }
 
 /// State under the lock.
@@ -256,19 +248,6 @@ impl FakeBroker {
         self.lock().committed.clone()
     }
 
-    /// Creates a new process that reads these topics. It becomes the group's member of this name when it
-    /// first polls. If a member of that name exists, the new process takes its place and fences it, as a
-    /// restart of a dead process does.
-    pub fn source(&self, name: &str, topics: &[&str]) -> FakeSource {
-        let mut cluster = self.lock();
-        let topics: Vec<Text> = topics.iter().map(|topic| Text::from(*topic)).collect();
-        cluster.subscribed.extend(topics.iter().cloned());
-        cluster.resize();
-        let id = cluster.group.enter(name.into());
-        drop(cluster);
-        FakeSource::new(self.clone(), id, topics)
-    }
-
     /// Sets whether every change of the group first takes all shards from all members, as Kafka's range
     /// assignor does. Otherwise, it takes only the shards that move.
     pub fn set_eager(&self, eager: bool) {
@@ -329,7 +308,7 @@ impl Cluster {
     }
 
     /// Sets the group's number of shards to the largest number of partitions of the topics that it reads.
-    fn resize(&mut self) {
+    pub(super) fn resize(&mut self) {
         let counts = self.subscribed.iter().filter_map(|topic| self.topics.get(topic)).map(Vec::len);
         let shards = Shard::try_from(counts.max().unwrap_or_default()).unwrap_or(Shard::MAX);
         self.group.resize(shards);

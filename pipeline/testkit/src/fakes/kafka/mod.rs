@@ -2,6 +2,7 @@
 
 mod broker;
 mod group;
+mod reader;
 mod source;
 
 pub use broker::{Ends, FakeBroker, Record};

@@ -9,8 +9,9 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{ConsumerId, Message, Source, SourceError, SourceEvent, Start};
 
-use super::broker::{Cluster, Ends, FakeBroker, PartitionLog};
+use super::broker::{Cluster, Ends, FakeBroker};
 use super::group::MemberId;
+use super::reader::Reader;
 use crate::fakes::faults::Faults;
 
 /// Chance, in millionths, that a random poll skips a partition.
@@ -27,49 +28,23 @@ pub struct FakeSource {
     counts: BTreeMap<Text, u32>,
 }
 
-/// Position of a member in a topic partition.
-#[derive(Clone, Debug)]
-pub(super) struct Reader {
-    from: Start,
-    /// Next offset; `None` before the first response.
-    next: Option<i64>,
-    /// Whether the log has lost messages that were read.
-    diverged: bool,
-    /// Number of the latest request for ends that was answered.
-    ends_told: u64,
-}
-
-impl Reader {
-    const fn new(from: Start) -> Self {
-        Self { from, next: None, diverged: false, ends_told: 0 }
-    }
-
-    /// Records that the log now ends here and that other messages will follow.
-    pub(super) fn diverge(&mut self, end: i64) {
-        self.diverged |= self.next.is_some_and(|next| next > end);
-    }
-
-    /// Returns the next offset to read. If it is lost, returns Kafka's message, and the earliest offset if
-    /// the lost one lies before it.
-    fn position(&mut self, log: &PartitionLog) -> Result<i64, (Option<i64>, String)> {
-        let next = self.next.unwrap_or(match self.from {
-            Start::Earliest => log.begin,
-            Start::At(offset) => offset,
-        });
-        if self.diverged {
-            return Err((None, format!("the log was truncated below offset {next}")));
-        }
-        if next < log.begin || next > log.end {
-            let cause = format!("offset {next} is out of range [{}, {}]", log.begin, log.end);
-            return Err(((next < log.begin).then_some(log.begin), cause));
-        }
-        self.next = Some(next);
-        Ok(next)
+impl FakeBroker {
+    /// Creates a new process that reads these topics. It becomes the group's member of this name when it
+    /// first polls. If a member of that name exists, the new process takes its place and fences it, as a
+    /// restart of a dead process does.
+    pub fn source(&self, name: &str, topics: &[&str]) -> FakeSource {
+        let mut cluster = self.lock();
+        let topics: Vec<Text> = topics.iter().map(|topic| Text::from(*topic)).collect();
+        cluster.subscribed.extend(topics.iter().cloned());
+        cluster.resize();
+        let id = cluster.group.enter(name.into());
+        drop(cluster);
+        FakeSource::new(self.clone(), id, topics)
     }
 }
 
 impl FakeSource {
-    pub(super) fn new(broker: FakeBroker, id: MemberId, topics: Vec<Text>) -> Self {
+    fn new(broker: FakeBroker, id: MemberId, topics: Vec<Text>) -> Self {
         Self { broker, id, topics, faults: Faults::default(), counts: BTreeMap::new() }
     }
 
@@ -248,9 +223,9 @@ impl Cluster {
         if told > 0 {
             signals.push(SourceEvent::Messages(messages));
         }
-        let asked = self.ends == Ends::EveryPoll || reader.ends_told < self.ends_asked;
+        let asked = self.ends == Ends::EveryPoll || reader.ends_reported < self.ends_asked;
         if all && asked {
-            reader.ends_told = self.ends_asked;
+            reader.ends_reported = self.ends_asked;
             signals.push(SourceEvent::End { topic, partition, offset: log.end });
         }
         told

@@ -18,7 +18,7 @@ use prorata_schemas::ids::{
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::per_resource::PerResource;
+use crate::model::per_resource::PerResource;
 
 /// Cluster id and node id.
 pub type NodeKey = (ClusterId, NodeId);

@@ -6,8 +6,9 @@
 //! nothing: they are folded on different threads, which would contend for the reference count.
 
 use crate::Text;
-use crate::body::maps::Maps;
 use crate::quantity::Quantity;
+use crate::sharing::hash;
+use crate::sharing::maps::Maps;
 
 /// Number of slots; a power of two.
 const SLOTS: usize = 16_384;
@@ -102,19 +103,6 @@ impl Names {
         }
         own
     }
-}
-
-/// Returns a hash that spreads texts over slots. Its quality affects only speed.
-pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut words = bytes.chunks_exact(8);
-    let mut hash = seed ^ bytes.len() as u64;
-    let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
-    for word in &mut words {
-        mix(word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
-    }
-    mix(words.remainder().iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-    hash
 }
 
 #[cfg(test)]

@@ -1,21 +1,16 @@
-//! Sharing of values that a stored state repeats: most pods of an organization have the same cluster, labels
-//! and quantities.
-//!
-//! A derived `Deserialize` takes no context, so the cache of texts belongs to the thread.
+//! Reads the shared values of a stored state. A derived `Deserialize` takes no context, so the caches belong
+//! to the thread.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 
-use super::by_name::Values;
-use super::{ByName, Labels, Quantities};
 use crate::Text;
-use crate::body::NAMES;
-use crate::body::maps::Maps;
-use crate::body::names::Names;
-use crate::body::write::Out;
 use crate::quantity::Quantity;
+use crate::sharing::by_name::Values;
+use crate::sharing::{ByName, Maps, NAMES, Names};
 
 /// Stops sharing earlier texts: what this thread reads from here on shares no text with what it has read
 /// before. Organizations are folded on different threads, which would contend for the reference counts.
@@ -52,44 +47,63 @@ impl From<SharedText> for Text {
     }
 }
 
+/// A quantity with a shared text.
+#[derive(Deserialize)]
+#[serde(rename = "Quantity")]
+struct SharedQuantity {
+    text: SharedText,
+    amount: u128,
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let SharedQuantity { text, amount } = SharedQuantity::deserialize(deserializer)?;
+        Ok(Self { text: text.into(), amount })
+    }
+}
+
 /// Reads a text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
     SharedText::deserialize(deserializer).map(Text::from)
 }
 
 /// Reads a text or null.
-pub(super) fn text_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+pub(crate) fn text_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Ok(Option::<SharedText>::deserialize(deserializer)?.map(Text::from))
 }
 
 /// Reads labels.
-pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+pub(crate) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByName<Text>, D::Error> {
     let labels = deserializer.deserialize_map(Values::<SharedText, SharedText, _>(PhantomData))?;
-    Ok(shared(labels, |names| &mut names.labels, |out, label| out.text(label)))
+    Ok(shared(labels, |names| &mut names.labels, |label| label))
 }
 
 /// Reads quantities.
-pub(super) fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantities, D::Error> {
+pub(crate) fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByName<Quantity>, D::Error> {
     let quantities = deserializer.deserialize_map(Values::<SharedText, Quantity, _>(PhantomData))?;
-    Ok(shared(quantities, |names| &mut names.quantities, |out, quantity| out.text(&quantity.text)))
+    Ok(shared(quantities, |names| &mut names.quantities, |quantity| &quantity.text))
 }
 
 /// Returns the map, or an equal map that was read recently.
 fn shared<V: PartialEq>(
     map: ByName<V>,
     maps: fn(&mut Names) -> &mut Maps<V>,
-    write: fn(&mut Out, &V),
+    text: fn(&V) -> &Text,
 ) -> ByName<V> {
-    let mut out = Out(Vec::with_capacity(128));
-    out.map(&map, write);
+    let mut key = Vec::with_capacity(128);
+    for part in map.iter().flat_map(|(name, value)| [name, text(value)]) {
+        key.extend_from_slice(part.as_bytes());
+        // No text has this byte, so no two maps of texts have the same key.
+        key.push(0xff);
+    }
     NAMES.with_borrow_mut(|names| {
         // Kept apart from maps of events, whose bytes have been validated.
         let organization = !names.organization();
         let maps = maps(names);
-        if let Some(kept) = maps.kept(organization, &out.0).filter(|kept| *kept == map) {
+        if let Some(kept) = maps.kept(organization, &key).filter(|kept| *kept == map) {
             return kept;
         }
-        maps.keep(organization, &out.0, &map);
+        maps.keep(organization, &key, &map);
         map
     })
 }

@@ -2,9 +2,9 @@
 //! 200.
 //!
 //! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
-//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there (see
-//! `order.rs`). Of two samples of one pod and start, the one recorded last stands, then the one whose body
-//! sorts last.
+//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there: see
+//! `timeline/order.rs`. Of two samples of one pod and start, the one recorded last stands, then the one whose
+//! body sorts last.
 
 use std::cmp::Ordering;
 
@@ -15,8 +15,8 @@ use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 use rayon::prelude::{ParallelIterator, ParallelSliceMut};
 
-use crate::per_resource::PerResource;
-use crate::timeline::state::Sample;
+use crate::model::per_resource::PerResource;
+use crate::model::state::Sample;
 
 /// The number of pods in one part of the work, which is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
@@ -54,7 +54,7 @@ pub(crate) struct PackedSamples {
     /// The start of the last sample.
     last: Option<Timestamp>,
     /// The time at which all samples have ended; 1970 if there are none.
-    pub(super) ended: Timestamp,
+    pub(crate) ended: Timestamp,
 }
 
 /// A sample with the figures of its event.
@@ -239,7 +239,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::timeline::samples::Samples;
+    use crate::model::samples::Samples;
     use proptest::prelude::*;
     use prorata_schemas::body;
     use prorata_schemas::event::{Event, Payload, PodUsage};

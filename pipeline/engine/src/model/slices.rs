@@ -9,11 +9,11 @@ use prorata_schemas::event::{CommitmentSet, PoolSet, RateSet, ReservationSet};
 use prorata_schemas::ids::{CommitmentId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
 
-use crate::per_resource::PerResource;
-use crate::rules::pool::PoolPricing;
-use crate::timeline::span::Span;
-use crate::timeline::spec::{Amounts, NodeSpec, PodSpec};
-use crate::timeline::state::{ByPod, NodeKey, QuotaKey};
+use crate::model::per_resource::PerResource;
+use crate::model::pool_price::PoolPricing;
+use crate::model::span::Span;
+use crate::model::spec::{Amounts, NodeSpec, PodSpec};
+use crate::model::state::{ByPod, NodeKey, QuotaKey};
 
 /// All slices of an hour. The slices of each object are in order of time.
 #[derive(Debug, Default)]
@@ -41,6 +41,9 @@ pub(crate) struct NodeSlice {
     /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
 }
+
+/// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
+pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 
 /// The amount of a node that one commitment covers, in 10^-24 of a thousandth or byte: see
 /// `rules/commitment.rs`.

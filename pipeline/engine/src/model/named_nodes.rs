@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use prorata_schemas::event::PodStarted;
 use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
 
-use crate::timeline::state::NodeKey;
+use crate::model::state::NodeKey;
 
 /// The index of a node in [`NamedNodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct NamedNode {
 
 impl NamedNodes {
     /// Notes that a node starts. Returns the pods that have waited for it.
-    pub(super) fn start(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
+    pub(crate) fn start(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];
         node.runs = true;
@@ -43,7 +43,7 @@ impl NamedNodes {
     }
 
     /// Notes that a node stops. Returns the pods that stop with it.
-    pub(super) fn stop(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
+    pub(crate) fn stop(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];
         node.runs = false;
@@ -51,17 +51,17 @@ impl NamedNodes {
     }
 
     /// Returns the node that a pod names, if it names one.
-    pub(super) fn of(&mut self, pod: &PodStarted) -> Option<NodeNumber> {
+    pub(crate) fn of(&mut self, pod: &PodStarted) -> Option<NodeNumber> {
         pod.node_id.as_ref().map(|node| self.number(&pod.cluster_id, node))
     }
 
     /// Returns whether a node runs now.
-    pub(super) fn runs(&self, NodeNumber(place): NodeNumber) -> bool {
+    pub(crate) fn runs(&self, NodeNumber(place): NodeNumber) -> bool {
         self.nodes[place].runs
     }
 
     /// Returns the running pods that name a node.
-    pub(super) fn pods_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut BTreeSet<PodUid> {
+    pub(crate) fn pods_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut BTreeSet<PodUid> {
         &mut self.nodes[place].pods
     }
 

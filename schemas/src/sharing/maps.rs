@@ -1,10 +1,10 @@
 //! Sharing of maps that the events of an organization repeat: the pods of a workload have the same labels and
 //! requests. A map that is kept is recognized by its bytes, and not read again.
 //!
-//! A small direct-mapped cache, like the cache of texts in `names.rs`.
+//! A small direct-mapped cache, like the cache of texts in `texts.rs`.
 
-use crate::body::names::hash;
-use crate::event::ByName;
+use crate::sharing::ByName;
+use crate::sharing::hash;
 
 /// Number of slots; a power of two.
 const SLOTS: usize = 1024;

@@ -3,8 +3,8 @@
 
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::state::Sample;
-use crate::timeline::usage::PackedSamples;
+use crate::model::state::Sample;
+use crate::model::usage::PackedSamples;
 
 /// Samples of one pod that may overlap the hour, in order of their starts.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ fn resume(interrupted: &mut Vec<Sample>, instant: Timestamp) -> Option<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::per_resource::PerResource;
+    use crate::model::per_resource::PerResource;
     use proptest::prelude::*;
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {

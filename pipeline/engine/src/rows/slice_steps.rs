@@ -1,4 +1,5 @@
-//! Steps that are read from the input and the output of the rules, once the hour has been cut into slices.
+//! The steps of pods, reservations and commitments for [`crate::trace`], read from the input and the output
+//! of the rules once the hour has been cut into slices.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +10,16 @@ use prorata_schemas::rules::Rules;
 
 use crate::currency::counted;
 use crate::exact::{HOUR_MICROS, hours};
-use crate::per_resource::PerResource;
-use crate::rows::draft::Draft;
+use crate::model::per_resource::PerResource;
+use crate::model::pool_price::{PoolPrice, PoolPricing};
+use crate::model::slices::{CommitmentSlice, PodSlice, Slices};
+use crate::model::span::Span;
 use crate::rows::nodeless;
 use crate::rules::commitment::{committed, money_parts};
-use crate::rules::pool::{PerGpu, PerPoolResource, PoolPrice, PoolPricing, charges};
+use crate::rules::pool::{PerGpu, PerPoolResource, charges};
 use crate::rules::reservation::unused_units;
-use crate::timeline::slices::{CommitmentSlice, PodSlice, Slices};
-use crate::timeline::span::Span;
 use crate::trace::{
-    CommitmentSpan, ExactNumber, Focus, PodSpan, PoolStep, PricedTime, RateStep, ReservationSpan, RowStep,
+    CommitmentSpan, ExactNumber, Focus, PodSpan, PoolStep, PricedTime, RateStep, ReservationSpan,
     covered_units, in_units, money,
 };
 
@@ -64,7 +65,7 @@ fn pool(price: &PoolPrice, slice: &PodSlice, rules: &Rules) -> PoolStep {
     let amounts = |amounts: PerPoolResource<u128>| {
         [ExactNumber::over(amounts.tflops, 1000), ExactNumber::over(amounts.vram, 1 << 30)]
     };
-    let qos = price.qos_price();
+    let qos = &price.qos_price;
     PoolStep {
         pool_id: price.pool.pool_id.clone(),
         qos: qos.qos.clone(),
@@ -168,30 +169,4 @@ fn merged(slices: &[CommitmentSlice]) -> Vec<CommitmentSlice> {
         }
     }
     merged
-}
-
-impl RowStep {
-    /// Describes a row before it is rounded.
-    pub(crate) fn of(draft: &Draft) -> Self {
-        let row = &draft.row;
-        let cost = &draft.cost;
-        Self {
-            kind: row.kind.name(),
-            cluster_id: row.cluster_id.clone(),
-            resource_id: row.resource_id.clone(),
-            pod_uid: row.pod_uid.clone(),
-            commitment_id: row.commitment_id.clone(),
-            reservation_id: row.reservation_id.clone(),
-            quota_id: row.quota_id.clone(),
-            quota_state: row.quota_state.map(|state| state.name()),
-            list_unit_price: row.list_unit_price,
-            unpriced: row.unpriced.map(|reason| reason.name()),
-            cost: ExactNumber::of_fraction(&cost.whole),
-            split_and_unused: cost.split.as_ref().map(|parts| {
-                [ExactNumber::of_fraction(&parts.split), ExactNumber::of_fraction(&parts.unused)]
-            }),
-            by_resource: cost.resources.as_ref().map(|parts| parts.as_ref().map(ExactNumber::of_fraction)),
-            quantity: (!draft.quantity.is_zero()).then(|| ExactNumber::new(draft.quantity.reduced())),
-        }
-    }
 }

@@ -8,9 +8,9 @@ use prorata_schemas::quantity::GPU_MEMORY;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::size::{self, Size};
 
-use crate::per_resource::PerResource;
-use crate::timeline::named_nodes::NodeNumber;
-use crate::timeline::state::RateKey;
+use crate::model::named_nodes::NodeNumber;
+use crate::model::per_resource::PerResource;
+use crate::model::state::RateKey;
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;

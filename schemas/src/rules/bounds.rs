@@ -23,8 +23,8 @@ mod texts;
 
 use std::fmt;
 
-use super::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
 use crate::body::PodUsageRef;
+use crate::event::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
 use crate::money::{Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
