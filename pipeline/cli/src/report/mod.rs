@@ -16,9 +16,18 @@ use crate::failure::Failure;
 /// # Errors
 /// If standard output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_some(text).map(|_wants_more| ())
+}
+
+/// Prints a part of a report in the same way. Returns `false` if the reader has gone away.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_some(text: &str) -> Result<bool, Failure> {
     match writeln!(std::io::stdout(), "{}", escaped(text)) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::storage(error)),
     }
 }
 

@@ -2,7 +2,6 @@
 //! exist.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Output;
 
 use prorata_samples::trace::{node, pod};
@@ -17,16 +16,6 @@ const HOUR: &str = "2026-11-01T10";
 fn explain(room: &Room, hour: &str, args: &[&str]) -> Output {
     let lake = room.path("lake");
     program().args(["explain", "--hour", hour, "--lake"]).arg(lake).args(args).output().unwrap()
-}
-
-/// Builds a room with the sample day in a lake.
-fn sample_day() -> Room {
-    let room = Room::new();
-    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day/events");
-    let mut backfill = program();
-    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(room.path("lake"));
-    assert!(backfill.output().unwrap().status.success());
-    room
 }
 
 /// Returns one row of every kind, from the namespaces of the sample day.
