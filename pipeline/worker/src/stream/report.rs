@@ -20,6 +20,7 @@ impl<S: Source> Worker<S> {
         let now = clock.steady;
         // Ages are measured by the steady clock; readers measure them by the machine's.
         let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
+        let rule = self.options.watermark();
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             let (dirty_hours, dirty_since) = live.waiting();
@@ -49,7 +50,7 @@ impl<S: Source> Worker<S> {
                             next_offset: progress.offsets.next.unwrap_or(0),
                             max_event_time: progress.offsets.max_event_time,
                             at_end: progress.at_end(now),
-                            idle: progress.idle(now, &self.options.watermark),
+                            idle: progress.idle(now, &rule),
                         };
                         (topic.clone(), status)
                     })

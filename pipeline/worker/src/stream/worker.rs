@@ -283,7 +283,7 @@ impl<S: Source> Worker<S> {
     }
 
     fn move_watermarks(&mut self) {
-        let (clock, rule) = (self.clock.read(), self.options.watermark);
+        let (clock, rule) = (self.clock.read(), self.options.watermark());
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot {
                 live.topics_mut().move_watermark(&clock, &rule);

@@ -143,7 +143,7 @@ async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     set_engine_version(&world, 1, 2);
     let mut options = BackfillOptions::new("backfill".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options.rules = version_2();
     options.rewrite_rules = true;
     foreign::run(&world, &[], Faults::default(), options.clone()).await.unwrap();
