@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::reject::Reason;
 use prorata_worker::names::Shard;
-use prorata_worker::status::{Counts, Durations, ShardStatus};
+use prorata_worker::status::{Counts, Durations, RecomputeGate, ShardStatus};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -51,6 +51,7 @@ struct ShardDocument<'a> {
     dirty_from: Option<String>,
     dirty_hours: u64,
     dirty_since: Option<String>,
+    dirty_gate: Option<&'static str>,
     organizations: u64,
     organizations_held: u64,
     held_example: Option<&'a str>,
@@ -157,6 +158,7 @@ fn shard_document<'a>(snapshot: &Snapshot, shard: Shard, status: &'a ShardStatus
         dirty_from: text(status.dirty_from),
         dirty_hours: status.dirty_hours,
         dirty_since: text(status.dirty_since),
+        dirty_gate: status.recompute_gate.map(RecomputeGate::name),
         organizations: status.organizations,
         organizations_held: status.held,
         held_example: status.held_example.as_deref(),

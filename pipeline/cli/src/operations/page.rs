@@ -72,7 +72,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     out.write_str(
         "<th>Last hour closed</th><th>Rules</th><th>Oldest open hour</th><th>Recomputation pending from</th>",
     )?;
-    out.write_str("<th class=\"n\">Hours pending</th>")?;
+    out.write_str("<th class=\"n\">Hours pending</th><th>Gate</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",
@@ -94,6 +94,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
             cells(or_none(status.oldest_open_hour.map(hour))),
             cells(or_none(status.dirty_from.map(hour))),
             number(status.dirty_hours.to_string()),
+            cells(or_none(status.recompute_gate.map(|gate| gate.name().to_owned()))),
             number(status.seq.to_string()),
             cells(age(status.checkpoint_at)),
             cells(age(status.published_at)),

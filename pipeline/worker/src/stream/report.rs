@@ -39,6 +39,7 @@ impl<S: Source> Worker<S> {
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
                 dirty_since: dirty_since.map(told),
+                recompute_gate: live.recompute_gate(self.ports.shared.clock.now(), self.pace()),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_events_bytes: live.bytes(),
