@@ -3,13 +3,14 @@
 //!
 //! Reading order: [`Subject`] is the object to explain; `find` looks it up in the table files; `answer` folds
 //! and compares; `changes` reads the rows of an earlier version; `events` selects the events that affect the
-//! rows; the other modules write the text and the JSON.
+//! rows; `pack` copies what an explanation reads; the other modules write the text and the JSON.
 
 mod answer;
 mod changes;
 mod events;
 mod find;
 mod nodes;
+mod pack;
 mod rows;
 mod spans;
 mod text;
@@ -28,6 +29,7 @@ pub use answer::{Answer, ExplainedRow, FigureDifference, SplitCharge, from_input
 pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
 pub use find::{Found, Grain, TableRow, figures, grain};
+pub use pack::PackingStore;
 
 /// The object to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
