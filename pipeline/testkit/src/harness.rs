@@ -69,7 +69,7 @@ impl Run {
     pub fn new(owner: &str) -> Self {
         let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
-        options.readers = 1;
+        options.threads = 1;
         Self { options, faults: Faults::default(), now: None }
     }
 

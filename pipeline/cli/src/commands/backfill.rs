@@ -119,19 +119,15 @@ fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<Backf
 pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> BackfillOptions {
     let config = &loaded.config;
     BackfillOptions {
+        owner: wiring::owner(),
         shards: loaded.shards_given.then_some(config.root.shards),
         root_format: config.root.format,
         rules: config.rules.clone(),
         take_over,
         max_clock_skew: config.work.max_clock_skew,
-        buffer_bytes: config.backfill.buffer_bytes,
-        memory_limit: config.backfill.memory_limit,
-        rows_in_flight: config.backfill.rows_in_flight,
-        checkpoint_interval: config.backfill.checkpoint_interval,
-        max_hours: config.backfill.max_hours,
         max_history_hours: config.work.max_history_hours,
-        readers: threads,
-        ..BackfillOptions::new(wiring::owner())
+        threads,
+        ..config.backfill.clone()
     }
 }
 

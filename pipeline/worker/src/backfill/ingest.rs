@@ -119,7 +119,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         left_out: run.shards.left_out().keys().copied().collect(),
         organizations: run.options.organizations.clone(),
     };
-    let mut queue = readers::start(reading, run.options.readers);
+    let mut queue = readers::start(reading, run.options.threads);
     let mut buffer = Buffer::default();
     let mut gone = Vec::new();
     let mut files_done = 0;

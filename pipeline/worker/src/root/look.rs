@@ -103,6 +103,21 @@ pub async fn look(
     }
 }
 
+/// Returns the paths of the archive files that hold an hour of a shard.
+///
+/// # Errors
+/// If storage is unavailable.
+pub async fn archive_files(
+    store: &dyn ObjectStore,
+    checkpoint: &Checkpoint,
+    hour: Hour,
+) -> Result<Vec<String>> {
+    let mut archive = ArchiveIndex::default();
+    archive.ensure(store, checkpoint, (hour, hour)).await?;
+    let files = archive.to_read(checkpoint.shard, hour);
+    Ok(files.into_iter().map(|file| file.path).collect())
+}
+
 /// A look at one organization, from one checkpoint.
 struct Look<'a> {
     ports: &'a Ports,

@@ -20,6 +20,7 @@ impl<S: Source> Worker<S> {
         let now = clock.steady;
         // Ages are measured by the steady clock; readers measure them by the machine's.
         let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
+        let rule = self.options.watermark();
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             let (dirty_hours, dirty_since) = live.waiting();
@@ -38,6 +39,7 @@ impl<S: Source> Worker<S> {
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
                 dirty_since: dirty_since.map(told),
+                recompute_gate: live.recompute_gate(self.ports.shared.clock.now(), self.pace()),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_events_bytes: live.bytes(),
@@ -49,7 +51,7 @@ impl<S: Source> Worker<S> {
                             next_offset: progress.offsets.next.unwrap_or(0),
                             max_event_time: progress.offsets.max_event_time,
                             at_end: progress.at_end(now),
-                            idle: progress.idle(now, &self.options.watermark),
+                            idle: progress.idle(now, &rule),
                         };
                         (topic.clone(), status)
                     })

@@ -24,7 +24,7 @@ use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::clock::WitnessedClock;
 use crate::shard::window::WindowLimits;
 use crate::source::Source;
-use crate::status::{Counts, Dependency};
+use crate::status::{Counts, Dependency, RecomputeGate};
 
 /// The time that a step waits for messages if nothing else is to do.
 const WAIT: Duration = Duration::from_millis(200);
@@ -242,7 +242,7 @@ impl<S: Source> Worker<S> {
     }
 
     fn move_watermarks(&mut self) {
-        let (clock, rule) = (self.clock.read(), self.options.watermark);
+        let (clock, rule) = (self.clock.read(), self.options.watermark());
         for live in self.shards.live_mut() {
             live.topics_mut().move_watermark(&clock, &rule);
         }
@@ -260,7 +260,8 @@ impl<S: Source> Worker<S> {
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
-            let recompute = live.recompute_due(now, self.pace());
+            let gate = live.recompute_gate(now, self.pace());
+            let recompute = gate.is_some_and(RecomputeGate::wants_checkpoint);
             let waiting = live.closable().is_some() || recompute;
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
             let in_turn = waiting && (!self.flowing || rested);
@@ -274,7 +275,7 @@ impl<S: Source> Worker<S> {
         self.shards.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
     }
 
-    fn pace(&self) -> RestatePace {
+    pub(super) fn pace(&self) -> RestatePace {
         RestatePace { every: self.options.checkpoint_interval, delay_max: self.options.max_restate_delay }
     }
 
@@ -353,8 +354,8 @@ impl<S: Source> Worker<S> {
                 };
                 // Late events still in memory are flushed after the slice, so that recomputation continues
                 // however many come.
-                let due = live.recompute_due(now, pace);
-                if !release && due && live.has_stored_late() {
+                let gate = live.recompute_gate(now, pace);
+                if !release && gate.is_some_and(RecomputeGate::is_open) {
                     folding.recompute_slice(live).await?;
                 }
                 live.flush(&self.ports, now, folding.counts).await?;

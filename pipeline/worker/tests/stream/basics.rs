@@ -159,7 +159,7 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
 fn options(owner: &str, world: &World) -> BackfillOptions {
     let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options
 }
 

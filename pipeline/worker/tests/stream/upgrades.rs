@@ -11,6 +11,7 @@ use prorata_worker::checkpoint::checksum;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::root::Root;
+use prorata_worker::status::RecomputeGate;
 use prorata_worker::stream::WorkerOptions;
 
 use crate::harness::*;
@@ -128,6 +129,8 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
         world.audit.latest().values().filter_map(|checkpoint| checkpoint.dirty.first()).collect::<Vec<_>>()
     };
     assert_eq!(dirty(&world), [Hour(START + 1)]);
+    let gate = newer.status.lock().shards[&world.shard_of("acme")].recompute_gate;
+    assert_eq!(gate, Some(RecomputeGate::Release));
     newer.drain().await;
     // With the release that computes that version, the late event counts.
     set_engine_version(&world, 2, 1);
@@ -171,7 +174,7 @@ async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     set_engine_version(&world, 1, 2);
     let mut options = BackfillOptions::new("backfill".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options.rules = version_2();
     options.rewrite_rules = true;
     foreign::run(&world, &[], Faults::default(), options.clone()).await.unwrap();

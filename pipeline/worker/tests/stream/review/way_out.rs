@@ -72,7 +72,7 @@ async fn backfill_without(
     options.without_archive_files = without.iter().map(ToString::to_string).collect();
     options.shards = Some(world.shards);
     options.only_shards = Some(BTreeSet::from([shard]));
-    options.readers = 1;
+    options.threads = 1;
     let outcome = foreign::run(world, events, Faults::default(), options).await?;
     let others = events.iter().filter(|event| world.shard_of(&event.event.organization_id) != shard).count();
     assert_eq!(outcome.events_elsewhere, others as u64);
@@ -265,7 +265,7 @@ async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
     let world = read().await;
     let mut options = BackfillOptions::new("wrong".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     // The backfill is refused only after it has claimed the shards, because the root has a worker.
     options.to = Some(Hour(START + 100));
     let late = [pod("acme", 61, "late", 1)];

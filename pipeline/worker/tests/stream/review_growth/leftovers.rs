@@ -56,7 +56,7 @@ async fn a_backfill_leaves_no_snapshot_that_nobody_names() {
     let late = [pod("acme", 70, "late", 1)];
     let mut options = BackfillOptions::new("backfill".into());
     options.shards = Some(1);
-    options.readers = 1;
+    options.threads = 1;
     foreign::run(&world, &late, Faults::default(), options).await.unwrap();
     assert_eq!(unnamed_snapshots(&world), [""; 0]);
 }

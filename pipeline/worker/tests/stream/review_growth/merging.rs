@@ -94,7 +94,7 @@ async fn an_hour_that_is_closed_comes_to_one_archive_file() {
     member.drain().await;
     // Everything can be folded again from the remaining files.
     let mut options = BackfillOptions::new("backfill".into());
-    options.readers = 1;
+    options.threads = 1;
     foreign::run(&world, &[], Faults::default(), options).await.unwrap();
     check(&world, "folded again");
 }

@@ -109,7 +109,7 @@ fn archived(held: &oracle::Held) -> Vec<EventRecord> {
 fn options(owner: &str, world: &World) -> BackfillOptions {
     let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options
 }
 

@@ -61,7 +61,7 @@ impl Foreign {
         self.backfills += 1;
         let mut options = BackfillOptions::new(format!("backfill{}", self.backfills).into());
         options.shards = Some(world.shards);
-        options.readers = 1;
+        options.threads = 1;
         options.rules = rules;
         change(&mut options);
         let events = [self.events.clone(), self.ahead.clone()].concat();

@@ -51,7 +51,7 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
     let events = [pod("acme", 61, "late", 1), pod("hooli", 145, "late", 1)];
     let mut options = BackfillOptions::new("bb".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     let outcome = foreign::run(&world, &events, Faults::default(), options.clone()).await.unwrap();
     assert_eq!((outcome.events_new, outcome.events_elsewhere), (1, 1));
     assert_eq!(outcome.left_out.keys().collect::<Vec<_>>(), [&world.shard_of("acme")]);
