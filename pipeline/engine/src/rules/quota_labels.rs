@@ -285,6 +285,8 @@ mod tests {
             workload_name: None,
             labels: Labels::new(),
             eviction_protected_until: None,
+            gpus: None,
+            gpu_sharing: None,
         };
         PodSpec {
             description: Arc::new(description),

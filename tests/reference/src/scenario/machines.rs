@@ -44,6 +44,7 @@ impl Choices {
             hourly_cost: self.price(),
             currency: "USD".into(),
             pool_id: self.maybe(0.6, &POOLS),
+            gpus: None,
         }
     }
 
@@ -84,6 +85,8 @@ impl Choices {
             workload_name: None,
             labels: [("v".into(), self.text(&["1", "2", "3"]))].into(),
             eviction_protected_until: if self.rng.random_bool(0.2) { Some(self.around()) } else { None },
+            gpus: None,
+            gpu_sharing: None,
         }
     }
 
