@@ -291,6 +291,7 @@ mod tests {
         PodSpec {
             description: Arc::new(description),
             requests: PerResource::default(),
+            unit_gpus: Some(0),
             gpu_memory,
             node: None,
         }
