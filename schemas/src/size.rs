@@ -43,6 +43,12 @@ impl Size {
         size.gpu_millis += round_half_even(slices, SLICES_PER_GPU);
         size
     }
+
+    /// Replaces the GPUs by a number of physical GPUs, if one is given.
+    #[must_use]
+    pub fn with_gpus(self, gpus: Option<&Quantity>) -> Self {
+        Self { gpu_millis: gpus.map_or(self.gpu_millis, |gpus| gpus.amount), ..self }
+    }
 }
 
 /// Returns the amount of a resource in bytes or thousandths; zero if it is not named.

@@ -135,7 +135,8 @@ impl Problem {
             }
             Self::Unpriced => {
                 "send what is missing: the node for unknown_node, the pool for unknown_pool, the price for \
-                 no_qos_price, the rate for no_rate; late events correct the hours"
+                 no_qos_price, the rate for no_rate, the part of a GPU (gpus) for unknown_gpu_share, which \
+                 the collector finds by collect.gpu_sharing; late events correct the hours"
             }
             Self::NeverMatched => {
                 "compare its provider, region, family and GPU model with what it was bought for: RULES.md, \
