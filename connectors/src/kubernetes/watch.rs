@@ -96,7 +96,7 @@ impl Watches {
         let (held, mut all_listed) = watch::channel(());
         let held = Arc::new(held);
         let (found, served) = watch::channel(None);
-        tasks.spawn(cluster.clone().keep_time());
+        tasks.spawn(cluster.clone().keep_time(discovery::minutes));
         tasks.spawn(discovery::discover(cluster.clone(), watched.to_vec(), found));
         for kind in watched.iter().copied() {
             let relist = Arc::new(Notify::new());
