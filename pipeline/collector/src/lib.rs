@@ -28,4 +28,4 @@ pub use crate::core::{Batch, Change, Collector, Notice};
 pub use describe::requests::effective;
 pub use instant::{Instant, parse_instant};
 pub use options::{CollectorOptions, MissedStop, StartAt};
-pub use state::{Announced, CollectorState, Key, Phase};
+pub use state::{Announced, CollectorState, Key, Phase, PodsVersion};

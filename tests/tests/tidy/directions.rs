@@ -230,7 +230,7 @@ fn sibling_modules_do_not_import_each_other_in_circles() {
     for (folder, tree) in &trees {
         for (parent, arrows) in tree.arrows() {
             for (members, examples) in circles(&arrows) {
-                let place = [&[folder.clone()], parent.as_slice()].concat().join("/");
+                let place = [std::slice::from_ref(folder), parent.as_slice()].concat().join("/");
                 let circle = format!("{place}: {members}");
                 if !KNOWN.contains(&circle.as_str()) {
                     faults.push(format!("a circle in {circle}\n  {}", examples.join("\n  ")));

@@ -26,7 +26,7 @@ pub struct KindReport {
     pub lists: u64,
     /// Changes that the watch delivered.
     pub changes: u64,
-    /// Time of the last list or watch event from the API server.
+    /// Time of the last list or change from the API server, or of a watch that showed no change.
     pub last_contact_at: Option<String>,
     /// Whether the server does not serve the kind, or the collector may not list it.
     pub absent: bool,

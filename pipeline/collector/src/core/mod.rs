@@ -23,10 +23,10 @@ use crate::describe::pod::PodFacts;
 use crate::object::{KubeObject, ObjectKind};
 use crate::options::CollectorOptions;
 use crate::prices::PriceBook;
-use crate::state::{Announced, CollectorState, Key, Phase};
+use crate::state::{Announced, CollectorState, Key, Phase, PodsVersion};
 
 use announce::Intent;
-use lists::ListInProgress;
+use lists::{ListInProgress, Purpose};
 use nodes::KnownNode;
 
 /// An input of the collector.
@@ -38,6 +38,9 @@ pub enum Change {
     /// Like [`Self::ListBegins`], with the version up to which everything was already reported. The list
     /// shows only known objects, unless something went wrong.
     CheckBegins(ObjectKind),
+    /// After a restart, a list begins as of [`CollectorState::pods_version`]. It shows the pods that waited.
+    /// It ends nothing, because an announced object may be newer than the list.
+    ResumeBegins(ObjectKind),
     /// An object in its present state, from a list or a watch.
     Seen(KubeObject),
     /// The last revision of an object that is gone.
@@ -131,7 +134,7 @@ pub struct Batch {
     pub caught_up: BTreeMap<ObjectKind, Timestamp>,
     /// The version from which a watch of pods continues: to be stored with the changes. `None` if pods must
     /// be listed first.
-    pub pods_version: Option<Text>,
+    pub pods_version: Option<PodsVersion>,
     /// Notices for people and metrics.
     pub notices: Vec<Notice>,
 }
@@ -154,6 +157,8 @@ pub struct Collector {
     doubts: BTreeMap<ObjectKind, u32>,
     /// The resource version that the watch of pods has reached.
     pods_version: Option<Text>,
+    /// Whether pods waited when the stored state was written, and no list has shown them since.
+    has_unshown: bool,
     changed: BTreeSet<Key>,
     intents: BTreeMap<Key, Intent>,
     events: Vec<Event>,
@@ -162,12 +167,13 @@ pub struct Collector {
 
 impl Collector {
     /// Creates a collector that continues from a stored state. Every kind except pods must be listed first.
-    /// Pods must be listed only if [`CollectorState::pods_version`] is `None` or too old.
+    /// Pods must be listed only if [`CollectorState::pods_version`] is `None`, too old, or has waiting pods.
     pub fn new(options: CollectorOptions, prices: Arc<PriceBook>, state: CollectorState) -> Self {
         Self {
             options,
             prices,
-            pods_version: state.pods_version.clone(),
+            pods_version: state.pods_version.as_ref().map(|pods| pods.version.clone()),
+            has_unshown: state.pods_version.as_ref().is_some_and(|pods| pods.has_waiting),
             state,
             nodes: BTreeMap::new(),
             gpu_nodes: BTreeMap::new(),
@@ -189,12 +195,13 @@ impl Collector {
             self.state.since = Some(self.options.since.unwrap_or(Timestamp(now.seconds() * 1_000_000)));
         }
         match change {
-            Change::ListBegins(kind) => self.list_begins(kind, now, false),
+            Change::ListBegins(kind) => self.list_begins(kind, now, Purpose::Complete),
             Change::CheckBegins(kind) => {
                 // Prices that have changed meanwhile are not an error.
                 self.look_again_at_prices(now);
-                self.list_begins(kind, now, true);
+                self.list_begins(kind, now, Purpose::Check);
             }
+            Change::ResumeBegins(kind) => self.list_begins(kind, now, Purpose::Resume),
             Change::Seen(object) => {
                 self.catch_up(&object, now);
                 self.seen_once(object, now);
@@ -216,9 +223,8 @@ impl Collector {
 
     /// Takes the events and entries since the last batch.
     pub fn take_batch(&mut self) -> Batch {
-        // A waiting pod was seen before the version: a watch from there would not show it again.
-        let waits = self.waiting_pods() > 0;
-        let pods_version = self.pods_version.clone().filter(|_| !waits);
+        let has_waiting = self.has_unshown || self.waiting_pods() > 0;
+        let pods_version = self.pods_version.clone().map(|version| PodsVersion { version, has_waiting });
         self.state.pods_version.clone_from(&pods_version);
         let announced = &self.state.announced;
         let intent = |(key, intent): (Key, Intent)| {

@@ -219,7 +219,7 @@ impl Following {
                 NotStored::Fails(failure) => failure,
             };
             tracing::warn!(%failure, "storing failed; trying again in {wait:?}");
-            let behind = run.lag_seconds(self.cluster.now());
+            let behind = run.lag_seconds(queue.len(), self.cluster.now());
             self.note(|report| {
                 report.write_error = Some(failure.to_string());
                 report.lag_seconds = behind;
@@ -243,7 +243,7 @@ impl Following {
         let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
         (run.is_ready, run.stored_to) = (is_ready, caught_up);
         let (events, now) = (run.events, self.cluster.now());
-        let behind = run.lag_seconds(now);
+        let behind = run.lag_seconds(queue.len(), now);
         self.note(|report| {
             report.write_error = None;
             report.events = events;
@@ -322,7 +322,7 @@ impl Following {
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
         let usage = self.usage.as_ref().map(|usage| usage.report().clone());
-        let behind = run.lag_seconds(self.cluster.now());
+        let behind = run.lag_seconds(queue.len(), self.cluster.now());
         self.note(|report| {
             report.usage = usage;
             report.heartbeat = Some(std::time::Instant::now());
@@ -335,6 +335,13 @@ impl Following {
             report.waiting_pods = run.collector.waiting_pods();
         });
     }
+}
+
+/// Returns the time since the later of two instants; 0 if nothing was stored yet.
+fn lag_seconds(stored_to: Option<Timestamp>, contact: Option<Timestamp>, now: Timestamp) -> f64 {
+    let known = stored_to.map(|stored| contact.unwrap_or(stored).max(stored));
+    let behind = known.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
+    Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
 }
 
 /// Returns when a stop is requested.
@@ -350,15 +357,35 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// Returns how far the stored changes are behind the API server, which reports pods at least once a
-    /// minute.
-    fn lag_seconds(&self, now: Timestamp) -> f64 {
-        let behind = self.stored_to.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
-        Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
+    /// Returns how far the stored changes are behind the API server. If nothing is left to store, the last
+    /// contact counts: pods that do not change have no bookmarks, and lag nothing.
+    fn lag_seconds(&self, queued: usize, now: Timestamp) -> f64 {
+        let is_idle = self.changes == 0 && queued == 0;
+        let status = is_idle.then(|| self.watches.status());
+        let contact = status.and_then(|kinds| kinds.get(&ObjectKind::Pod)?.last_contact);
+        lag_seconds(self.stored_to, contact, now)
     }
 
     fn apply(&mut self, change: Change, at: Timestamp) {
         self.now = self.now.max(at);
         self.collector.apply(change, self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_do_not_change_lag_nothing() {
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        let lag = |stored: Option<i64>, contact: Option<i64>| {
+            lag_seconds(stored.map(at), contact.map(at), at(1_000)).to_string()
+        };
+        assert_eq!(lag(None, Some(990)), "0", "nothing was stored yet");
+        assert_eq!(lag(Some(400), None), "600", "changes are left to store");
+        assert_eq!(lag(Some(400), Some(990)), "10", "a watch was opened since, and showed nothing");
+        assert_eq!(lag(Some(995), Some(990)), "5");
+        assert_eq!(lag(Some(1_001), None), "0", "the clock was corrected");
     }
 }
