@@ -30,5 +30,5 @@ pub use crate::core::{Batch, Change, Collector, Notice};
 pub use describe::requests::effective;
 pub use instant::{Instant, parse_instant};
 pub use options::{CollectorOptions, MissedStop, StartAt};
-pub use sharing::{Condition, Expression, ExpressionError, Fault, FaultReason, GpuScheme};
+pub use sharing::{Condition, Expression, ExpressionError, FaultReason, GpuScheme, ShareFault};
 pub use state::{Announced, CollectorState, Key, Phase};

@@ -13,7 +13,7 @@ use super::{Collector, Notice};
 use crate::describe::node::{GpuNodeFacts, NodeFacts};
 use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
 use crate::prices::{PriceBook, priced_region};
-use crate::sharing::{Fault, FaultReason};
+use crate::sharing::{FaultReason, ShareFault};
 use crate::state::{Key, Phase};
 
 /// A node that exists.
@@ -251,9 +251,9 @@ impl Collector {
     }
 
     /// Notes why a part of a node's GPUs is not known. People are notified once of each reason.
-    pub(super) fn gpu_fault(&mut self, name: &Text, fault: Fault) {
+    pub(super) fn gpu_fault(&mut self, name: &Text, fault: ShareFault) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let Fault { reason, what } = fault;
+        let ShareFault { reason, what } = fault;
         if node.gpu_told.insert(reason) {
             let (node, what) = (name.clone(), what.clone());
             self.notices.push(Notice::UnknownGpuShare { node, reason, what });

@@ -9,7 +9,7 @@ use super::announce::{Named, Since, after};
 use super::{Collector, Notice};
 use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
-use crate::sharing::{Fault, PodShare, gpus};
+use crate::sharing::{PodShare, ShareFault, gpus};
 use crate::state::{Announced, Key, Phase};
 
 /// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
@@ -212,9 +212,9 @@ impl Collector {
         description.gpu_sharing = Some(scheme);
         match gpus {
             Ok(gpus) => description.gpus = Some(gpus),
-            Err(Fault { reason, what }) => {
+            Err(ShareFault { reason, what }) => {
                 let pod = format!("pod {}/{}", description.namespace, description.pod_name);
-                self.gpu_fault(&facts.node_name, Fault { reason, what: format!("{pod}: {what}") });
+                self.gpu_fault(&facts.node_name, ShareFault { reason, what: format!("{pod}: {what}") });
             }
         }
     }

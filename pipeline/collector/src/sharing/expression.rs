@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ratio::Ratio;
 use super::register::Register;
-use super::{Fault, FaultReason};
+use super::{FaultReason, ShareFault};
 
 /// Terms that are multiplied and divided, from left to right:
 ///
@@ -33,11 +33,11 @@ use super::{Fault, FaultReason};
 pub struct Expression {
     text: String,
     /// Whether the term divides, and the term.
-    terms: Vec<(bool, Term)>,
+    terms: Vec<(bool, Operand)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Term {
+enum Operand {
     Number(Ratio),
     Request(Text),
     Gigabytes(Text),
@@ -54,7 +54,7 @@ pub(super) enum Value {
     Is(Ratio),
     /// The pod does not name it.
     Absent,
-    Fault(Fault),
+    Fault(ShareFault),
 }
 
 /// Objects that an expression reads.
@@ -70,25 +70,27 @@ pub(super) struct Objects<'a> {
 impl Expression {
     /// Returns whether the expression reads this resource of a pod.
     pub(super) fn reads_request(&self, name: &str) -> bool {
-        self.any(|term| matches!(term, Term::Request(of) | Term::Gigabytes(of) if like(of, name).is_some()))
+        self.any(
+            |term| matches!(term, Operand::Request(of) | Operand::Gigabytes(of) if like(of, name).is_some()),
+        )
     }
 
     /// Returns whether the expression reads this annotation of a pod.
     pub(super) fn reads_annotation(&self, name: &str) -> bool {
-        self.any(|term| matches!(term, Term::Annotation(of) if like(of, name).is_some()))
+        self.any(|term| matches!(term, Operand::Annotation(of) if like(of, name).is_some()))
     }
 
     /// Returns whether the expression reads this label of a node.
     pub(super) fn reads_label(&self, name: &str) -> bool {
-        self.any(|term| matches!(term, Term::Label(of) | Term::LabelGb(of) if like(of, name).is_some()))
+        self.any(|term| matches!(term, Operand::Label(of) | Operand::LabelGb(of) if like(of, name).is_some()))
     }
 
     /// Returns whether the expression reads requests of containers.
     pub(super) fn is_of_containers(&self) -> bool {
-        self.any(|term| matches!(term, Term::Request(_) | Term::Gigabytes(_)))
+        self.any(|term| matches!(term, Operand::Request(_) | Operand::Gigabytes(_)))
     }
 
-    fn any(&self, is: impl Fn(&Term) -> bool) -> bool {
+    fn any(&self, is: impl Fn(&Operand) -> bool) -> bool {
         self.terms.iter().any(|(_, term)| is(term))
     }
 
@@ -115,7 +117,7 @@ impl Expression {
     }
 }
 
-impl Term {
+impl Operand {
     fn value(&self, objects: &Objects<'_>) -> Value {
         match self {
             Self::Number(number) => Value::Is(*number),
@@ -187,11 +189,14 @@ fn of_register(objects: &Objects<'_>, read: impl Fn(&Register) -> Option<Ratio>)
 }
 
 fn missing(kind: &str, name: &str) -> Value {
-    Value::Fault(Fault { reason: FaultReason::MissingLabel, what: format!("the node has no {kind} {name}") })
+    Value::Fault(ShareFault {
+        reason: FaultReason::MissingLabel,
+        what: format!("the node has no {kind} {name}"),
+    })
 }
 
 fn unreadable(what: String) -> Value {
-    Value::Fault(Fault { reason: FaultReason::Unreadable, what })
+    Value::Fault(ShareFault { reason: FaultReason::Unreadable, what })
 }
 
 /// A text of the configuration that is not an expression or a condition.
@@ -220,19 +225,19 @@ impl TryFrom<String> for Expression {
     }
 }
 
-fn term<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Term> {
+fn term<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Operand> {
     let kind = words.next()?;
     let mut name = || words.next().filter(|name| !matches!(*name, "*" | "/")).map(Text::from);
     Some(match kind {
-        "request" => Term::Request(name()?),
-        "gigabytes" => Term::Gigabytes(name()?),
-        "annotation" => Term::Annotation(name()?),
-        "label" => Term::Label(name()?),
-        "label-gb" => Term::LabelGb(name()?),
-        "capacity" => Term::Capacity(name()?),
-        "devices" => Term::Devices,
-        "memory" => Term::Memory,
-        number => Term::Number(Ratio::parse(number).ok()?),
+        "request" => Operand::Request(name()?),
+        "gigabytes" => Operand::Gigabytes(name()?),
+        "annotation" => Operand::Annotation(name()?),
+        "label" => Operand::Label(name()?),
+        "label-gb" => Operand::LabelGb(name()?),
+        "capacity" => Operand::Capacity(name()?),
+        "devices" => Operand::Devices,
+        "memory" => Operand::Memory,
+        number => Operand::Number(Ratio::parse(number).ok()?),
     })
 }
 

@@ -65,7 +65,7 @@ impl FaultReason {
 
 /// A part of a GPU, or a number of cards, that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ShareFault {
     /// Why it is not known.
     pub reason: FaultReason,
     /// The cause, for people.
@@ -81,7 +81,7 @@ pub struct NodeGpus {
     /// Physical cards; `None` to count the capacity.
     pub cards: Option<Quantity>,
     /// Why the number of cards is not known, although a scheme applies.
-    pub fault: Option<Fault>,
+    pub fault: Option<ShareFault>,
 }
 
 /// The values of a pod that the schemes read.
@@ -100,7 +100,7 @@ pub struct PodShare {
     /// Name of the scheme.
     pub scheme: Text,
     /// Physical cards, or why they are not known.
-    pub gpus: Result<Quantity, Fault>,
+    pub gpus: Result<Quantity, ShareFault>,
 }
 
 /// Returns a quantity of thousandths of a GPU.
@@ -142,7 +142,7 @@ impl NodeGpus {
     }
 
     /// Returns the cards by the first scheme that knows them, or else the first fault.
-    fn counted(&self, schemes: &[GpuScheme]) -> (Option<Quantity>, Option<Fault>) {
+    fn counted(&self, schemes: &[GpuScheme]) -> (Option<Quantity>, Option<ShareFault>) {
         let mut first = None;
         for scheme in schemes.iter().filter(|scheme| scheme.holds_on(self)) {
             match scheme.cards_of(self) {
@@ -151,9 +151,9 @@ impl NodeGpus {
                     let millis = cards.thousandths().filter(|millis| *millis <= GPU_MILLIS_MAX);
                     return (millis.map(gpus), None);
                 }
-                Value::Fault(Fault { reason, what }) => {
+                Value::Fault(ShareFault { reason, what }) => {
                     let what = format!("{}: {what}", scheme.scheme);
-                    first.get_or_insert(Fault { reason, what });
+                    first.get_or_insert(ShareFault { reason, what });
                 }
             }
         }
@@ -204,12 +204,12 @@ impl PodGpus {
                 Value::Is(part) => on_cards(part, node.all_millis(options)),
                 Value::Fault(fault) => Err(fault),
             };
-            let gpus =
-                gpus.map_err(|fault| Fault { what: format!("{}: {}", scheme.scheme, fault.what), ..fault });
+            let gpus = gpus
+                .map_err(|fault| ShareFault { what: format!("{}: {}", scheme.scheme, fault.what), ..fault });
             return Some(PodShare { scheme: scheme.scheme.clone(), gpus });
         }
         let name = self.requested().find(|name| looks_like_share(name, options))?;
-        let fault = Fault {
+        let fault = ShareFault {
             reason: FaultReason::UnknownScheme,
             what: format!("{name} looks like a part of a GPU, and no scheme of this node knows it"),
         };
@@ -218,15 +218,15 @@ impl PodGpus {
 }
 
 /// Returns the part as a quantity, if the node has as many thousandths of cards.
-fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, Fault> {
+fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     let millis = part.thousandths();
     match (millis, cards) {
-        (Some(millis), Some(cards)) if millis > cards => Err(Fault {
+        (Some(millis), Some(cards)) if millis > cards => Err(ShareFault {
             reason: FaultReason::AboveCard,
             what: format!("{} GPUs of a node that has {}", gpus(millis).text, gpus(cards).text),
         }),
         (Some(millis), _) if millis <= GPU_MILLIS_MAX => Ok(gpus(millis)),
-        _ => Err(Fault { reason: FaultReason::Unreadable, what: "the part is too large".to_owned() }),
+        _ => Err(ShareFault { reason: FaultReason::Unreadable, what: "the part is too large".to_owned() }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// A number of zero or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     over: u128,
     under: u128,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, ExpressionError, Objects, Value, like};
 use super::ratio::Ratio;
-use super::{Fault, FaultReason, NodeGpus, PodGpus};
+use super::{FaultReason, NodeGpus, PodGpus, ShareFault};
 
 /// A way in which pods share GPUs, and where objects say which part a pod holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,7 +196,7 @@ impl GpuScheme {
         };
         match (part.exceeds(Ratio::ONE), part.times(count.unwrap_or(Ratio::ONE))) {
             (Some(false), Some(all)) => Value::Is(all),
-            (Some(true), Some(_)) => Value::Fault(Fault {
+            (Some(true), Some(_)) => Value::Fault(ShareFault {
                 reason: FaultReason::AboveCard,
                 what: format!(
                     "a part of {} thousandths of one card",
@@ -209,7 +209,7 @@ impl GpuScheme {
 }
 
 fn unreadable(what: String) -> Value {
-    Value::Fault(Fault { reason: FaultReason::Unreadable, what })
+    Value::Fault(ShareFault { reason: FaultReason::Unreadable, what })
 }
 
 impl Condition {
