@@ -195,7 +195,7 @@ impl PodGpus {
 
     /// Returns the part of GPUs that the pod holds on a node. `None` if it shares none.
     pub fn share(&self, node: &NodeGpus, options: &CollectorOptions) -> Option<PodShare> {
-        // Whoever creates a pod writes its annotations, and must not make whole cards cheaper with them.
+        // The creator of a pod writes its annotations, and must not make whole cards cheaper with them.
         let has_whole = self.requested().any(|name| options.gpu_resources.contains(name));
         let holds = |scheme: &&GpuScheme| scheme.holds_on(node) && (scheme.is_of_containers() || !has_whole);
         for scheme in options.gpu_sharing.iter().filter(holds) {
