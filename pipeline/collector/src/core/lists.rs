@@ -107,8 +107,14 @@ impl Collector {
             if !list.is_check() {
                 self.caught_up_to(kind, version, list.began);
             }
-            if kind == ObjectKind::GpuPool {
-                self.look_again_at_pools(now);
+            match kind {
+                ObjectKind::GpuPool => self.look_again_at_pools(now),
+                ObjectKind::ResourceSlice => {
+                    self.slices.1 = true;
+                    self.look_again_at_cards(now);
+                    self.look_again_at_claims(now);
+                }
+                _ => {}
             }
         } else if kind == ObjectKind::Pod {
             // The watch continues from here; `caught_up` stays, and so does the bound of the missed stops.

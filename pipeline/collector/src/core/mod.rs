@@ -23,6 +23,7 @@ use crate::describe::pod::PodFacts;
 use crate::object::{KubeObject, ObjectKind};
 use crate::options::CollectorOptions;
 use crate::prices::PriceBook;
+use crate::sharing::FaultReason;
 use crate::state::{Announced, CollectorState, Key, Phase, PodsVersion};
 
 use announce::Intent;
@@ -88,6 +89,15 @@ pub enum Notice {
         /// Driver and device of each unmapped device.
         devices: Vec<String>,
     },
+    /// A part of the GPUs of a node is not known, for the first time with this reason.
+    UnknownGpuShare {
+        /// Name of the node.
+        node: Text,
+        /// Why it is not known.
+        reason: FaultReason,
+        /// The cause.
+        what: String,
+    },
     /// An object ended between these two instants, and its stop was not seen.
     MissedStop {
         /// Kind of the object.
@@ -149,8 +159,10 @@ pub struct Collector {
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
+    /// The time of the first input, and whether slices were listed since.
+    slices: (Option<Timestamp>, bool),
     /// Pods that wait for their node, pool or claims, or were sent without them, and all pods that name a
-    /// pool or have claims.
+    /// pool, have claims, or may share GPUs.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
     /// Number of consecutive lists that were not believed.
@@ -178,6 +190,7 @@ impl Collector {
             nodes: BTreeMap::new(),
             gpu_nodes: BTreeMap::new(),
             devices: Devices::default(),
+            slices: (None, false),
             kept: BTreeMap::new(),
             lists: BTreeMap::new(),
             doubts: BTreeMap::new(),
@@ -194,6 +207,7 @@ impl Collector {
         if self.state.since.is_none() {
             self.state.since = Some(self.options.since.unwrap_or(Timestamp(now.seconds() * 1_000_000)));
         }
+        self.slices.0.get_or_insert(now);
         match change {
             Change::ListBegins(kind) => self.list_begins(kind, now, Purpose::Complete),
             Change::CheckBegins(kind) => {
@@ -256,6 +270,13 @@ impl Collector {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
     }
 
+    /// Nodes with parts of GPUs that are not known: their names, the reason and its first cause.
+    pub fn gpu_faults(&self) -> impl Iterator<Item = (&Text, FaultReason, &str)> {
+        self.nodes.iter().flat_map(|(name, node)| {
+            node.gpu_faults.iter().map(move |(reason, what)| (name, *reason, what.as_str()))
+        })
+    }
+
     /// Number of announced objects of a kind that run, as far as is known.
     pub fn running(&self, kind: ObjectKind) -> usize {
         // Keys are ordered by kind.
@@ -316,6 +337,7 @@ impl Collector {
             KubeObject::ResourceSlice(slice) => {
                 self.note_seen(ObjectKind::ResourceSlice, &slice.metadata.name);
                 self.devices.set_slice(&slice);
+                self.announce_node(&slice.spec.node_name, now, now);
                 self.look_again_at_claims(now);
             }
             KubeObject::DeviceClass(class) => {
@@ -338,7 +360,10 @@ impl Collector {
             KubeObject::GpuNode(node) => self.gpu_node_gone(&node.metadata.name, now),
             // A pod keeps the devices of its claim: the claim is deleted after the pod.
             KubeObject::ResourceClaim(claim) => self.devices.drop_claim(&claim_name(&claim)),
-            KubeObject::ResourceSlice(slice) => self.devices.drop_slice(&slice.metadata.name),
+            KubeObject::ResourceSlice(slice) => {
+                self.devices.drop_slice(&slice.metadata.name);
+                self.announce_node(&slice.spec.node_name, now, now);
+            }
             KubeObject::DeviceClass(class) => self.devices.drop_class(&class.metadata.name),
         }
     }
@@ -362,6 +387,14 @@ impl Collector {
         if kind == ObjectKind::Pod && !version.is_empty() {
             self.pods_version = Some(version);
         }
+    }
+
+    /// Returns whether slices are watched and not known yet, in the first minutes after a start: until then,
+    /// what is announced of their devices stays.
+    fn awaits_slices(&self, now: Timestamp) -> bool {
+        let (first, listed) = self.slices;
+        let is_new = first.is_none_or(|first| now.0.saturating_sub(first.0) < pods::WAIT_MAX_MICROS);
+        !listed && is_new && self.options.watched.contains(&ObjectKind::ResourceSlice)
     }
 
     fn tick(&mut self, now: Timestamp) {

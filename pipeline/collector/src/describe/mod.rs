@@ -10,7 +10,7 @@ mod workload;
 
 use prorata_schemas::money::UnitPrice;
 
-pub(crate) use quantities::add;
+pub(crate) use quantities::{add, parse as parse_list};
 
 /// Parses a price as TensorFusion and people write it: a decimal, optionally after `$`. Returns `None` if it
 /// is negative, or not a decimal of at most 28 digits, 12 of them after the point.

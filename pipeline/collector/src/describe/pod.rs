@@ -12,6 +12,7 @@ use super::{requests, workload};
 use crate::instant::Instant;
 use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
 use crate::options::{CollectorOptions, StartAt};
+use crate::sharing::PodGpus;
 
 /// Facts from a pod object.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct PodFacts {
     pub claims: Vec<Option<Text>>,
     /// Facts from the annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
+    /// What may be parts of GPUs. They depend on the node.
+    pub gpus: Option<PodGpus>,
     /// The description, without additions from the node, the pool and the claims.
     pub description: PodStarted,
     /// The instant from which the pod waits for its node, its pool or its claims, or lacks one of them.
@@ -98,6 +101,7 @@ impl PodFacts {
             removed: meta.removed(),
             claims: claims(pod),
             pool,
+            gpus: PodGpus::read(pod, options),
             description,
             waits_since: None,
             faults,

@@ -19,8 +19,8 @@ use crate::instant::Instant;
 
 pub use claim::{
     AllocatedDevice, ClaimAllocation, ClaimDevices, ClaimRequest, ClaimResults, ClaimSpec, ClaimStatus,
-    DeviceAttribute, DeviceClassObject, DeviceClassSpec, ResourceClaimObject, ResourceSliceObject,
-    SliceDevice, SlicePool, SliceSpec, SubRequest,
+    CounterSet, DeviceAttribute, DeviceClassObject, DeviceClassSpec, DeviceValue, ResourceClaimObject,
+    ResourceSliceObject, SliceDevice, SlicePool, SliceSpec, SubRequest,
 };
 pub use node::{NodeObject, NodeSpec, NodeStatus, Taint};
 pub use pod::{

@@ -1,6 +1,7 @@
 //! The loop: it reads changes and passes batches to the journal. While a batch is being stored, nothing is
 //! read, the queue fills, and the watches wait.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -281,6 +282,15 @@ impl Following {
                         "pod sent without what it names: it waited for five minutes"
                     );
                 }
+                Notice::UnknownGpuShare { node, reason, what } => {
+                    let reason = reason.name();
+                    tracing::warn!(
+                        node = &**node,
+                        reason,
+                        what,
+                        "part of a GPU not known; see collect.gpu_sharing"
+                    );
+                }
                 Notice::MissedStop { kind, id, earliest, latest } => {
                     missed_stops += 1;
                     tracing::info!(?kind, id = &**id, %earliest, %latest, "end of an object not seen");
@@ -319,6 +329,11 @@ impl Following {
         });
         let held = run.collector.unpriced_nodes().map(|(name, wanted)| (name.to_string(), wanted));
         let (kinds, unpriced_nodes) = (kinds.collect(), held.collect());
+        let mut gpu_shares: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (node, reason, what) in run.collector.gpu_faults() {
+            let of_node = gpu_shares.entry(node.to_string()).or_default();
+            of_node.insert(reason.name().to_owned(), what.to_owned());
+        }
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
         let usage = self.usage.as_ref().map(|usage| usage.report().clone());
@@ -328,6 +343,7 @@ impl Following {
             report.heartbeat = Some(std::time::Instant::now());
             report.kinds = kinds;
             report.unpriced_nodes = unpriced_nodes;
+            report.unknown_gpu_shares = gpu_shares;
             report.queue_depth = queue.len();
             report.lag_seconds = behind;
             report.pods = pods;
