@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::Quantities;
-use prorata_schemas::event::bounds::DEVICES_MAX;
 use prorata_schemas::quantity::{GPU_MEMORY, Quantity};
+use prorata_schemas::rules::bounds::DEVICES_MAX;
 use prorata_schemas::size::MIG_PREFIX;
 
 use crate::describe::parse_list;

@@ -31,17 +31,17 @@ const TABLE_FILE: &str = "table file";
 
 /// Returns the kind of an object by its path.
 fn kind(path: &str) -> &'static str {
-    let kinds: [(&str, fn(&str) -> bool); 8] = [
-        ("checkpoint", |path| names::parse_checkpoint(path).is_some()),
-        ("snapshot", |path| names::parse_snapshot(path).is_some()),
-        ("part", |path| names::parse_part(path).is_some()),
-        ("archive file", |path| path.starts_with(names::EVENTS)),
-        ("dead letters", |path| path.starts_with(names::DEAD_LETTERS)),
-        ("rules", |path| path.starts_with("rules/")),
-        ("root", |path| path == names::ROOT),
-        ("consumer", |path| path.starts_with("consumer/")),
-    ];
-    kinds.into_iter().find(|(_, is)| is(path)).map_or(TABLE_FILE, |(kind, _)| kind)
+    match path {
+        _ if names::parse_checkpoint(path).is_some() => "checkpoint",
+        _ if names::parse_snapshot(path).is_some() => "snapshot",
+        _ if names::parse_part(path).is_some() => "part",
+        _ if path.starts_with(names::EVENTS) => "archive file",
+        _ if path.starts_with(names::DEAD_LETTERS) => "dead letters",
+        _ if path.starts_with("rules/") => "rules",
+        names::ROOT => "root",
+        _ if path.starts_with("consumer/") => "consumer",
+        _ => TABLE_FILE,
+    }
 }
 
 /// Late events of closed hours of both shards, and events that close a day.

@@ -128,7 +128,7 @@ impl Follower {
         };
         self.pods_at = version;
         if stored.is_some_and(|pods| pods.has_waiting) {
-            let breaks_off = b % 3 == 0;
+            let breaks_off = b.is_multiple_of(3);
             self.resume(cluster, version, breaks_off);
             if breaks_off {
                 self.rig.commit();
