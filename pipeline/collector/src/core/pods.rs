@@ -1,5 +1,7 @@
 //! Events of pods.
 
+use std::time::Duration;
+
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
@@ -13,7 +15,7 @@ use crate::state::{Announced, Key, Phase};
 
 /// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
 /// appears.
-const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
+const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Returns the key of a pod.
 pub(super) fn key(uid: &str) -> Key {
@@ -61,7 +63,7 @@ impl Collector {
         let Some(starts) = facts.starts else { return };
         let waits_since = self.kept.get(&facts.uid).and_then(|kept| kept.waits_since).unwrap_or(now);
         facts.waits_since = Some(waits_since);
-        match self.placed(&facts, now.0.saturating_sub(waits_since.0) < WAIT_MAX_MICROS) {
+        match self.placed(&facts, waits_since > now.before(WAIT_MAX)) {
             None => drop(self.kept.insert(facts.uid.clone(), facts)),
             Some(placed) => {
                 if placed.missing.is_empty() {
@@ -214,9 +216,7 @@ impl Collector {
             let known = self.state.announced.get(&key(uid));
             known.is_some_and(|known| known.phase != Phase::Announcing)
         };
-        let waited = |facts: &&PodFacts| {
-            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
-        };
+        let waited = |facts: &&PodFacts| facts.waits_since.is_some_and(|since| since <= now.before(WAIT_MAX));
         let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
         for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);
