@@ -20,5 +20,5 @@ pub mod page;
 mod sum;
 pub mod text;
 
-pub use lake::{HourRange, LakeTables, TableLog};
+pub use lake::{LakeTables, TableLog};
 pub use sum::Sum;

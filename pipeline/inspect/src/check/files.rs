@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Date, Hour, WallTime};
+use prorata_schemas::time::{Date, Hour, HourRange, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
-use prorata_worker::names::{self, ArchivePath, Shard};
+use prorata_worker::names::{self, ArchivePath, Shard, ShardHour};
 use prorata_worker::ports::ObjectStore;
 
 use super::finding::{Findings, Problem};
-use super::hours_of;
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 /// The folder of a table's log, under the table's folder.
 const DELTA_LOG: &str = "_delta_log/";
@@ -102,7 +101,7 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
 
 /// Hours whose newest revision is not in every table yet. They are reported as unpublished and not compared
 /// further: tables of two revisions never agree.
-pub type Unpublished = BTreeSet<(Shard, Hour)>;
+pub type Unpublished = BTreeSet<ShardHour>;
 
 /// Compares the files that every checkpoint names with the live files.
 pub fn check_checkpoints(
@@ -119,47 +118,61 @@ pub fn check_checkpoints(
 
 fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &mut Findings) -> Unpublished {
     let mut unpublished = Unpublished::new();
-    let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
+    let mut live: BTreeMap<ShardHour, BTreeSet<String>> = BTreeMap::new();
     for file in lake.files() {
-        if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
-            live.entry((name.shard, name.hour)).or_default().insert(file.to_string());
+        if let Some(name) = file.name().filter(|name| range.contains(name.hour)) {
+            live.entry(ShardHour { shard: name.shard, hour: name.hour })
+                .or_default()
+                .insert(file.to_string());
         }
     }
     for file in lake.files() {
         let Some(day) = file.day() else { continue };
         let named = shards.get(&day.shard).map(|checkpoint| &checkpoint.hours);
         let comes_back =
-            |hour: &Hour| range.holds(*hour) && named.is_some_and(|named| named.contains_key(hour));
+            |hour: &Hour| range.contains(*hour) && named.is_some_and(|named| named.contains_key(hour));
         if let Some(hour) = day.hours().find(comes_back) {
             let what = format!("hour {hour} is still in '{file}', but the shard's checkpoint has it");
             findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
-            unpublished.extend(day.hours().filter(comes_back).map(|hour| (day.shard, hour)));
+            unpublished
+                .extend(day.hours().filter(comes_back).map(|hour| ShardHour { shard: day.shard, hour }));
         }
     }
     for (shard, checkpoint) in shards {
-        for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.holds(**hour)) {
+        for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.contains(**hour)) {
             let named: BTreeSet<String> =
                 entry.files().map(|(table, file)| format!("{}/{}", names::table(table), file.path)).collect();
-            let found = live.remove(&(*shard, *hour)).unwrap_or_default();
-            let place = format!("shard {shard}, hour {hour}");
+            let place = ShardHour { shard: *shard, hour: *hour };
+            let found = live.remove(&place).unwrap_or_default();
             for path in named.difference(&found) {
-                findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
+                findings.add(Problem::NotPublished, place, format!("the table does not hold '{path}' yet"));
             }
             // The table still holds the previous revision instead.
             if !named.is_subset(&found) {
-                unpublished.insert((*shard, *hour));
+                unpublished.insert(place);
                 continue;
             }
             for path in found.difference(&named) {
                 findings.add(Problem::UnreferencedFile, path, "the shard's checkpoint names no such file");
             }
         }
-        if let Some(first) = checkpoint.dirty.first().filter(|first| range.to.is_none_or(|to| *first <= to)) {
+        if let Some(first) = checkpoint.dirty.first().filter(|first| *first <= range.last) {
             let what = format!("hours from {first} on are waiting to be recomputed");
             findings.add(Problem::Dirty, format!("shard {shard}"), what);
         }
     }
     unpublished
+}
+
+/// What is known of the hours of a date.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The checkpoint of each shard.
+    pub shards: &'a Shards,
+    /// Hours that wait to be published.
+    pub unpublished: &'a Unpublished,
+    /// The hours of the date that have totals.
+    pub with_totals: &'a BTreeSet<(Option<Shard>, Hour)>,
 }
 
 /// Checks that every closed and published hour of a date with events in the archive has a row in `hours`.
@@ -170,28 +183,28 @@ pub async fn check_archive(
     lake: &LakeTables<'_>,
     date: Date,
     range: HourRange,
-    (shards, unpublished, with_totals): (&Shards, &Unpublished, &BTreeSet<(Option<Shard>, Hour)>),
+    known: &Known<'_>,
     findings: &mut Findings,
 ) -> Result<(), WorkerError> {
+    let Known { shards, unpublished, with_totals } = *known;
     // If a file's name does not give the shard, any shard's row counts.
     let has_totals =
         |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
-    let (first, _) = hours_of(date);
     let mut objects = Vec::new();
     for shard in shards.keys() {
-        objects.extend(lake.store().list(&names::archive_date(*shard, first)).await?);
+        objects.extend(lake.store().list(&names::archive_date(*shard, date.hours().first)).await?);
     }
     let mut missing = BTreeSet::new();
     for path in objects.iter().filter_map(|object| ArchivePath::parse(&object.path)) {
         let Some(checkpoint) = shards.get(&path.shard) else { continue };
         let closed = checkpoint.closed_through >= Some(path.hour) && checkpoint.admits(&path.object_id);
-        let waits = unpublished.contains(&(path.shard, path.hour));
-        if closed && !waits && range.holds(path.hour) && !has_totals(path.shard, path.hour) {
-            missing.insert((path.shard, path.hour));
+        let place = ShardHour { shard: path.shard, hour: path.hour };
+        let waits = unpublished.contains(&place);
+        if closed && !waits && range.contains(path.hour) && !has_totals(path.shard, path.hour) {
+            missing.insert(place);
         }
     }
-    for (shard, hour) in missing {
-        let place = format!("shard {shard}, hour {hour}");
+    for place in missing {
         findings.add(Problem::HourMissing, place, "its archive has events, but hours has no row");
     }
     Ok(())

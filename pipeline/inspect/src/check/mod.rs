@@ -13,17 +13,17 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use prorata_schemas::time::{Date, Hour};
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 use prorata_worker::names::Shard;
 
 use crate::Sum;
-use crate::lake::{FoundFile, HourRange, LakeTables};
+use crate::lake::{FoundFile, LakeTables};
 
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;
-use files::Unpublished;
+use files::{Known, Unpublished};
 use finding::{Findings, Problem};
 use money::Day;
 
@@ -31,7 +31,7 @@ use money::Day;
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// First and last hour with a row in `hours`.
-    pub hours: Option<(Hour, Hour)>,
+    pub hours: Option<HourRange>,
     /// Number of hours of organizations whose rows were added up.
     pub organization_hours: u64,
     /// Number of live files that were read.
@@ -74,10 +74,10 @@ pub async fn check(
     let days = lake.days(range);
     let mut agreements = MatchedAgreements::default();
     for (date, files) in &days {
-        let with_totals =
-            check_day(lake, (range, &unpublished), files, (&mut checked, &mut agreements)).await?;
-        let known = (&checkpoints.shards, &unpublished, &with_totals);
-        files::check_archive(lake, *date, range, known, &mut checked.findings).await?;
+        let with_totals = check_day(lake, range, &unpublished, files, &mut checked, &mut agreements).await?;
+        let known =
+            Known { shards: &checkpoints.shards, unpublished: &unpublished, with_totals: &with_totals };
+        files::check_archive(lake, *date, range, &known, &mut checked.findings).await?;
     }
     agreements.finish(&mut checked.findings);
     Ok(checked)
@@ -86,9 +86,11 @@ pub async fn check(
 /// Reads the files of a date, and adds up its hours. Returns the hours that have totals, by shard.
 async fn check_day(
     lake: &LakeTables<'_>,
-    (range, unpublished): (HourRange, &Unpublished),
+    range: HourRange,
+    unpublished: &Unpublished,
     files: &[FoundFile],
-    (checked, agreements): (&mut Checked, &mut MatchedAgreements),
+    checked: &mut Checked,
+    agreements: &mut MatchedAgreements,
 ) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
@@ -135,10 +137,4 @@ fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
     };
     let same = named.has_hours(parts.iter().map(|part| part.hour));
     (!same).then(|| "its hours differ from those in its name".to_owned())
-}
-
-/// Returns the date's first and last hour.
-fn hours_of(date: Date) -> (Hour, Hour) {
-    let first = date.days() * 24;
-    (Hour(first), Hour(first + 23))
 }

@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
-use prorata_inspect::HourRange;
 use prorata_inspect::check::Checkpoints;
 use prorata_inspect::explain::{Answer, ExplainError, Question, Subject, explain};
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, HourRange, Timestamp};
 
 use super::diff::parse_time;
 use crate::failure::Failure;
@@ -84,7 +83,7 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
         // The rows of the table may belong to another revision than the folded rows.
         let checkpoints = Checkpoints::read(&store).await?;
-        let hour = HourRange { from: Some(args.hour), to: Some(args.hour) };
+        let hour = HourRange::from(args.hour);
         let is_published = checkpoints.are_published(&tables, hour);
         let is_dirty = answer.as_ref().is_ok_and(|answer| answer.input.is_dirty);
         let again = wiring::lake::tables(&store, None).await?;
