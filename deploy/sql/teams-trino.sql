@@ -11,3 +11,34 @@ SELECT
 FROM cost_allocation
 WHERE ChargeCategory = 'Usage'
 GROUP BY 1, 2, 3, 4;
+
+-- GPU-hours of each node: its physical cards, what pods held of them, and what they held above them in some
+-- hour, as under time-slicing. A capacity that changes counts for its whole hour.
+CREATE OR REPLACE VIEW gpu_node_daily AS
+WITH hours AS (
+    SELECT
+        date,
+        BillingAccountId AS organization_id,
+        x_ClusterId AS cluster_id,
+        ResourceId AS node_id,
+        ChargePeriodStart,
+        max(x_GpuModel) AS gpu_model,
+        sum(1e0 * PricingQuantity * CAST(json_extract_scalar(SkuPriceDetails, '$.GpuCount') AS double)) AS physical,
+        sum(1e0 * coalesce(x_GpuHours, 0)) AS allocated
+    FROM cost_allocation
+    WHERE x_RowKind IN ('pod_node', 'node_idle') AND SkuPriceDetails IS NOT NULL
+    GROUP BY 1, 2, 3, 4, 5
+)
+SELECT
+    date,
+    organization_id,
+    cluster_id,
+    node_id,
+    max(gpu_model) AS gpu_model,
+    sum(physical) AS physical_gpu_hours,
+    sum(allocated) AS allocated_gpu_hours,
+    sum(CASE WHEN allocated > physical + 1e-9 THEN allocated - physical ELSE 0e0 END)
+        AS oversubscribed_gpu_hours
+FROM hours
+WHERE physical > 0
+GROUP BY 1, 2, 3, 4;

@@ -29,9 +29,16 @@ EXACT = {
         "SELECT sum(borrowed_hours) FROM quota_usage",
     ),
 }
-# The one view of costs in floating point: its sum is that of the exact costs but for rounding.
-SPREAD = "SELECT sum(cost) FROM showback_spread_daily"
-NAMES = (*EXACT, "showback_spread_daily")
+# The views in floating point: their sums are the exact ones but for rounding.
+ROUNDED = {
+    "showback_spread_daily": ("SELECT sum(cost) FROM showback_spread_daily", COST),
+    "gpu_node_daily": (
+        "SELECT sum(allocated_gpu_hours) FROM gpu_node_daily",
+        "SELECT sum(x_GpuHours) FROM cost_allocation "
+        "WHERE x_RowKind = 'pod_node' AND SkuPriceDetails LIKE '%GpuCount%'",
+    ),
+}
+NAMES = (*EXACT, *ROUNDED)
 
 
 def statements(dialect: str) -> list[str]:
@@ -51,7 +58,8 @@ def faults(value) -> list[str]:
         ours, theirs = value(query), value(expected)
         if ours is None or ours != theirs:
             found.append(f"{name}: {ours} is not {theirs}")
-    spread, exact = value(SPREAD), value(COST)
-    if abs(spread - float(exact)) > 1e-9 * float(exact):
-        found.append(f"showback_spread_daily: {spread} is not {exact}")
+    for name, (query, expected) in ROUNDED.items():
+        ours, exact = value(query), value(expected)
+        if not exact or abs(ours - float(exact)) > 1e-9 * float(exact):
+            found.append(f"{name}: {ours} is not {exact}")
     return found

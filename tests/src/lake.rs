@@ -119,7 +119,7 @@ impl StoredLake {
                 let closed = checkpoint.closed_through;
                 return Err(format!("shard {shard} is closed through {closed:?}, not {}", goal.through));
             }
-            if let Some(letters) = checkpoint.dead_letters.first() {
+            if let Some(letters) = checkpoint.unsent_dead_letters.first() {
                 return Err(format!("{letters} is not on the topic of dead letters"));
             }
         }

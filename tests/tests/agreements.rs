@@ -269,6 +269,8 @@ fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
         workload_name: None,
         labels: Labels::default(),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     };
     Event::new("acme".into(), half_hour(0), Payload::PodStarted(Box::new(pod)))
 }
@@ -290,6 +292,7 @@ fn cluster() -> Vec<Event> {
         hourly_cost: "1".parse().unwrap(),
         currency: "USD".into(),
         pool_id: Some("b".into()),
+        gpus: None,
     };
     vec![
         Event::new("acme".into(), half_hour(0), Payload::NodeStarted(Box::new(node))),

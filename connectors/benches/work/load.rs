@@ -146,6 +146,7 @@ fn node_started(number: u64) -> Payload {
         hourly_cost: UnitPrice::from_nanos(1_929_600_000),
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     }))
 }
 
@@ -172,5 +173,7 @@ fn pod_started(slot: u64, node: u64, created_at: Timestamp) -> PodStarted {
         workload_name: Some(workload.as_str().into()),
         labels: labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     }
 }

@@ -55,10 +55,6 @@ impl Archive for AvroArchive {
         })
     }
 
-    fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool {
-        write::ends_as(file, events)
-    }
-
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
         write_own(events).map_err(|error| FormatError::new("encode events", error))
     }

@@ -57,13 +57,6 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     file.finish(marker(digest.0))
 }
 
-/// Returns whether the sync marker at the end of a file belongs to these events.
-pub(super) fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
-    let mut digest = Digest::default();
-    records.iter().for_each(|(kind, body)| digest.add(*kind, body));
-    file.ends_with(&marker(digest.0))
-}
-
 /// The digest of events in their order.
 #[derive(Default)]
 struct Digest(Sha256);

@@ -69,6 +69,8 @@ enum Command {
     Report(look::report::ReportArgs),
     /// Print or register the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
+    /// Show what is stored of a shard as JSON: its checkpoint, rules, snapshots and archive
+    Show(look::show::ShowArgs),
     /// Run a worker: build hourly tables from Kafka
     Work(work::WorkArgs),
 }
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => look::report::run(&args),
         Command::Schemas(args) => schemas::run(&args),
+        Command::Show(args) => look::show::run(&args),
         Command::Work(args) => work::run(&args),
     };
     outcome.unwrap_or_else(|error| failure::report(&error))

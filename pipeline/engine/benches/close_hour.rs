@@ -48,6 +48,7 @@ fn node(index: i64) -> Event {
         hourly_cost: UnitPrice::from_nanos(55_040_000_000),
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     };
     event(0, Payload::NodeStarted(Box::new(node)))
 }
@@ -77,6 +78,8 @@ fn pod(index: i64) -> Event {
         workload_name: Some("web".into()),
         labels: Labels::from([("app".into(), "web".into())]),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     };
     // Every third pod starts inside the hour, at a time of its own.
     let start = if index % 3 == 0 { 1_000_003 * (index % 3_000) + 1 } else { 0 };

@@ -53,6 +53,8 @@ fn pod(uid: &str, requests: Quantities) -> PodStarted {
         workload_name: None,
         labels: Labels::new(),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     }
 }
 
@@ -72,6 +74,7 @@ fn node() -> Payload {
         hourly_cost: "7".parse().unwrap(),
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     }))
 }
 

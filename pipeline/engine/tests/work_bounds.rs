@@ -45,6 +45,7 @@ fn node(number: i64, hourly_cost: i64) -> Payload {
         hourly_cost: hourly_cost.to_string().parse().unwrap(),
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     }))
 }
 
@@ -68,6 +69,8 @@ fn pod(number: i64, on_node: bool) -> Payload {
         workload_name: None,
         labels: Labels::new(),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     }))
 }
 

@@ -8,7 +8,8 @@
 //! 5. [`page`]: a lake as one HTML page.
 //! 6. [`explain`]: explains the cost of a pod, a node, an agreement or a namespace in an hour.
 //! 7. [`mod@export`]: the rows of one organization as plain Parquet.
-//! 8. [`text`]: lines of text without characters that control a terminal.
+//! 8. [`show`]: what is stored of a shard, as JSON.
+//! 9. [`text`]: lines of text without characters that control a terminal.
 
 pub mod check;
 pub mod columns;
@@ -17,6 +18,7 @@ pub mod explain;
 pub mod export;
 pub mod lake;
 pub mod page;
+pub mod show;
 mod sum;
 pub mod text;
 

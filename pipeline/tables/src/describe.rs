@@ -65,6 +65,7 @@ fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Disp
     text.push_str(match row.unpriced {
         Some(Unpriced::UnknownPool) => "; no pool charge, the pool is not set",
         Some(Unpriced::NoQosPrice) => "; no pool charge, the pool has no price for its quality of service",
+        Some(Unpriced::UnknownGpuShare) => "; the pod shares GPUs, and its part of them is not known",
         Some(Unpriced::OtherCurrency) => "; a price is in another currency, and is not counted",
         Some(Unpriced::UnknownNode | Unpriced::NoRate) | None => "",
     });
@@ -89,13 +90,16 @@ fn write_serverless(
     text.push_str("Serverless pod ");
     push_pod_name(text, row);
     if let Some(pod) = &row.pod {
-        let size = SizeText::of(&pod.requests, gpu_resources);
+        let size = SizeText::from(pod.size(gpu_resources));
         write!(text, " ({})", size.words(pod.gpu_model.as_deref()))?;
         if let Some(region) = &pod.region {
             write!(text, " in {region}")?;
         }
     }
     match row.unpriced {
+        Some(Unpriced::UnknownGpuShare) => {
+            write!(text, " {price}; the pod shares GPUs, and its part of them is not known")?;
+        }
         Some(Unpriced::OtherCurrency) => text.push_str(": its rate is in another currency"),
         Some(_) => text.push_str(": no rate applies yet"),
         None => write!(text, " {price}")?,
@@ -116,7 +120,9 @@ fn write_pool(text: &mut String, row: &CostRow, price: &impl Display) -> fmt::Re
         None => write!(text, " (quality of service {qos}) {price}"),
         Some(Unpriced::OtherCurrency) => write!(text, ": its prices are in another currency"),
         Some(Unpriced::NoQosPrice) => write!(text, ": no price for quality of service {qos}"),
-        Some(Unpriced::UnknownPool | Unpriced::UnknownNode | Unpriced::NoRate) => {
+        Some(
+            Unpriced::UnknownPool | Unpriced::UnknownNode | Unpriced::NoRate | Unpriced::UnknownGpuShare,
+        ) => {
             write!(text, ": the pool is not set")
         }
     }

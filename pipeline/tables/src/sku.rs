@@ -38,11 +38,16 @@ pub struct SizeText {
     pub gpus: Decimal12,
 }
 
+impl From<Size> for SizeText {
+    fn from(Size { cpu_millis, memory_bytes, gpu_millis }: Size) -> Self {
+        Self { vcpu: thousandths(cpu_millis), gib: gib(memory_bytes), gpus: thousandths(gpu_millis) }
+    }
+}
+
 impl SizeText {
     /// Returns the size of a map of quantities, counted as for cost. `gpu_resources` comes from the rules.
     pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
-        let Size { cpu_millis, memory_bytes, gpu_millis } = Size::of(quantities, gpu_resources);
-        Self { vcpu: thousandths(cpu_millis), gib: gib(memory_bytes), gpus: thousandths(gpu_millis) }
+        Size::of(quantities, gpu_resources).into()
     }
 
     /// Returns the form for identifiers: `8vcpu-60gib-1gpu`.
@@ -120,7 +125,7 @@ impl Sku {
             CapacityType::OnDemand => ("on-demand", "ON_DEMAND"),
             CapacityType::Spot => ("spot", "SPOT"),
         };
-        let details = SizeText::of(&node.capacity, gpu_resources)
+        let details = SizeText::from(node.size(gpu_resources))
             .details(Some((&node.instance_family, &node.instance_type)))
             .text("x_CapacityType", capacity)
             .text("x_GpuModel", node.gpu_model.as_deref());
@@ -133,7 +138,7 @@ impl Sku {
     }
 
     fn serverless(provider: &str, pod: &PodStarted, gpu_resources: &[Text]) -> Self {
-        let size = SizeText::of(&pod.requests, gpu_resources);
+        let size = SizeText::from(pod.size(gpu_resources));
         let id = format!("serverless-pod/{}", pod.gpu_model.as_deref().unwrap_or("cpu"));
         let region = pod.region.as_deref().unwrap_or_default();
         let details =

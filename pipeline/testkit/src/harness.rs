@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness stops on a broken assumption")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, Table};
 use prorata_schemas::time::{Hour, HourRange, WallTime};
-use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
+use prorata_worker::checkpoint::{Checkpoint, log};
 use prorata_worker::names::{self, DayFile, Shard, ShardHour, TableFile};
 use prorata_worker::ports::{Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder};
 use prorata_worker::root::Root;
+use prorata_worker::{ArchiveIndex, Ports};
 
 use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, FileRows, StoppedClock};
 
@@ -35,6 +36,21 @@ pub struct Lake {
     pub tables: FakeTables,
     /// Number of rows at which a table file ends; `None` for the default.
     pub file_rows: Option<u64>,
+}
+
+/// Returns the paths of the archive files and the dead letters that a checkpoint names.
+///
+/// # Errors
+/// If a part of the checkpoint is missing or damaged.
+pub async fn named(
+    store: &dyn ObjectStore,
+    checkpoint: &Checkpoint,
+) -> Result<BTreeSet<String>, WorkerError> {
+    let mut archive = ArchiveIndex::of(checkpoint);
+    archive.ensure_all(store).await?;
+    let mut paths = log::read_dead_letter_names(store, &checkpoint.dead_letters).await?;
+    paths.extend(archive.all().map(|file| file.path(checkpoint.shard)));
+    Ok(paths)
 }
 
 /// Settings that differ between runs.
@@ -53,7 +69,7 @@ impl Run {
     pub fn new(owner: &str) -> Self {
         let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
-        options.readers = 1;
+        options.threads = 1;
         Self { options, faults: Faults::default(), now: None }
     }
 

@@ -12,11 +12,14 @@
 //! | this | a poll while Kafka is down | `stream/poll.rs` | 0.5 s |
 //! | this | a shard after a conflict | `stream/assignments.rs` | 0.8 s |
 //! | this | a look at objects that vanish | `root/look.rs` | none, 5 attempts |
-//! | connectors | a collector's watches and lists | `kubernetes/waits.rs` | 0.5 to 5 s |
+//! | connectors | a collector's watches and lists | `kubernetes/waits.rs` | 0.5 to 5 s; 10 min if refused |
 //! | connectors | new columns of a table | `delta/mod.rs` | none, 8 attempts |
 //! | connectors | Kafka's metadata before a start | `kafka/admin/metadata.rs` | 0.2 s |
+//! | connectors | a message for a producer whose queue is full | `kafka/produce/producer.rs` | 5 ms |
 //! | connectors | reconnects of the Kafka library | `kafka/client/config.rs` | 0.1 to 5 s |
 //! | cli | a collector's writes | `commands/feed/collect/follow.rs` | 0.5 to 15 s |
+//! | cli | `prorata ready` | `commands/ready.rs` | 1 s |
+//! | cli | a connection that the system refuses | `operations/server.rs` | 1 s |
 //! | cli | a look at a lake that a worker writes | `wiring/lake.rs` | 0.25 to 4 s |
 
 use std::time::Duration;

@@ -39,13 +39,21 @@ pub enum WorkerError {
     )]
     Held { shard: Shard, owner: String },
 
-    /// A table knows a later checkpoint than the checkpoint log.
+    /// A table or an object knows a later checkpoint than the checkpoint log.
     #[error(
-        "state_behind_tables: {table} holds checkpoint {table_seq} of shard {shard}, but the newest under \
-         state/ is {state_seq}; restore the missing checkpoints, or start a new root",
-        table = .table.name()
+        "state_behind_tables: {known_by} knows checkpoint {known_seq} of shard {shard}, but the newest under \
+         state/ is {state_seq}; restore the missing checkpoints, or start a new root"
     )]
-    StateBehindTables { table: Table, shard: Shard, table_seq: u64, state_seq: u64 },
+    StateBehindTables {
+        /// The table or the object.
+        known_by: String,
+        /// The shard.
+        shard: Shard,
+        /// The sequence number that is known.
+        known_seq: u64,
+        /// The newest sequence number of the log.
+        state_seq: u64,
+    },
 
     /// A shard that has closed no hour begins so far back that closing all hours since then would not end.
     #[error(
@@ -269,8 +277,8 @@ fn way_out_of_damage(object: &str) -> String {
     }
     match ArchivePath::parse(object) {
         Some(ArchivePath { shard, .. }) => format!(
-            "restore it from a copy; or delete it and fold a copy of its events with 'prorata backfill \
-             --shards {shard}'"
+            "restore it from a copy; or fold a copy of its events with 'prorata backfill --shards {shard} \
+             --without-archive-file {object}'"
         ),
         None => "restore it from a copy, or fold its events into a new root".to_owned(),
     }

@@ -1,8 +1,7 @@
 //! Names of everything under the root, built and read in one place.
 //!
 //! Everything that is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner,
-//! counter). So two owners never write one name, and a reader sees from the owner list alone whether a file
-//! counts.
+//! counter). So two owners never write one name. An object counts only if a checkpoint names it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -79,7 +79,7 @@ pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<
         match store.get(&path).await? {
             Some(bytes) => Ok(StoredObject { path, bytes }),
             None => {
-                let cause = "it was listed but does not exist".to_owned();
+                let cause = "it is named but does not exist".to_owned();
                 Err(WorkerError::Damaged { object: path, cause })
             }
         }

@@ -130,6 +130,49 @@ pub struct ShardStop {
     pub message: String,
 }
 
+/// The gate at which the dirty hours of a shard stand: the hours whose events have changed since they were
+/// folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecomputeGate {
+    /// Open: each checkpoint recomputes a slice of the hours.
+    Running,
+    /// Open: the next checkpoint begins to recompute the hours.
+    Due,
+    /// The checkpoint with the late events is not decided, so the events cannot be read from the archive yet.
+    Checkpoint,
+    /// A run began less than `work.checkpoint_interval` ago, and the hours do not lie after its end.
+    Interval,
+    /// Late events keep coming. The hours wait until none has come for an hour, until live hours have
+    /// written twice the bytes that were written again, or for `work.max_restate_delay`.
+    LateEvents,
+    /// The hours have rules of an engine version that this release does not compute.
+    Release,
+}
+
+impl RecomputeGate {
+    /// The gate's name, as in the status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Due => "due",
+            Self::Checkpoint => "checkpoint",
+            Self::Interval => "interval",
+            Self::LateEvents => "late_events",
+            Self::Release => "release",
+        }
+    }
+
+    /// Returns whether the hours may be recomputed now.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Due)
+    }
+
+    /// Returns whether the next checkpoint helps: it recomputes the hours, or stores their late events.
+    pub const fn wants_checkpoint(self) -> bool {
+        matches!(self, Self::Running | Self::Due | Self::Checkpoint)
+    }
+}
+
 /// The status of one shard.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
@@ -157,6 +200,8 @@ pub struct ShardStatus {
     pub dirty_hours: u64,
     /// When the first of these hours began to wait.
     pub dirty_since: Option<WallTime>,
+    /// The gate at which these hours stand; `None` if there are none.
+    pub recompute_gate: Option<RecomputeGate>,
     /// Number of organizations in the shard's state.
     pub organizations: u64,
     /// Number of organizations that are held: the engine refused one of their hours.

@@ -74,6 +74,12 @@ pub fn quantities() -> impl Strategy<Value = Quantities> {
     })
 }
 
+/// Generates a number of GPUs, in any notation.
+fn gpus() -> impl Strategy<Value = Quantity> {
+    prop_oneof!["[1-9][0-9]{0,3}m?", "[0-9]{1,2}\\.[0-9]{1,4}", Just("-0".to_owned())]
+        .prop_map(|text| Quantity::parse("nvidia.com/gpu", &text).unwrap())
+}
+
 fn maybe<S: Strategy>(strategy: S) -> impl Strategy<Value = Option<S::Value>>
 where
     S::Value: Clone,
@@ -139,8 +145,9 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
 
 fn node_started() -> impl Strategy<Value = Payload> {
     let names = (key(), key(), text(), text(), text(), maybe(text()), text(), text());
-    let rest = (any::<bool>(), quantities(), maybe(text()), decimal(), text(), maybe(key()));
-    (names, rest).prop_map(|(names, (spot, capacity, gpu_model, hourly_cost, currency, pool_id))| {
+    let rest = (any::<bool>(), quantities(), maybe(text()), decimal(), text(), maybe(key()), maybe(gpus()));
+    (names, rest).prop_map(|(names, rest)| {
+        let (spot, capacity, gpu_model, hourly_cost, currency, pool_id, gpus) = rest;
         let (cluster_id, node_id, node_name, provider, region, zone, instance_type, instance_family) = names;
         Payload::NodeStarted(Box::new(NodeStarted {
             cluster_id,
@@ -157,6 +164,7 @@ fn node_started() -> impl Strategy<Value = Payload> {
             hourly_cost,
             currency,
             pool_id,
+            gpus,
         }))
     })
 }
@@ -166,7 +174,8 @@ fn pod_started() -> impl Strategy<Value = Payload> {
     let place = (maybe(key()), maybe(text()), maybe(text()), maybe(key()), text(), maybe(text()));
     let labels = proptest::collection::btree_map(text(), text(), 0..6);
     let rest = (quantities(), quantities(), maybe(text()), maybe(text()), labels, maybe(time()));
-    (names, place, rest).prop_map(|(names, place, rest)| {
+    let shares = (maybe(gpus()), maybe(key()));
+    (names, place, rest, shares).prop_map(|(names, place, rest, (gpus, gpu_sharing))| {
         let (cluster_id, namespace, pod_name, pod_uid, created_at, priority) = names;
         let (node_id, region, zone, pool_id, qos, gpu_model) = place;
         let (requests, limits, workload_kind, workload_name, labels, eviction_protected_until) = rest;
@@ -189,6 +198,8 @@ fn pod_started() -> impl Strategy<Value = Payload> {
             workload_name,
             labels: labels.into_iter().collect(),
             eviction_protected_until,
+            gpus,
+            gpu_sharing,
         }))
     })
 }

@@ -54,6 +54,7 @@ pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> N
         hourly_cost: price.parse().unwrap(),
         currency: "USD".into(),
         pool_id: (id == "n3").then(|| "shared".into()),
+        gpus: None,
     }
 }
 
@@ -78,6 +79,8 @@ pub fn pod(uid: &str, node_id: Option<&str>, pool_id: Option<&str>) -> PodStarte
         workload_name: Some("train".into()),
         labels: Labels::from([("app".into(), "train".into()), ("note".into(), "say \"hi\"".into())]),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     }
 }
 

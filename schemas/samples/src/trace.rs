@@ -47,6 +47,7 @@ pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> 
         hourly_cost,
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     };
     event(organization, minutes, Payload::NodeStarted(Box::new(node)))
 }
@@ -83,6 +84,8 @@ pub fn pod_on(node_id: &str, organization: &str, minutes: i64, uid: &str, cpu: u
         workload_name: None,
         labels: Labels::new(),
         eviction_protected_until: None,
+        gpus: None,
+        gpu_sharing: None,
     };
     event(organization, minutes, Payload::PodStarted(Box::new(pod)))
 }

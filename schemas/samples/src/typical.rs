@@ -50,6 +50,8 @@ pub fn typical(kind: EventKind) -> Event {
                 ]
                 .into(),
                 eviction_protected_until: None,
+                gpus: None,
+                gpu_sharing: None,
             };
         }
         Payload::PodUsage(usage) => {

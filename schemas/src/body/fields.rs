@@ -13,7 +13,7 @@ use crate::decimal::Decimal12;
 use crate::event::{ByName, Labels, Quantities, Recording};
 use crate::ids::OrganizationId;
 use crate::money::Ratio;
-use crate::quantity::Quantity;
+use crate::quantity::{NVIDIA_GPU, Quantity};
 use crate::reject::{Reason, Reject, excerpt};
 use crate::sharing::{Maps, Names};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
@@ -212,17 +212,26 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     /// Reads a map of quantities. If a key occurs twice, the last entry counts, as in every Avro map.
     pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
-        let quantity = |fields: &mut Self, key: &str| {
-            let text = fields.str(field)?;
-            match Quantity::amount_of(key, text) {
-                Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
-                Err(error) => {
-                    fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
-                    Ok(None)
-                }
-            }
-        };
+        let quantity = |fields: &mut Self, key: &str| fields.quantity(field, key, Some(key));
         self.map(|names| &mut names.quantities, field, quantity)
+    }
+
+    /// Reads a number of GPUs; `None` if it is invalid.
+    pub fn gpus(&mut self, field: &str) -> Result<Option<Quantity>, Reject> {
+        self.quantity(field, NVIDIA_GPU, None)
+    }
+
+    /// Reads a quantity of a resource; `None` if it is invalid. A fault names the key, if there is one.
+    fn quantity(&mut self, field: &str, of: &str, key: Option<&str>) -> Result<Option<Quantity>, Reject> {
+        let text = self.str(field)?;
+        match Quantity::amount_of(of, text) {
+            Ok(amount) => return Ok(Some(Quantity { text: self.names.text(text), amount })),
+            Err(error) => match key {
+                Some(key) => self.invalid(field, format_args!("{}: {error}", excerpt(key))),
+                None => self.invalid(field, error),
+            },
+        }
+        Ok(None)
     }
 
     /// Reads a map of labels.

@@ -67,6 +67,7 @@ fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {
         hourly_cost: f.decimal("hourly_cost", UnitPrice::from_atoms)?,
         currency: f.text("currency")?,
         pool_id: f.optional("pool_id", Fields::key)?,
+        gpus: f.optional("gpus", Fields::gpus)?.flatten(),
     })
 }
 
@@ -90,6 +91,8 @@ fn pod_started(f: &mut Fields<'_, '_>) -> Result<PodStarted, Reject> {
         workload_name: f.optional("workload_name", Fields::text)?,
         labels: f.labels("labels")?,
         eviction_protected_until: f.optional("eviction_protected_until", Fields::time)?,
+        gpus: f.optional("gpus", Fields::gpus)?.flatten(),
+        gpu_sharing: f.optional("gpu_sharing", Fields::key)?,
     })
 }
 

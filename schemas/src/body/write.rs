@@ -82,6 +82,7 @@ impl Out {
         self.decimal(node.hourly_cost.atoms());
         self.text(&node.currency);
         self.optional(node.pool_id.as_deref(), Self::text);
+        self.optional(node.gpus.as_ref(), |out, gpus| out.text(&gpus.text));
     }
 
     fn pod_started(&mut self, pod: &PodStarted) {
@@ -103,6 +104,8 @@ impl Out {
         self.optional(pod.workload_name.as_deref(), Self::text);
         self.map(&pod.labels, |out, label| out.text(label));
         self.optional(pod.eviction_protected_until, Self::time);
+        self.optional(pod.gpus.as_ref(), |out, gpus| out.text(&gpus.text));
+        self.optional(pod.gpu_sharing.as_deref(), Self::text);
     }
 
     fn pod_stopped(&mut self, pod: &PodStopped) {

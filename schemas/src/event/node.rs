@@ -6,7 +6,9 @@ use super::Quantities;
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PoolId};
 use crate::money::UnitPrice;
+use crate::quantity::Quantity;
 use crate::sharing::shared;
+use crate::size::Size;
 
 /// The way in which a node's capacity was bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +61,16 @@ pub struct NodeStarted {
     pub currency: Text,
     /// The GPU pool that the node provides capacity to; `None` if there is none.
     pub pool_id: Option<PoolId>,
+    /// Physical GPUs of the node, in thousandths; `None` to count them in `capacity`, whose resources may
+    /// stand for parts of a GPU.
+    pub gpus: Option<Quantity>,
+}
+
+impl NodeStarted {
+    /// Returns the size of the node: its capacity, with its physical GPUs if they are given.
+    pub fn size(&self, gpu_resources: &[Text]) -> Size {
+        Size::of(&self.capacity, gpu_resources).with_gpus(self.gpus.as_ref())
+    }
 }
 
 /// A node stops, and every pod on it stops with it. Natural key: cluster_id, node_id.

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{Labels, Quantities};
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PodUid, PoolId};
+use crate::quantity::Quantity;
 use crate::sharing::shared;
+use crate::size::Size;
 use crate::time::Timestamp;
 
 /// A pod runs, or its description changes. Natural key: pod_uid.
@@ -71,6 +73,30 @@ pub struct PodStarted {
     /// The instant at which the pod's protection from eviction ends, exclusive; `None` if it is not
     /// protected. Protection raises the pod's charge in a pool.
     pub eviction_protected_until: Option<Timestamp>,
+    /// Physical GPUs that the pod holds, in thousandths; `None` to count them in `requests`, whose resources
+    /// may stand for parts of a GPU.
+    pub gpus: Option<Quantity>,
+    /// The way in which the pod shares GPUs, such as `time-slicing`; `None` if it shares none. The part of a
+    /// pod that shares GPUs without `gpus` is unknown. Reported only.
+    #[serde(deserialize_with = "shared::text_or_null")]
+    pub gpu_sharing: Option<Text>,
+}
+
+impl PodStarted {
+    /// Returns the size of the pod: its requests, with the physical GPUs that it holds if they are given.
+    pub fn size(&self, gpu_resources: &[Text]) -> Size {
+        Size::of(&self.requests, gpu_resources).with_gpus(self.gpus.as_ref())
+    }
+
+    /// Returns whether the pod shares GPUs, and holds an unknown part of them.
+    pub const fn holds_unknown_share(&self) -> bool {
+        self.gpu_sharing.is_some() && self.gpus.is_none()
+    }
+
+    /// Returns whether the pod holds whole GPUs. Only then a unit of a reservation can serve it.
+    pub fn holds_whole_gpus(&self) -> bool {
+        self.gpus.as_ref().is_none_or(|gpus| gpus.amount.is_multiple_of(1000))
+    }
 }
 
 /// A pod stops. Natural key: pod_uid.

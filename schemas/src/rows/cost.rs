@@ -72,6 +72,8 @@ pub enum Unpriced {
     NoQosPrice,
     /// No rate matches the pod yet.
     NoRate,
+    /// The pod shares GPUs, and its part of them is unknown, so its cost lacks them.
+    UnknownGpuShare,
     /// The currency of the price differs from the hour's currency.
     OtherCurrency,
 }
@@ -84,6 +86,7 @@ impl Unpriced {
             Self::UnknownPool => "unknown_pool",
             Self::NoQosPrice => "no_qos_price",
             Self::NoRate => "no_rate",
+            Self::UnknownGpuShare => "unknown_gpu_share",
             Self::OtherCurrency => "other_currency",
         }
     }

@@ -26,7 +26,7 @@ use std::fmt;
 use crate::body::PodUsageRef;
 use crate::event::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
 use crate::money::{Ratio, UnitPrice};
-use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
+use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
 use crate::rules::Rules;
 use crate::size::{MIG_PREFIX, Size, amount};
@@ -73,7 +73,8 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
     match &event.payload {
         Payload::NodeStarted(node) => {
             judge.price("hourly_cost", node.hourly_cost)?;
-            judge.size("capacity", &node.capacity)
+            judge.size("capacity", &node.capacity)?;
+            judge.gpus(node.gpus.as_ref())
         }
         Payload::PodStarted(pod) => judge.pod(pod),
         Payload::PodUsage(usage) => judge.usage(usage.into()),
@@ -169,7 +170,17 @@ impl Judge<'_> {
         Ok(())
     }
 
+    fn gpus(&self, gpus: Option<&Quantity>) -> Result<(), Reject> {
+        match gpus {
+            Some(gpus) if gpus.amount > DEVICES_MAX * 1000 => {
+                self.above("gpus", excerpt(&gpus.text), DEVICES_MAX)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn pod(&self, pod: &PodStarted) -> Result<(), Reject> {
+        self.gpus(pod.gpus.as_ref())?;
         let gpus = amount(&pod.requests, NVIDIA_GPU);
         for (field, quantities) in [("requests", &pod.requests), ("limits", &pod.limits)] {
             self.size(field, quantities)?;

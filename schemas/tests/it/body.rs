@@ -57,6 +57,7 @@ fn an_empty_id_or_key_is_invalid() {
     assert_invalid("NodeStopped.node_id", changed!(NodeStopped, |node| node.node_id = text("")));
     assert_invalid("PodStarted.cluster_id", changed!(PodStarted, |pod| pod.cluster_id = text("")));
     assert_invalid("PodStarted.namespace", changed!(PodStarted, |pod| pod.namespace = text("")));
+    assert_invalid("PodStarted.gpu_sharing", changed!(PodStarted, |pod| pod.gpu_sharing = Some(text(""))));
     assert_invalid("PodStarted.pod_uid", changed!(PodStarted, |pod| pod.pod_uid = text("")));
     assert_invalid("PodStarted.node_id", changed!(PodStarted, |pod| pod.node_id = Some(text(""))));
     assert_invalid("PodStarted.pool_id", changed!(PodStarted, |pod| pod.pool_id = Some(text(""))));
@@ -132,6 +133,9 @@ fn a_negative_price_quantity_count_budget_or_use_is_invalid() {
 #[test]
 fn a_quantity_that_does_not_parse_is_invalid_in_every_map() {
     for bad in ["K", "", "1e", " ", "-1", "1e30", "ten"] {
+        let gpus = || Some(Quantity { text: text(bad), amount: 0 });
+        assert_invalid("NodeStarted.gpus", changed!(NodeStarted, |node| node.gpus = gpus()));
+        assert_invalid("PodStarted.gpus", changed!(PodStarted, |pod| pod.gpus = gpus()));
         let map = || [(text("cpu"), Quantity { text: text(bad), amount: 0 })].into();
         assert_invalid("NodeStarted.capacity: cpu", changed!(NodeStarted, |node| node.capacity = map()));
         assert_invalid("PodStarted.requests: cpu", changed!(PodStarted, |pod| pod.requests = map()));

@@ -81,7 +81,7 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
         for (uid, running) in &slice.world.pods {
             let pod = ran.pods.entry((hour, uid.clone())).or_default();
             pod.micros += micros;
-            let requests = resources::three(&running.set.requests, rules);
+            let requests = resources::of_pod(&running.set, rules);
             resources::add(&mut pod.requested, &requests, &rounding::hours(micros));
             if let Some(used) = usage::used(&samples, uid, slice.from, slice.to) {
                 resources::add(&mut pod.used, &used, &rounding::whole(1));

@@ -1,7 +1,9 @@
 //! Amounts of resources: vCPU, GiB, GPUs, GB of GPU memory, and the amounts that quotas count.
 
-use prorata_schemas::event::Quantities;
-use prorata_schemas::quantity::{CPU, EPHEMERAL_STORAGE, GPU_MEMORY, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
+use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
+use prorata_schemas::quantity::{
+    CPU, EPHEMERAL_STORAGE, GPU_MEMORY, MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM,
+};
 use prorata_schemas::rules::Rules;
 
 use crate::rounding::{Exact, nearest, ratio, whole, zero};
@@ -29,13 +31,28 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
 /// Bytes in one GiB.
 pub const GIB: i64 = 1 << 30;
 
-/// Returns vCPU, GiB and GPUs of a pod, a node or a unit of a reservation.
-pub fn three(quantities: &Quantities, rules: &Rules) -> Three {
-    [
-        ratio(amount(quantities, CPU), 1000),
-        ratio(amount(quantities, MEMORY), GIB),
-        ratio(milli_gpus(quantities, rules), 1000),
-    ]
+/// Returns vCPU, GiB and GPUs of a node.
+pub fn of_node(node: &NodeStarted, rules: &Rules) -> Three {
+    three(&node.capacity, node.gpus.as_ref(), rules)
+}
+
+/// Returns vCPU, GiB and GPUs of a pod.
+pub fn of_pod(pod: &PodStarted, rules: &Rules) -> Three {
+    three(&pod.requests, pod.gpus.as_ref(), rules)
+}
+
+/// Returns vCPU, GiB and GPUs. The GPUs are the physical ones if they are given, else they are counted.
+fn three(quantities: &Quantities, gpus: Option<&Quantity>, rules: &Rules) -> Three {
+    let milli = match gpus {
+        Some(physical) => physical.amount as i128,
+        None => milli_gpus(quantities, rules),
+    };
+    [ratio(amount(quantities, CPU), 1000), ratio(amount(quantities, MEMORY), GIB), ratio(milli, 1000)]
+}
+
+/// Returns whether the pod shares GPUs, and nobody knows which part it holds.
+pub fn is_share_unknown(pod: &PodStarted) -> bool {
+    pod.gpu_sharing.is_some() && pod.gpus.is_none()
 }
 
 /// Returns GPUs in thousandths: the sum of the configured names, plus n/7 of a GPU for each MIG slice. The

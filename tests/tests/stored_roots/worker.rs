@@ -161,7 +161,7 @@ impl<'a> Continued<'a> {
         };
         let source = broker.source("continued", &TOPICS);
         let mut options = WorkerOptions::new("continued".into());
-        options.watermark.max_watermark_hold = options.watermark.out_of_orderness;
+        options.max_watermark_hold = options.out_of_orderness;
         options.moved_from = consumer(root);
         let worker = runtime.block_on(Worker::open(source, ports, options)).unwrap();
         Self { runtime, broker, clock, worker, lake, messages }

@@ -58,7 +58,7 @@ const IN_ENGLISH: &[&str] = &[
     "pipeline/generate/",
     "pipeline/inspect/",
     "pipeline/testkit/",
-    "pipeline/worker/README.md",
+    "pipeline/worker/",
     "rust-toolchain.toml",
     "rustfmt.toml",
     "schemas/README.md",

@@ -146,7 +146,7 @@ fn a_rolling_restart_with_static_membership_moves_no_shard() {
         worker.stop();
         let checkpoints = world.lake().checkpoints();
         for shard in &held[index] {
-            let owner = checkpoints[&u16::try_from(*shard).unwrap()].owner().unwrap();
+            let owner = checkpoints[&u16::try_from(*shard).unwrap()].owner.as_ref().unwrap();
             assert!(owner.released, "shard {shard} is not released by {owner:?}");
         }
         workers.insert(index, member(index));

@@ -160,6 +160,7 @@ fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
         hourly_cost: "0.23".parse().unwrap(),
         currency: "USD".into(),
         pool_id: None,
+        gpus: None,
     };
     let stopped = NodeStopped { cluster_id: "cluster".into(), node_id: name.into() };
     [event(from, Payload::NodeStarted(Box::new(started))), event(to, Payload::NodeStopped(stopped))]

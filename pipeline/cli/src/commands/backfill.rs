@@ -37,6 +37,11 @@ pub struct BackfillArgs {
     /// Rewrite missing and damaged table files of these hours [default: the last 35 days]
     #[arg(long)]
     pub rewrite: bool,
+    /// Lost or damaged archive file to leave out, by its path under the lake; can be repeated
+    ///
+    /// Its events count again if --events has a copy of them.
+    #[arg(long = "without-archive-file", value_name = "PATH")]
+    pub without_archive_files: Vec<String>,
     /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
@@ -105,6 +110,7 @@ fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<Backf
         to: args.to,
         rewrite_rules: loaded.rules_given,
         rewrite: args.rewrite,
+        without_archive_files: args.without_archive_files.clone(),
         ..replay_options(loaded, threads, args.take_over)
     })
 }
@@ -113,19 +119,15 @@ fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Result<Backf
 pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> BackfillOptions {
     let config = &loaded.config;
     BackfillOptions {
+        owner: wiring::owner(),
         shards: loaded.shards_given.then_some(config.root.shards),
         root_format: config.root.format,
         rules: config.rules.clone(),
         take_over,
         max_clock_skew: config.work.max_clock_skew,
-        buffer_bytes: config.backfill.buffer_bytes,
-        memory_limit: config.backfill.memory_limit,
-        rows_in_flight: config.backfill.rows_in_flight,
-        checkpoint_interval: config.backfill.checkpoint_interval,
-        max_hours: config.backfill.max_hours,
         max_history_hours: config.work.max_history_hours,
-        readers: threads,
-        ..BackfillOptions::new(wiring::owner())
+        threads,
+        ..config.backfill.clone()
     }
 }
 

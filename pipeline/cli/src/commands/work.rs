@@ -13,7 +13,7 @@ use prorata_connectors::registry::RegistryFault;
 use prorata_worker::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{SkippedBatch, StreamPorts, WatermarkRule, Worker, WorkerOptions};
+use prorata_worker::stream::{SkippedBatch, StreamPorts, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -129,32 +129,19 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
 }
 
 fn options(config: &Config, shards_given: bool) -> Result<WorkerOptions, Failure> {
-    let work = &config.work;
     Ok(WorkerOptions {
+        owner: wiring::owner(),
         shards: shards_given.then_some(config.root.shards),
         root_format: config.root.format,
         rules: config.rules.clone(),
-        watermark: WatermarkRule {
-            out_of_orderness: work.out_of_orderness,
-            idle_timeout: work.idle_timeout,
-            max_watermark_hold: work.max_watermark_hold,
-        },
-        max_clock_skew: work.max_clock_skew,
-        max_history_hours: work.max_history_hours,
-        checkpoint_interval: work.checkpoint_interval,
-        checkpoint_bytes: work.checkpoint_bytes,
-        max_restate_delay: work.max_restate_delay,
-        memory_limit: work.memory_limit,
         queue_bytes: config.kafka.queue_bytes,
         resident,
-        rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
         organizations: config.kafka.organizations()?,
         skip_batches: config.kafka.skip_batches.iter().map(skipped_batch).collect(),
         moved_from: config.kafka.moved_from.clone(),
         retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.name().into()).collect(),
-        drain_timeout: work.drain_timeout,
-        ..WorkerOptions::new(wiring::owner())
+        ..config.work.clone()
     })
 }
 

@@ -4,7 +4,6 @@
 //! key is an error, and its message suggests the key that was probably meant.
 
 mod collect;
-pub mod duration;
 mod environment;
 pub mod exposed;
 mod kafka;
@@ -20,6 +19,8 @@ use std::path::Path;
 use figment::Figment;
 use figment::providers::Serialized;
 use prorata_schemas::rules::Rules;
+use prorata_worker::backfill::BackfillOptions;
+use prorata_worker::stream::WorkerOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -27,15 +28,17 @@ use environment::Environment;
 use yaml::Yaml;
 
 pub use collect::{CollectConfig, MeasuredBy};
+pub use prorata_schemas::time::duration;
+
 pub use kafka::{
     KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol, SkippedBatchConfig,
     TopicConfig, names as topic_names,
 };
 pub use secrets::read as read_secret;
-pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig, WorkConfig};
+pub use sections::{HttpConfig, LogConfig, LogFormat, RootConfig};
 
 /// The whole configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The root, and the settings that are fixed for it.
@@ -43,13 +46,13 @@ pub struct Config {
     /// The accounting rules.
     pub rules: Rules,
     /// Settings of a backfill.
-    pub backfill: BackfillConfig,
+    pub backfill: BackfillOptions,
     /// Settings of the stream worker's input.
     pub kafka: KafkaConfig,
     /// Settings of the registry in which producers register their schemas.
     pub registry: RegistryConfig,
     /// Settings of the stream worker.
-    pub work: WorkConfig,
+    pub work: WorkerOptions,
     /// The cluster that the collector watches, and the events that it makes.
     pub collect: CollectConfig,
     /// Address at which the stream worker serves probes, metrics and status.

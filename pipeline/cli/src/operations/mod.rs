@@ -4,6 +4,7 @@
 //! a dependency that is down never makes the worker look dead.
 
 pub mod collector;
+mod document;
 mod metrics;
 mod page;
 mod server;
@@ -179,7 +180,10 @@ async fn status_page(
 ) -> Response {
     let snapshot = shared.snapshot();
     if wants_json(query.as_deref(), &headers) {
-        return answer(StatusCode::OK, JSON, format!("{:#}\n", page::json(&snapshot)));
+        return match document::json(&snapshot) {
+            Ok(document) => answer(StatusCode::OK, JSON, format!("{document:#}\n")),
+            Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("no status: {error}\n")),
+        };
     }
     let mut response = answer(StatusCode::OK, HTML, page::html(&snapshot));
     // The page has no scripts, and the policy stops injected scripts.

@@ -1,99 +1,10 @@
-//! The status page: HTML without scripts for people, and JSON for machines. Both have the same content.
+//! The status page for people: HTML without scripts, with the content of `document`.
 
 use std::fmt::{self, Display, Write};
 
 use prorata_schemas::time::{Hour, WallTime};
-use prorata_worker::status::{Durations, ShardStatus};
-use serde_json::{Map, Value, json};
 
 use super::view::Snapshot;
-
-/// Formats the status as one JSON document.
-pub(super) fn json(snapshot: &Snapshot) -> Value {
-    let status = &snapshot.status;
-    let shards = status.shards.iter().map(|(shard, status)| json_shard(snapshot, *shard, status));
-    let counts = &status.counts;
-    let durations = |durations: &Durations| {
-        let count: u64 = durations.buckets.iter().sum();
-        json!({ "count": count, "seconds": durations.sum })
-    };
-    let events: Map<String, Value> =
-        counts.events.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "now": text(&snapshot.now),
-        "live": snapshot.live().is_ok(),
-        "ready": snapshot.ready().is_ok(),
-        "draining": status.draining,
-        "heartbeat_age_seconds": snapshot.heartbeat_age.as_secs_f64(),
-        "waiting_for": status.waits.iter().map(|(dependency, wait)| json!({
-            "dependency": dependency.name(),
-            "kind": wait.kind.name(),
-            "message": wait.message,
-        })).collect::<Vec<_>>(),
-        "closed_through": snapshot.closed_through().map(|hour| text(&hour)),
-        "dirty_from": snapshot.dirty_from().map(|hour| text(&hour)),
-        "lag_seconds": snapshot.lag_max(),
-        "shards": shards.collect::<Vec<_>>(),
-        "counts": {
-            "events": events,
-            "dead_letters": counts.dead_letters,
-            "late_events": counts.late_events,
-            "late_duplicates": counts.late_duplicates,
-            "hours_closed": counts.closed_hours,
-            "hours_restated": counts.restated_hours,
-            "checkpoints": counts.checkpoints,
-            "table_commits": counts.commits,
-            "conflicts": counts.conflicts,
-            "rebalances": counts.rebalances,
-            "retries": counts.retries,
-            "fold_durations": durations(&counts.fold),
-            "checkpoint_durations": durations(&counts.checkpoint),
-            "publish_durations": durations(&counts.publish),
-        },
-    })
-}
-
-fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
-    let topics = status.topics.iter().map(|(topic, at)| {
-        json!({
-            "topic": topic,
-            "next_offset": at.next_offset,
-            "max_event_time": at.max_event_time.map(|time| text(&time)),
-            "lag_seconds": snapshot.lag_seconds(at),
-            "at_end": at.at_end,
-            "idle": at.idle,
-        })
-    });
-    json!({
-        "shard": shard,
-        "loaded": status.loaded,
-        "stopped": status.stopped.as_ref().map(|stop| json!({
-            "reason": stop.reason.name(),
-            "message": stop.message,
-        })),
-        "checkpoint_seq": status.seq,
-        "checkpoint_at": status.checkpoint_at.map(|time| text(&time)),
-        "published_at": status.published_at.map(|time| text(&time)),
-        "watermark": status.watermark.map(|time| text(&time)),
-        "closed_through": status.closed_through.map(|hour| text(&hour)),
-        "rules_version": status.rules_version,
-        "oldest_open_hour": status.oldest_open_hour.map(|hour| text(&hour)),
-        "dirty_from": status.dirty_from.map(|hour| text(&hour)),
-        "dirty_hours": status.dirty_hours,
-        "dirty_since": status.dirty_since.map(|time| text(&time)),
-        "organizations": status.organizations,
-        "organizations_held": status.held,
-        "held_example": status.held_example,
-        "state_bytes": status.state_bytes,
-        "open_events_bytes": status.open_events_bytes,
-        "topics": topics.collect::<Vec<_>>(),
-    })
-}
-
-fn text(value: &impl Display) -> String {
-    value.to_string()
-}
 
 /// Formats the page for people.
 pub(super) fn html(snapshot: &Snapshot) -> String {
@@ -161,7 +72,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     out.write_str(
         "<th>Last hour closed</th><th>Rules</th><th>Oldest open hour</th><th>Recomputation pending from</th>",
     )?;
-    out.write_str("<th class=\"n\">Hours pending</th>")?;
+    out.write_str("<th class=\"n\">Hours pending</th><th>Gate</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",
@@ -183,6 +94,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
             cells(or_none(status.oldest_open_hour.map(hour))),
             cells(or_none(status.dirty_from.map(hour))),
             number(status.dirty_hours.to_string()),
+            cells(or_none(status.recompute_gate.map(|gate| gate.name().to_owned()))),
             number(status.seq.to_string()),
             cells(age(status.checkpoint_at)),
             cells(age(status.published_at)),

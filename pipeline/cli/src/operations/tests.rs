@@ -12,7 +12,7 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
 use prorata_worker::StopReason;
-use prorata_worker::status::{Dependency, ShardStatus, ShardStop, TopicStatus};
+use prorata_worker::status::{Dependency, RecomputeGate, ShardStatus, ShardStop, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -49,6 +49,7 @@ fn working() -> Arc<Status> {
         dirty_from: Some(Hour(498_192 + 3)),
         dirty_hours: 2,
         dirty_since: Some(WallTime(ago(60).0)),
+        recompute_gate: Some(RecomputeGate::LateEvents),
         organizations: 3,
         held: 1,
         held_example: Some("organization 'evil' is held".to_owned()),
@@ -348,6 +349,8 @@ async fn the_page_is_json_on_request() {
         assert_eq!(json["shards"][0]["shard"], 3);
         assert_eq!(json["shards"][0]["closed_through"], "2026-11-01T11");
         assert_eq!(json["shards"][0]["rules_version"], "2026-<11>");
+        assert_eq!(json["shards"][0]["dirty_gate"], "late_events");
+        assert!(json["shards"][1]["dirty_gate"].is_null());
         assert_eq!(json["shards"][0]["topics"][1]["lag_seconds"], 90.0);
         assert_eq!(json["counts"]["dead_letters"]["too_late"], 2);
         assert_eq!(json["closed_through"], "2026-11-01T11", "shards that are not loaded do not count");

@@ -1,11 +1,15 @@
 //! The report of a backfill. Sums are exact.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prorata_inspect::text::PlainText;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::reject::Reason;
 use prorata_worker::backfill::{Outcome, Totals};
-use serde_json::{Value, json};
+use prorata_worker::names::Shard;
+use serde::Serialize;
 
 /// Maximum number of held organizations that are printed one by one.
 const HELD_MAX: usize = 10;
@@ -16,63 +20,97 @@ const NAMESPACES_MAX: usize = 20;
 /// Maximum number of characters to which shorter names are padded.
 const NAME_WIDTH_MAX: usize = 60;
 
-/// Formats the report as one JSON document. Money is text, so that readers do not turn it into a float by
-/// default.
+/// The report as a document.
+#[derive(Serialize)]
+struct BackfillDocument<'a> {
+    from: Option<String>,
+    to: Option<String>,
+    closed_through: Option<String>,
+    hours: u64,
+    hours_restated: u64,
+    /// Sums by currency. Money is text, so that readers do not turn it into a float by default.
+    totals: &'a BTreeMap<String, Totals>,
+    organizations_recomputed: Option<Recomputed>,
+    files: InputFiles,
+    events: InputEvents,
+    shards_left_out: &'a BTreeMap<Shard, String>,
+    held: &'a BTreeMap<OrganizationId, String>,
+    dead_letters: &'a BTreeMap<Reason, u64>,
+    dead_letter_examples: &'a [String],
+    not_closed: Option<NotClosed>,
+    table_files: u64,
+    table_commits: u64,
+    elapsed_seconds: f64,
+    events_per_second: u64,
+}
+
+/// Organizations that were folded again.
+#[derive(Serialize)]
+struct Recomputed {
+    recomputed: u64,
+    total: u64,
+}
+
+/// Files of the input.
+#[derive(Serialize)]
+struct InputFiles {
+    read: u64,
+    skipped: u64,
+}
+
+/// Events of the input.
+#[derive(Serialize)]
+struct InputEvents {
+    read: u64,
+    new: u64,
+    duplicates: u64,
+    other_shards: u64,
+}
+
+/// Later hours that have events and are not closed.
+#[derive(Serialize)]
+struct NotClosed {
+    hours: u64,
+    first: String,
+    last: String,
+}
+
+/// Formats the report as one JSON document with sorted keys.
 ///
 /// # Errors
 /// If the report cannot be serialized.
 pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> {
-    let money = |totals: &Totals| {
-        json!({
-            "namespaces": totals.namespaces,
-            "idle": totals.idle,
-            "unused_reservations": totals.unused_reservations,
-            "unused_commitments": totals.unused_commitments,
-            "node_used": totals.node_used,
-            "node_unused": totals.node_unused,
-            "over_quota": totals.over_quota,
-            "unpriced_pod_hours": totals.unpriced_pod_hours,
-            "supply": totals.supply,
-            "allocated": totals.allocated,
-            "difference": totals.difference,
-            "rows": totals.rows,
-            "events": totals.events,
-        })
-    };
-    let totals: serde_json::Map<String, Value> =
-        outcome.totals.iter().map(|(currency, totals)| (currency.clone(), money(totals))).collect();
-    serde_json::to_string_pretty(&json!({
-        "from": outcome.folded.map(|(first, _)| first.to_string()),
-        "to": outcome.folded.map(|(_, last)| last.to_string()),
-        "closed_through": outcome.closed_through.map(|hour| hour.to_string()),
-        "hours": outcome.hours,
-        "hours_restated": outcome.hours_restated,
-        "totals": totals,
-        "organizations_recomputed": outcome.some_folded_all().map(|some| json!({
-            "recomputed": some.folded,
-            "total": some.all,
-        })),
-        "files": { "read": outcome.files, "skipped": outcome.files_skipped },
-        "events": {
-            "read": outcome.events_read,
-            "new": outcome.events_new,
-            "duplicates": outcome.events_known,
-            "other_shards": outcome.events_elsewhere,
+    let some = outcome.some_folded_all();
+    let report = serde_json::to_value(BackfillDocument {
+        from: outcome.folded.map(|(first, _)| first.to_string()),
+        to: outcome.folded.map(|(_, last)| last.to_string()),
+        closed_through: outcome.closed_through.map(|hour| hour.to_string()),
+        hours: outcome.hours,
+        hours_restated: outcome.hours_restated,
+        totals: &outcome.totals,
+        organizations_recomputed: some.map(|some| Recomputed { recomputed: some.folded, total: some.all }),
+        files: InputFiles { read: outcome.files, skipped: outcome.files_skipped },
+        events: InputEvents {
+            read: outcome.events_read,
+            new: outcome.events_new,
+            duplicates: outcome.events_known,
+            other_shards: outcome.events_elsewhere,
         },
-        "shards_left_out": outcome.left_out,
-        "held": outcome.held,
-        "dead_letters": outcome.dead_letters,
-        "dead_letter_examples": outcome.dead_letter_examples,
-        "not_closed": outcome.ahead.as_ref().map(|ahead| json!({
-            "hours": ahead.hours,
-            "first": ahead.first.to_string(),
-            "last": ahead.last.to_string(),
-        })),
-        "table_files": outcome.files_written,
-        "table_commits": outcome.commits,
-        "elapsed_seconds": elapsed.as_secs_f64(),
-        "events_per_second": per_second(outcome.events_read, elapsed),
-    }))
+        shards_left_out: &outcome.left_out,
+        held: &outcome.held,
+        dead_letters: &outcome.dead_letters,
+        dead_letter_examples: &outcome.dead_letter_examples,
+        not_closed: outcome.ahead.as_ref().map(|ahead| NotClosed {
+            hours: ahead.hours,
+            first: ahead.first.to_string(),
+            last: ahead.last.to_string(),
+        }),
+        table_files: outcome.files_written,
+        table_commits: outcome.commits,
+        elapsed_seconds: elapsed.as_secs_f64(),
+        events_per_second: per_second(outcome.events_read, elapsed),
+    })?;
+    serde_json::to_string_pretty(&report)
 }
 
 /// Formats the report as lines for people.
@@ -258,6 +296,7 @@ fn per_second(events: u64, elapsed: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use prorata_worker::backfill::FoldedAgain;
+    use serde_json::Value;
 
     use super::*;
 
@@ -286,7 +325,8 @@ mod tests {
         let message = "3 of 2,000 organizations were folded again; the totals cover only these.";
         assert!(said.lines().any(|line| line == message), "{said}");
         let said: Value = serde_json::from_str(&json(&outcome, Duration::from_secs(1)).unwrap()).unwrap();
-        assert_eq!(said["organizations_recomputed"], json!({ "recomputed": 3, "total": 2_000 }));
+        let recomputed = &said["organizations_recomputed"];
+        assert_eq!((&recomputed["recomputed"], &recomputed["total"]), (&3.into(), &2_000.into()));
         let whole = Outcome { some_folded: [(0, some(1_000))].into(), ..Outcome::default() };
         assert!(!text(&whole, "lake", Duration::from_secs(1)).contains("organizations"));
         assert!(json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_recomputed\": null"));

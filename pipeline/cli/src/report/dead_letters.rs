@@ -7,22 +7,25 @@ use prorata_inspect::text::PlainText;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Letter, Replayed};
+use prorata_worker::names::Shard;
 use prorata_worker::ports::Origin;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 /// The counts of a lake's dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Listing(BTreeMap<Reason, Counted>);
 
 /// Dead letters with one reason.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Counted {
+    #[serde(rename = "count")]
     letters: u64,
+    #[serde(rename = "already_replayed")]
     replayed: u64,
     examples: Vec<Example>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Example {
     origin: String,
     /// The message's timestamp.
@@ -77,26 +80,19 @@ pub struct DeadLetterReport<'a> {
 }
 
 impl DeadLetterReport<'_> {
-    /// Formats the report as one JSON document.
+    /// Formats the report as one JSON document with sorted keys.
+    ///
+    /// # Errors
+    /// If the report cannot be serialized.
     pub fn json(&self) -> serde_json::Result<String> {
-        let reasons = self.listing.0.iter().map(|(reason, counted)| {
-            let examples = counted.examples.iter().map(|example| {
-                json!({ "origin": example.origin, "time": example.time, "message": example.message })
-            });
-            let counted = json!({
-                "count": counted.letters,
-                "already_replayed": counted.replayed,
-                "examples": examples.collect::<Vec<_>>(),
-            });
-            (reason.code().to_owned(), counted)
-        });
-        serde_json::to_string_pretty(&json!({
-            "lake": self.lake,
-            "dead_letters": self.listing.letters(),
-            "already_replayed": self.listing.replayed(),
-            "reasons": reasons.collect::<Map<String, Value>>(),
-            "replay": self.replayed.as_ref().map(json_replay),
-        }))
+        let document = serde_json::to_value(LettersDocument {
+            lake: self.lake,
+            dead_letters: self.listing.letters(),
+            already_replayed: self.listing.replayed(),
+            reasons: self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted)).collect(),
+            replay: self.replayed.as_ref().map(replay_document),
+        })?;
+        serde_json::to_string_pretty(&document)
     }
 
     /// Formats the report as lines for people.
@@ -143,23 +139,62 @@ impl DeadLetterReport<'_> {
     }
 }
 
-fn json_replay(replayed: &Replayed) -> Value {
+/// The report as a document.
+#[derive(Serialize)]
+struct LettersDocument<'a> {
+    lake: &'a str,
+    dead_letters: u64,
+    already_replayed: u64,
+    reasons: BTreeMap<&'static str, &'a Counted>,
+    replay: Option<ReplayDocument<'a>>,
+}
+
+/// The result of a replay.
+#[derive(Serialize)]
+struct ReplayDocument<'a> {
+    sent: &'a BTreeMap<String, u64>,
+    folded: Option<FoldedDocument>,
+    failing: BTreeMap<&'static str, FailingDocument<'a>>,
+    shards_left_out: &'a BTreeMap<Shard, String>,
+}
+
+/// Events that were folded.
+#[derive(Serialize)]
+struct FoldedDocument {
+    events: u64,
+    new: u64,
+    hours_restated: u64,
+}
+
+/// Dead letters with one reason that still fail.
+#[derive(Serialize)]
+struct FailingDocument<'a> {
+    count: u64,
+    examples: Vec<FailingExample<'a>>,
+}
+
+#[derive(Serialize)]
+struct FailingExample<'a> {
+    origin: &'a str,
+    message: &'a str,
+}
+
+fn replay_document(replayed: &Replayed) -> ReplayDocument<'_> {
     let failing = replayed.failing.iter().map(|(reason, failing)| {
         let examples = failing.examples.iter();
-        let examples = examples.map(|(origin, why)| json!({ "origin": origin, "message": why }));
-        let failing = json!({ "count": failing.letters, "examples": examples.collect::<Vec<_>>() });
-        (reason.code().to_owned(), failing)
+        let examples = examples.map(|(origin, message)| FailingExample { origin, message }).collect();
+        (reason.code(), FailingDocument { count: failing.letters, examples })
     });
-    json!({
-        "sent": replayed.sent,
-        "folded": replayed.folded.as_ref().map(|folded| json!({
-            "events": folded.events,
-            "new": folded.new,
-            "hours_restated": folded.hours_restated,
-        })),
-        "failing": failing.collect::<Map<String, Value>>(),
-        "shards_left_out": replayed.left_out,
-    })
+    ReplayDocument {
+        sent: &replayed.sent,
+        folded: replayed.folded.as_ref().map(|folded| FoldedDocument {
+            events: folded.events,
+            new: folded.new,
+            hours_restated: folded.hours_restated,
+        }),
+        failing: failing.collect(),
+        shards_left_out: &replayed.left_out,
+    }
 }
 
 fn write_replay(out: &mut PlainText, replayed: &Replayed) -> fmt::Result {
@@ -209,6 +244,7 @@ mod tests {
     use prorata_schemas::reject::Reject;
     use prorata_worker::dead_letters::{Failing, FoldedEvents};
     use prorata_worker::ports::{DeadLetter, Rejected};
+    use serde_json::Value;
 
     use super::*;
 

@@ -16,9 +16,18 @@ use crate::failure::Failure;
 /// # Errors
 /// If standard output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_some(text).map(|_wants_more| ())
+}
+
+/// Prints a part of a report in the same way. Returns `false` if the reader has gone away.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_some(text: &str) -> Result<bool, Failure> {
     match writeln!(std::io::stdout(), "{}", escaped(text)) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::storage(error)),
     }
 }
 
@@ -36,13 +45,13 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
     #[test]
     fn a_document_keeps_its_values_without_what_a_terminal_obeys() {
-        let document = json!({ "pod": "a\u{1b}[2J\n\u{7f}\u{9b}\u{202e}\u{2028}é" });
+        let document = Value::from_iter([("pod", "a\u{1b}[2J\n\u{7f}\u{9b}\u{202e}\u{2028}é")]);
         let printed = escaped(&format!("{document:#}"));
         assert!(!printed.contains(|letter: char| letter != '\n' && is_unsafe(letter)), "{printed:?}");
         assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), document);

@@ -48,6 +48,20 @@ pub async fn store(lake: &str) -> anyhow::Result<Store> {
     Ok(store)
 }
 
+/// Opens a folder or URL that a command fills, which must be empty.
+///
+/// # Errors
+/// If the name is wrong, something is there, or storage is unavailable.
+pub async fn empty(flag: &str, name: &str) -> anyhow::Result<Store> {
+    let output = super::store(name)?;
+    if !output.list("").await.map_err(WorkerError::Store)?.is_empty() {
+        // It may hold rows of another organization, or rows that were replaced since.
+        let message = format!("{flag} '{name}' is not empty; name an empty folder");
+        return Err(Failure::usage(message).into());
+    }
+    Ok(output)
+}
+
 /// The message before a lake is read again.
 const READ_AGAIN: &str = "the tables do not match the checkpoints yet; reading the lake again";
 

@@ -63,11 +63,12 @@ fn put_letters(lake: &Path, letters: &[DeadLetter], released: bool) {
     runtime.block_on(async {
         let mut next = log::latest(&store, SHARD).await.unwrap().next_draft();
         assert!(next.closed_through.is_some(), "the trace is acme's");
-        next.add_owner("w1".into(), OwnerKind::Worker);
+        next.set_owner("w1".into(), OwnerKind::Worker);
         next.set_released(released);
         let object_id = ObjectId { seq: next.seq, owner: "w1".into(), n: 1 };
         let path = names::dead_letters(SHARD, &object_id, "d1");
         store.put_if_absent(&path, write_dead_letters(letters).unwrap().into()).await.unwrap();
+        next.name_dead_letters(path, false);
         let decision = log::decide(&store, &next.seal(WallTime(0))).await.unwrap();
         assert!(matches!(decision, Decision::Ours(_)), "{decision:?}");
     });

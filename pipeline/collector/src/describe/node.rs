@@ -93,6 +93,7 @@ impl NodeFacts {
             hourly_cost: UnitPrice::ZERO,
             currency: options.currency.clone(),
             pool_id: pool_of(meta, options).map(Into::into),
+            gpus: None,
         };
         Self {
             uid: meta.uid.as_str().into(),

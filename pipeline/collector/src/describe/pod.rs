@@ -86,6 +86,8 @@ impl PodFacts {
             workload_name: workload.map(|(_, name)| name),
             labels: sent_labels(&meta.labels, options),
             eviction_protected_until: None,
+            gpus: None,
+            gpu_sharing: None,
         };
         Self {
             uid: meta.uid.as_str().into(),

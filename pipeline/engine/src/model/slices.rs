@@ -82,12 +82,18 @@ pub(crate) struct PodSlice {
 }
 
 impl PodSlice {
+    /// Returns the reason if the pod's part of shared GPUs is unknown.
+    pub(crate) fn unknown_share(&self) -> Option<Unpriced> {
+        self.spec.description.holds_unknown_share().then_some(Unpriced::UnknownGpuShare)
+    }
+
     /// Returns the reason if the pod has no price of its pool or node. Ignores the rate card.
     pub(crate) fn unpriced(&self) -> Option<Unpriced> {
         match (&self.spec.node, self.status.node_runs, &self.status.pool) {
             (Some(_), false, _) => Some(Unpriced::UnknownNode),
             (_, _, PoolPricing::Unpriced(reason)) => Some(*reason),
-            (_, _, PoolPricing::None | PoolPricing::Priced(_)) => None,
+            (_, _, PoolPricing::None) => self.unknown_share(),
+            (_, _, PoolPricing::Priced(_)) => None,
         }
     }
 }

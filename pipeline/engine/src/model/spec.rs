@@ -17,7 +17,10 @@ pub(crate) type Amounts = PerResource<u128>;
 
 /// Returns the amounts of quantities. GPUs of every kind count alike (RULES.md, section 1).
 pub(crate) fn amounts(quantities: &Quantities, rules: &Rules) -> Amounts {
-    let size = Size::of(quantities, &rules.gpu_resources);
+    of_size(Size::of(quantities, &rules.gpu_resources))
+}
+
+fn of_size(size: Size) -> Amounts {
     PerResource { cpu: size.cpu_millis, memory: size.memory_bytes, gpu: size.gpu_millis }
 }
 
@@ -37,6 +40,9 @@ pub(crate) struct PodSpec {
     /// The description as delivered.
     pub(crate) description: Arc<PodStarted>,
     pub(crate) requests: Amounts,
+    /// GPUs, in thousandths, of the units that may serve the pod: counted by name, whatever the physical
+    /// GPUs. `None` if the pod holds a part of a GPU, so that no unit serves it.
+    pub(crate) unit_gpus: Option<u128>,
     /// The amount of `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
     /// The node that the pod names, running or not.
@@ -46,7 +52,7 @@ pub(crate) struct PodSpec {
 impl NodeSpec {
     /// Reads a description.
     pub(crate) fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
-        let capacity = amounts(&description.capacity, rules);
+        let capacity = of_size(description.size(&rules.gpu_resources));
         let gpu_model = gpu_model(description.gpu_model.as_ref());
         Self { description, capacity, gpu_model }
     }
@@ -55,9 +61,11 @@ impl NodeSpec {
 impl PodSpec {
     /// Reads a description, which names this node.
     pub(crate) fn new(description: Arc<PodStarted>, node: Option<NodeNumber>, rules: &Rules) -> Self {
-        let requests = amounts(&description.requests, rules);
+        let requests = of_size(description.size(&rules.gpu_resources));
+        let named = || amounts(&description.requests, rules).gpu;
+        let unit_gpus = description.holds_whole_gpus().then(named);
         let gpu_memory = size::gpu_memory(&description.requests, rules.gpu_memory_gb);
-        Self { requests, gpu_memory, node, description }
+        Self { requests, unit_gpus, gpu_memory, node, description }
     }
 
     /// Returns the amount of a resource that a quota counts, in bytes or thousandths.

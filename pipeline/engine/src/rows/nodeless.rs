@@ -90,8 +90,11 @@ pub(crate) fn priced_spans(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
 
 fn serverless(slice: &PodSlice) -> PricedSpan {
     let found = slice.status.rate.clone();
-    let unpriced = found.as_ref().map_or(Some(Unpriced::NoRate), |rate| reason(&rate.currency));
-    let rate = found.filter(|_| unpriced.is_none());
+    let unpriced = match &found {
+        None => Some(Unpriced::NoRate),
+        Some(rate) => slice.unknown_share().or(reason(&rate.currency)),
+    };
+    let rate = found.filter(|rate| reason(&rate.currency).is_none());
     let by_resource = rate.as_ref().map(|rate| hourly_cost(rate, slice.spec.requests)).unwrap_or_default();
     PricedSpan {
         span: slice.span,

@@ -285,10 +285,13 @@ mod tests {
             workload_name: None,
             labels: Labels::new(),
             eviction_protected_until: None,
+            gpus: None,
+            gpu_sharing: None,
         };
         PodSpec {
             description: Arc::new(description),
             requests: PerResource::default(),
+            unit_gpus: Some(0),
             gpu_memory,
             node: None,
         }

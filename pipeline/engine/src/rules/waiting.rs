@@ -66,14 +66,14 @@ impl WaitingPods {
     }
 }
 
-/// Returns the class of units that may serve a pod. `None` if it names no region or no GPU model, or is
-/// best-effort.
+/// Returns the class of units that may serve a pod. `None` if it names no region or no GPU model,
+/// holds a part of a GPU, or is best-effort.
 pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
     if &*pod.qos == BEST_EFFORT {
         return None;
     }
-    Some(unit_class(pod.region.as_ref()?, pod.gpu_model.as_ref()?, spec.requests.gpu))
+    Some(unit_class(pod.region.as_ref()?, pod.gpu_model.as_ref()?, spec.unit_gpus?))
 }
 
 /// Returns the class of a region, a GPU model and a number of GPUs in thousandths.

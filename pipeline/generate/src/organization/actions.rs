@@ -94,6 +94,8 @@ impl Organization {
             workload_name: Some("node-exporter".into()),
             labels: [("app.kubernetes.io/name".into(), "node-exporter".into())].into(),
             eviction_protected_until: None,
+            gpus: None,
+            gpu_sharing: None,
         };
         put_millis(&mut agent.requests, "cpu", 100);
         put_mib(&mut agent.requests, "memory", 128);

@@ -252,6 +252,7 @@ impl Fleet {
             hourly_cost: self.price(rng, group, instance),
             currency: "USD".into(),
             pool_id: group.pool.map(Into::into),
+            gpus: None,
         }
     }
 }

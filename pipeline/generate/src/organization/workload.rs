@@ -192,6 +192,8 @@ impl Workload {
             workload_name: Some(self.name.clone()),
             labels: self.labels.clone(),
             eviction_protected_until: protected.then(|| Timestamp(at + span(rng, HOUR / 4, 3 * HOUR))),
+            gpus: None,
+            gpu_sharing: None,
         }
     }
 }

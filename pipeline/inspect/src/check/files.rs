@@ -1,12 +1,12 @@
-//! Compares logs, objects, checkpoints and the archive with each other.
+//! Compares logs, objects, and checkpoints with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Date, Hour, HourRange, WallTime};
+use prorata_schemas::time::{HourRange, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
-use prorata_worker::names::{self, ArchivePath, Shard, ShardHour};
+use prorata_worker::names::{self, Shard, ShardHour};
 use prorata_worker::ports::ObjectStore;
 
 use super::finding::{Findings, Problem};
@@ -162,52 +162,6 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
         }
     }
     unpublished
-}
-
-/// What is known of the hours of a date.
-#[derive(Clone, Copy)]
-pub struct Known<'a> {
-    /// The checkpoint of each shard.
-    pub shards: &'a Shards,
-    /// Hours that wait to be published.
-    pub unpublished: &'a Unpublished,
-    /// The hours of the date that have totals.
-    pub with_totals: &'a BTreeSet<(Option<Shard>, Hour)>,
-}
-
-/// Checks that every closed and published hour of a date with events in the archive has a row in `hours`.
-///
-/// # Errors
-/// If storage is unavailable.
-pub async fn check_archive(
-    lake: &LakeTables<'_>,
-    date: Date,
-    range: HourRange,
-    known: &Known<'_>,
-    findings: &mut Findings,
-) -> Result<(), WorkerError> {
-    let Known { shards, unpublished, with_totals } = *known;
-    // If a file's name does not give the shard, any shard's row counts.
-    let has_totals =
-        |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
-    let mut objects = Vec::new();
-    for shard in shards.keys() {
-        objects.extend(lake.store().list(&names::archive_date(*shard, date.hours().first)).await?);
-    }
-    let mut missing = BTreeSet::new();
-    for path in objects.iter().filter_map(|object| ArchivePath::parse(&object.path)) {
-        let Some(checkpoint) = shards.get(&path.shard) else { continue };
-        let closed = checkpoint.closed_through >= Some(path.hour) && checkpoint.admits(&path.object_id);
-        let place = ShardHour { shard: path.shard, hour: path.hour };
-        let waits = unpublished.contains(&place);
-        if closed && !waits && range.contains(path.hour) && !has_totals(path.shard, path.hour) {
-            missing.insert(place);
-        }
-    }
-    for place in missing {
-        findings.add(Problem::HourMissing, place, "its archive has events, but hours has no row");
-    }
-    Ok(())
 }
 
 /// Returns the number of objects in the tables' folders that no log names, and their bytes.

@@ -45,6 +45,8 @@ pub enum Problem {
     UnreferencedFile,
     /// A checkpoint cannot be read.
     CheckpointDamaged,
+    /// The checkpoint names an archive file that has no object.
+    ArchiveFileMissing,
     /// An hour has rows of cost, but no row in `hours`.
     TotalsMissing,
     /// An hour has events in the archive, but no row in `hours`.
@@ -86,6 +88,7 @@ impl Problem {
             Self::DuplicateHour => "duplicate_hour",
             Self::UnreferencedFile => "unreferenced_file",
             Self::CheckpointDamaged => "checkpoint_damaged",
+            Self::ArchiveFileMissing => "archive_file_missing",
             Self::TotalsMissing => "totals_missing",
             Self::HourMissing => "hour_missing",
             Self::Unbalanced => "unbalanced",
@@ -112,6 +115,10 @@ impl Problem {
                  name, or fold the events into a new root"
             }
             Self::CheckpointDamaged => "restore the object from a copy",
+            Self::ArchiveFileMissing => {
+                "restore it from a copy, or fold a copy of its events with prorata backfill --shards and \
+                 --without-archive-file"
+            }
             Self::TotalsMissing | Self::HourMissing | Self::Unbalanced => {
                 "if other findings name files of this hour, fix them first; otherwise report a defect with \
                  the files of the hour"
@@ -128,7 +135,8 @@ impl Problem {
             }
             Self::Unpriced => {
                 "send what is missing: the node for unknown_node, the pool for unknown_pool, the price for \
-                 no_qos_price, the rate for no_rate; late events correct the hours"
+                 no_qos_price, the rate for no_rate, the part of a GPU (gpus) for unknown_gpu_share, which \
+                 the collector finds by collect.gpu_sharing; late events correct the hours"
             }
             Self::NeverMatched => {
                 "compare its provider, region, family and GPU model with what it was bought for: RULES.md, \

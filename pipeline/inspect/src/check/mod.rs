@@ -1,21 +1,21 @@
 //! Checks from its table files alone that a lake is complete and that its money adds up.
 //!
 //! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
-//! `money` adds up the rows of every hour again; `agreements` finds agreements that match nothing; `report`
+//! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds agreements that match nothing; `report`
 //! writes the result.
 
 mod agreements;
+mod archive;
 mod files;
 pub mod finding;
 mod money;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
-use prorata_worker::names::Shard;
 
 use crate::Sum;
 use crate::lake::{FoundFile, LakeTables};
@@ -23,7 +23,8 @@ use crate::lake::{FoundFile, LakeTables};
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;
-use files::{Known, Unpublished};
+use archive::{Archives, WithTotals};
+use files::Unpublished;
 use finding::{Findings, Problem};
 use money::Day;
 
@@ -73,11 +74,10 @@ pub async fn check(
     checked.replaced = files::replaced(lake).await?;
     let days = lake.days(range);
     let mut agreements = MatchedAgreements::default();
+    let mut archives = Archives::new(lake.store(), &checkpoints.shards);
     for (date, files) in &days {
         let with_totals = check_day(lake, range, &unpublished, files, &mut checked, &mut agreements).await?;
-        let known =
-            Known { shards: &checkpoints.shards, unpublished: &unpublished, with_totals: &with_totals };
-        files::check_archive(lake, *date, range, &known, &mut checked.findings).await?;
+        archives.check_date(*date, range, &unpublished, &with_totals, &mut checked.findings).await?;
     }
     agreements.finish(&mut checked.findings);
     Ok(checked)
@@ -91,7 +91,7 @@ async fn check_day(
     files: &[FoundFile],
     checked: &mut Checked,
     agreements: &mut MatchedAgreements,
-) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
+) -> Result<WithTotals, WorkerError> {
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
         let Some(bytes) = bytes else {

@@ -268,7 +268,7 @@ impl Day {
             }
         }
         for (reason, (rows, first)) in &self.unpriced {
-            let what = format!("{rows} rows have no price; the first is of pod {first}");
+            let what = format!("{rows} rows have no price, or only in part; the first is of pod {first}");
             checked.findings.add_many(Problem::Unpriced, *rows, reason, what);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
 use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, RateSet, names};
+use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
 
@@ -133,14 +134,19 @@ fn amounts(quantities: &Quantities) -> String {
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
 }
 
+fn physical(gpus: Option<&Quantity>) -> String {
+    gpus.map_or_else(String::new, |gpus| format!(", {} physical GPUs", gpus.text))
+}
+
 /// Describes the content of an event.
 fn what(payload: &Payload) -> String {
     match payload {
         Payload::NodeStarted(node) => format!(
-            "node {}: {}, {} at {} {} an hour",
+            "node {}: {}, {}{} at {} {} an hour",
             node.node_id,
             node.instance_type,
             amounts(&node.capacity),
+            physical(node.gpus.as_ref()),
             node.hourly_cost,
             node.currency
         ),
@@ -148,7 +154,10 @@ fn what(payload: &Payload) -> String {
         Payload::PodStarted(pod) => {
             let place = pod.node_id.as_ref().map_or("no node".to_owned(), |node| format!("node {node}"));
             let of = amounts(&pod.requests);
-            format!("pod {}/{} on {place}, requests {of}", pod.namespace, pod.pod_name)
+            let gpus = physical(pod.gpus.as_ref());
+            let sharing = pod.gpu_sharing.as_ref().map(|scheme| format!(", shares GPUs by {scheme}"));
+            let sharing = sharing.unwrap_or_default();
+            format!("pod {}/{} on {place}, requests {of}{gpus}{sharing}", pod.namespace, pod.pod_name)
         }
         Payload::PodStopped(pod) => format!("pod {}", pod.pod_uid),
         Payload::PodUsage(usage) => format!(

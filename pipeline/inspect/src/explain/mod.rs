@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`Subject`] is the object to explain; `find` looks it up in the table files; `answer` folds
 //! and compares; `explained` has the compared rows and their charges; `changes` reads the rows of an earlier
-//! version; `events` selects the events that affect the rows; the other modules write the text and the JSON.
+//! version; `events` selects the events that affect the rows; `pack` copies what an explanation reads; the
+//! other modules write the text and the JSON.
 
 mod answer;
 mod changes;
@@ -12,6 +13,7 @@ mod explained;
 mod find;
 mod lines;
 mod nodes;
+mod pack;
 mod rows;
 mod spans;
 mod text;
@@ -31,6 +33,7 @@ pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
 pub use explained::{ExplainedRow, FigureDifference, SplitCharge};
 pub use find::{Found, Grain, TableRow, figures, grain};
+pub use pack::PackingStore;
 
 /// The object to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ fn fix(reason: &str) -> &'static str {
     match reason {
         "unknown_node" => "send the node that the pods name: a late NodeStarted corrects the hours",
         "unknown_pool" => "send the pool that the pods name: a late PoolSet corrects the hours",
+        "unknown_gpu_share" => "send the pod with the part of a GPU that it holds, in gpus",
         "no_qos_price" => "send the pool with a price for their quality of service",
         "no_rate" => "send the rate of their region, GPU model and quality of service",
         "other_currency" => {

@@ -58,8 +58,6 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     equal("nothing of it is rejected", read.rejected, 0)?;
     equal("every event has a place", read.places.iter().all(Option::is_some), true)?;
     equal("places ascend", read.places.is_sorted_by(|one, next| one < next), true)?;
-    equal("a file of these events is whole", archive.is_whole(&file, &lent), true)?;
-    equal("one of which an event is lost is not", archive.is_whole(&file, &lent[1..]), false)?;
     let none = archive.write(&[]).map_err(text)?;
     equal("a file without events", told(archive, &none)?.events.len(), 0)?;
     equal("bytes that are not a file are rejected", told(archive, b"no file")?.rejected, 1)?;

@@ -19,7 +19,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use super::Run;
 use super::plan;
 use super::readers::{self, Arrival, Read, Reading};
-use crate::checkpoint::ArchivedFile;
+use crate::checkpoint::{ArchivedFile, log};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
 use crate::objects::{self, CONCURRENCY};
@@ -119,7 +119,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         left_out: run.shards.left_out().keys().copied().collect(),
         organizations: run.options.organizations.clone(),
     };
-    let mut queue = readers::start(reading, run.options.readers);
+    let mut queue = readers::start(reading, run.options.threads);
     let mut buffer = Buffer::default();
     let mut gone = Vec::new();
     let mut files_done = 0;
@@ -202,7 +202,7 @@ struct Bucket {
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     let shards: BTreeSet<Shard> = buffer.hours.keys().map(|(shard, _)| *shard).collect();
     for shard in shards {
-        run.shards.claim_for_events(&run.ports.shared, shard).await?;
+        run.shards.claim(&run.ports.shared, shard).await?;
     }
     let mut hours = buffer.hours.into_iter().peekable();
     while hours.peek().is_some() {
@@ -211,8 +211,8 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
         for ((shard, hour), events) in chunk {
             let object_id = run.shards.namer(shard)?.next();
             let owned = run.shards.get(shard)?;
-            let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
-            let earlier: Vec<FileToRead> = earlier.map(|file| file.to_read(shard, hour)).collect();
+            let earlier = owned.archive.files(hour).filter(|file| owned.is_earlier(file));
+            let earlier: Vec<FileToRead> = earlier.map(|file| file.to_read(shard)).collect();
             let is_closed = owned.draft.closed_through.is_some_and(|closed| hour <= closed);
             let path = ArchivePath { shard, hour, object_id };
             unread.push((path, is_closed, events, earlier));
@@ -251,9 +251,9 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         let Encoded { path, bytes, organizations, .. } = file;
         let ArchivePath { shard, hour, object_id } = path;
         let owned = run.shards.get_mut(shard)?;
-        owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
-        owned.draft.note_archived(hour);
-        owned.draft.touch();
+        let file = ArchivedFile { hour, object_id, bytes: bytes.len() as u64 };
+        owned.archive.add(file.clone());
+        owned.draft.name_archive_file(file);
         owned.draft.mark_dirty_of_all(&organizations, hour);
     }
     Ok(())
@@ -295,12 +295,9 @@ struct Letters(BTreeSet<String>);
 impl Letters {
     async fn load(run: &Run) -> Result<Self> {
         let lead = run.shards.get(run.shards.lead())?;
-        let folder = names::dead_letter_folder(run.shards.lead());
-        let listed = run.ports.shared.store.list(&folder).await?;
-        let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
-        Ok(Self(
-            named.filter(|(object_id, _)| lead.draft.admits(object_id)).map(|(_, digest)| digest).collect(),
-        ))
+        let paths = log::read_dead_letter_names(&*run.ports.shared.store, &lead.draft.dead_letters).await?;
+        let named = paths.iter().filter_map(|path| names::parse_dead_letters(path));
+        Ok(Self(named.map(|(_, digest)| digest).collect()))
     }
 
     async fn write(&mut self, run: &mut Run, letters: &[DeadLetter]) -> Result<()> {
@@ -313,9 +310,9 @@ impl Letters {
         }
         let lead = run.shards.lead();
         let path = file.path(lead, &run.shards.namer(lead)?);
-        objects::put(&*run.ports.shared.store, path, file.bytes).await?;
+        objects::put(&*run.ports.shared.store, path.clone(), file.bytes).await?;
         self.0.insert(file.digest);
-        run.shards.get_mut(lead)?.draft.note_dead_letters();
+        run.shards.get_mut(lead)?.draft.name_dead_letters(path, false);
         Ok(())
     }
 }

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime, duration};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -47,37 +48,53 @@ pub struct BackfillPorts {
     pub progress: Arc<dyn Progress>,
 }
 
-/// The options of a backfill.
-#[derive(Clone, Debug)]
+/// The options of a backfill. The options with a key are the section `backfill` of the configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct BackfillOptions {
     /// Random id of this owner.
+    #[serde(skip)]
     pub owner: Text,
     /// Shards of the root, if configured.
+    #[serde(skip)]
     pub shards: Option<Shard>,
     /// Format to raise the root to; see [`Root::raise`]. 0 leaves the format as it is.
+    #[serde(skip)]
     pub root_format: u32,
     /// The only shards to claim. Several runs can share the work, or a run can fix one shard while a worker
     /// has the others. Events of other shards are left to other runs. `None` for all shards.
+    #[serde(skip)]
     pub only_shards: Option<BTreeSet<Shard>>,
     /// The only organizations that foreign files may bring; events of others are dead letters. `None` if any
     /// may come.
+    #[serde(skip)]
     pub organizations: Option<AllowedOrganizations>,
     /// First hour to fold again although its events have not changed.
+    #[serde(skip)]
     pub from: Option<Hour>,
     /// Last hour to close, inclusive. By default a shard that a worker has owned ends at the last hour that
     /// the worker has closed. Any other ends at the hour of the last event, but no later than the wall
     /// clock's.
+    #[serde(skip)]
     pub to: Option<Hour>,
     /// Rules for hours that have none yet.
+    #[serde(skip)]
     pub rules: Rules,
     /// Whether the rules also replace the rules of the hours from `from` to `to`.
+    #[serde(skip)]
     pub rewrite_rules: bool,
     /// Whether to look for lost or damaged table files and rewrite them: in the hours from `from` to `to`, by
     /// default in all hours inside the horizon.
+    #[serde(skip)]
     pub rewrite: bool,
+    /// Archive files, by path, that no longer count because they are lost or damaged: this run brings a copy
+    /// of their events.
+    pub without_archive_files: Vec<String>,
     /// Whether shards may be taken from a worker that has not released them.
+    #[serde(skip)]
     pub take_over: bool,
     /// The furthest that a foreign event may lie in the future, or after the hour that `to` names.
+    #[serde(skip)]
     pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,
@@ -86,14 +103,22 @@ pub struct BackfillOptions {
     /// Most rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
+    #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Most hours of one shard to fold in one run: more hours count as a wrong clock. An event further back
     /// is a dead letter.
     pub max_hours: i64,
     /// The same limit for a shard of which a worker has closed no hour yet: the worker closes the hours.
+    #[serde(skip)]
     pub max_history_hours: i64,
-    /// Threads that read foreign files.
-    pub readers: usize,
+    /// Threads that read foreign files; 0 for one per core. The program starts as many that fold and encode.
+    pub threads: usize,
+}
+
+impl Default for BackfillOptions {
+    fn default() -> Self {
+        Self::new(Text::default())
+    }
 }
 
 impl BackfillOptions {
@@ -110,6 +135,7 @@ impl BackfillOptions {
             rules: Rules::default(),
             rewrite_rules: false,
             rewrite: false,
+            without_archive_files: Vec::new(),
             take_over: false,
             max_clock_skew: Duration::from_secs(600),
             buffer_bytes: 64 << 20,
@@ -118,7 +144,7 @@ impl BackfillOptions {
             checkpoint_interval: Duration::from_secs(60),
             max_hours: 100_000,
             max_history_hours: 8_784,
-            readers: 2,
+            threads: 0,
         }
     }
 }
@@ -174,6 +200,7 @@ impl Run {
     async fn fold(&mut self, files: Vec<InputFile>) -> Result<()> {
         self.shards.claim_existing(&self.ports.shared, &self.clock, self.root.shards).await?;
         plan::check_to(self)?;
+        self.shards.drop_archive_files(&self.options.without_archive_files)?;
         ingest::ingest(self, files).await?;
         let ends = plan::ends(self);
         plan::prepare(self, &ends).await?;

@@ -7,6 +7,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
 use prorata_schemas::time::Hour;
+use serde::Serialize;
 
 use crate::checkpoint::snapshot::{ShardState, hold_message};
 use crate::names::Shard;
@@ -87,7 +88,7 @@ pub struct Ahead {
 }
 
 /// Exact sums over hours.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Effective cost of pods by namespace.
     pub namespaces: BTreeMap<String, Decimal12>,

@@ -80,7 +80,7 @@ pub(super) fn ends(run: &mut Run) -> Ends {
     };
     let behind = run.shards.iter().flat_map(|(shard, owned)| {
         let end = ends.of(*shard);
-        owned.archive.hours().filter(move |hour| end.is_none_or(|end| *hour > end))
+        owned.archive.hours().into_iter().filter(move |hour| end.is_none_or(|end| *hour > end))
     });
     let behind: BTreeSet<Hour> = behind.collect();
     if let (Some(first), Some(last)) = (behind.first(), behind.last()) {
@@ -100,7 +100,7 @@ fn end_without_a_worker(run: &Run, now: Hour) -> Option<Hour> {
 
 fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
     let end = |owned: &OwnedShard| {
-        let last = owned.archive.hours().take_while(|hour| *hour <= now).last();
+        let last = owned.archive.hours().range(..=now).next_back().copied();
         let wanted = run.options.to.or(if owned.has_worker() { None } else { last });
         wanted.max(owned.draft.closed_through)
     };
@@ -111,7 +111,7 @@ fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
 pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     let options = &run.options;
     let folds =
-        |shard: Shard, owned: &OwnedShard| ends.of(shard).is_some() && owned.archive.hours().next().is_some();
+        |shard: Shard, owned: &OwnedShard| ends.of(shard).is_some() && owned.draft.archive_from.is_some();
     let is_unlisted =
         |(shard, owned): (&Shard, &OwnedShard)| owned.draft.rules.is_empty() && folds(*shard, owned);
     let unlisted = run.shards.iter().any(is_unlisted);
@@ -119,7 +119,7 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
         run.shards.rules.store(&*run.ports.shared.store, &options.rules).await?;
     }
     for (shard, owned) in run.shards.iter_mut() {
-        let (Some(first), Some(end)) = (owned.archive.hours().next(), ends.of(*shard)) else { continue };
+        let (Some(first), Some(end)) = (owned.draft.archive_from, ends.of(*shard)) else { continue };
         let draft = &mut owned.draft;
         let closed = draft.closed_through.map(|closed| (first, closed));
         if draft.rules.is_empty() {
@@ -152,7 +152,7 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Re
     let Some(end) = ends.of(shard) else { return Ok(None) };
     let owned = run.shards.get_mut(shard)?;
     let draft = &owned.draft;
-    let Some(first) = owned.archive.hours().next() else { return Ok(None) };
+    let Some(first) = draft.archive_from else { return Ok(None) };
     let open = draft.closed_through.map_or(first, |closed| closed.next().max(first));
     let start = draft.dirty.first().unwrap_or(open).max(first);
     if start > end {

@@ -1,8 +1,10 @@
 //! Threads that read and decode foreign files, each one file at a time, and feed a bounded queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventKind;
@@ -82,12 +84,16 @@ pub(super) struct Reading {
     pub default_history: HistoryLimit,
 }
 
-/// Starts `threads` readers over all files.
+/// Starts `threads` readers over all files; 0 for one per core.
 pub(super) fn start(reading: Reading, threads: usize) -> Receiver<Read> {
     let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
     let reading = Arc::new(reading);
     let next = Arc::new(AtomicUsize::new(0));
-    for _ in 0..threads.max(1) {
+    let threads = match threads {
+        0 => thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    for _ in 0..threads {
         let (reading, next, sender) = (Arc::clone(&reading), Arc::clone(&next), sender.clone());
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {

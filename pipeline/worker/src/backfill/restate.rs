@@ -84,6 +84,7 @@ async fn slice(
     let folder = CourseFolder { ports: &run.ports.shared, rules, limits, now };
     let of = CourseShard { draft: &mut owned.draft, archive: &mut owned.archive, namer };
     match folder.slice(of, under_way, closed, totals).await? {
+        CourseSlice::Waits(hour) => rules.of(&owned.draft, hour).map(|_| None),
         CourseSlice::Nothing => Ok(None),
         CourseSlice::Restated(restated) => Ok(Some(restated)),
         CourseSlice::NeedsAll { cause, unusable } => {

@@ -11,12 +11,12 @@ use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::publish;
 use crate::checkpoint::sweep;
-use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
+use crate::checkpoint::{ArchivedFile, Decided, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard};
+use crate::names::{self, ArchivePath, Shard};
 use crate::ports::{Clock, ObjectStore, Ports, StoreError};
 use crate::root::rules::RuleBook;
-use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
+use crate::shard::archive::ArchiveIndex;
 use crate::shard::clock::WitnessedClock;
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used but was not claimed");
@@ -35,27 +35,20 @@ pub(super) struct OwnedShard {
 impl OwnedShard {
     /// Returns whether a worker has ever owned the shard.
     pub fn has_worker(&self) -> bool {
-        is_of_worker(&self.draft)
+        self.draft.had_worker
     }
 
     /// Returns whether an archive file existed before this run.
-    pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
+    pub fn is_earlier(&self, file: &ArchivedFile) -> bool {
         file.object_id.seq <= self.claim_seq
     }
 
     async fn sweep(&mut self, store: &dyn ObjectStore, now: WallTime) -> Result<(), StoreError> {
         let (shard, decided) = (self.decided.shard, &*self.decided);
         let listed = store.list(&names::state_folder(shard)).await?;
-        let mut paths = sweep::unneeded_state(&listed, decided, now);
-        let letters = store.list(&names::dead_letter_folder(shard)).await?;
-        paths.extend(sweep::unneeded_dead_letters(&letters, decided));
-        paths.extend(self.archive.take_orphans());
+        let paths = sweep::unneeded_state(&listed, decided, now);
         sweep::delete_all(store, paths).await.map_err(|(_, error)| error)
     }
-}
-
-fn is_of_worker(checkpoint: &Checkpoint) -> bool {
-    checkpoint.owners.iter().any(|owner| owner.kind == OwnerKind::Worker)
 }
 
 /// All shards that this run owns.
@@ -139,8 +132,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes the lead shard and every shard that has been owned before, and lists their archives. In a root
-    /// with a worker, the clock must agree with the store's: hours close by it, and events are rejected.
+    /// Takes the lead shard and every shard that has been owned before. In a root with a worker, the clock must agree with the store's: hours close by it, and events are rejected.
     pub async fn claim_existing(
         &mut self,
         ports: &Ports,
@@ -184,40 +176,20 @@ impl OwnedShards {
                 Err(error) => return Err(error),
             }
         }
-        self.others_have_worker = others.iter().any(|other| is_of_worker(other));
+        self.others_have_worker = others.iter().any(|other| other.had_worker);
         if self.has_worker() {
             agrees?;
         }
-        // An earlier owner could add files until its shard was claimed, so this comes after the claims.
-        let decided = self.shards.values().map(|owned| &owned.decided).chain(&others);
-        let decided = decided.map(|decided| -> &Checkpoint { decided });
-        for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
-            match self.shards.get_mut(&shard) {
-                Some(owned) => owned.archive = archive,
-                None => self.other_hours.extend(archive.hours()),
-            }
+        for other in others {
+            let mut archive = ArchiveIndex::of(&other);
+            archive.ensure_all(&*ports.store).await?;
+            self.other_hours.append(&mut archive.hours());
         }
         Ok(())
     }
 
-    /// Takes a shard that has events in the input, with its archive.
-    pub async fn claim_for_events(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
-        if self.shards.contains_key(&shard) {
-            return Ok(());
-        }
-        self.claim(ports, shard).await?;
-        let owned = self.get_mut(shard)?;
-        // A shard that no owner had before has no archive.
-        if owned.claim_seq > 1 {
-            let mut archive = ArchiveIndex::default();
-            archive.ensure_all(&*ports.store, &owned.decided).await?;
-            owned.archive = archive;
-        }
-        Ok(())
-    }
-
-    /// Takes a shard unless this run owns it already. Its archive is not listed yet.
-    async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+    /// Takes a shard, with the names of its archive files, unless this run owns it already.
+    pub async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
@@ -225,7 +197,34 @@ impl OwnedShards {
         let decided = claim::claim(ports, &self.claimant, shard, lead).await?;
         self.rules.load(&*ports.store, &decided.rules).await?;
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
-        self.shards.insert(shard, OwnedShard { draft, archive: ArchiveIndex::empty(), decided, claim_seq });
+        let mut archive = ArchiveIndex::of(&decided);
+        archive.ensure_all(&*ports.store).await?;
+        self.shards.insert(shard, OwnedShard { draft, archive, decided, claim_seq });
+        Ok(())
+    }
+
+    /// Leaves lost or damaged archive files out of the next checkpoint, and marks their hours to be folded
+    /// again.
+    pub fn drop_archive_files(&mut self, paths: &[String]) -> Result<()> {
+        for path in paths {
+            let refused = |cause: &str| {
+                Err(WorkerError::Configuration(format!("--without-archive-file {path}: {cause}")))
+            };
+            let Some(ArchivePath { shard, hour, object_id }) = ArchivePath::parse(path) else {
+                return refused("name a file by its path under the lake, as the error message has it");
+            };
+            let Some(owned) = self.shards.get_mut(&shard) else {
+                return refused("this run does not own its shard; name the shard with --shards");
+            };
+            let Some(file) = owned.archive.remove(hour, &object_id) else {
+                return refused("no checkpoint names it; its events do not count already");
+            };
+            tracing::warn!(path, "archive file left out; its events count only if this run brings them");
+            owned.draft.drop_archive_file(file);
+            if owned.draft.closed_through.is_some_and(|closed| hour <= closed) {
+                owned.draft.mark_dirty(hour);
+            }
+        }
         Ok(())
     }
 
@@ -288,8 +287,7 @@ impl OwnedShards {
     }
 
     /// Releases a worker's shards after an error, as far as storage allows. Objects that were stored for an
-    /// undecided checkpoint must never be admitted. They carry the next sequence number and this run's owner
-    /// id: so that number goes to an owner with another id, which releases at once.
+    /// undecided checkpoint never count, because no checkpoint names them.
     pub async fn let_go_after_error(&mut self, ports: &Ports) {
         for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
             if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
@@ -310,6 +308,8 @@ impl OwnedShards {
                 return Err(WorkerError::Taken { shard: *shard });
             };
             owned.draft = ours.next_draft();
+            owned.archive.follow(&ours);
+            owned.archive.ensure_all(&*ports.store).await?;
             owned.decided = ours.clone();
             decided.push(ours);
         }
@@ -331,8 +331,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Deletes objects that earlier owners left and no checkpoint needs: snapshots, old checkpoints, and
-    /// archive files and dead letters of dead attempts. A failed deletion is left to the next owner.
+    /// Deletes state that earlier owners left and no checkpoint needs. A failed deletion is left to the next owner.
     pub async fn sweep(&mut self, ports: &Ports) {
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
             if let Err(error) = owned.sweep(&*ports.store, ports.clock.now()).await {
@@ -342,14 +341,13 @@ impl OwnedShards {
     }
 }
 
-/// Releases a shard of this owner as an owner with another id, unless another owner has it.
+/// Releases a shard of this owner, unless another owner has it.
 async fn release(ports: &Ports, owner: &str, shard: Shard) -> Result<()> {
     let latest = log::latest(&*ports.store, shard).await?;
-    if latest.owner().is_none_or(|latest| &*latest.id != owner || latest.released) {
+    if latest.owner.as_ref().is_none_or(|latest| &*latest.id != owner || latest.released) {
         return Ok(());
     }
     let mut draft = latest.next_draft();
-    draft.add_owner(format!("{owner}r").into(), OwnerKind::Backfill);
     draft.set_released(true);
     log::decide(&*ports.store, &draft.seal(ports.clock.now())).await?;
     Ok(())

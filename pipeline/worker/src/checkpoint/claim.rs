@@ -52,7 +52,7 @@ pub async fn claim(
         }
         let mut next = latest.next_draft();
         next.note_published(&latest);
-        next.add_owner(claimant.owner.clone(), claimant.kind);
+        next.set_owner(claimant.owner.clone(), claimant.kind);
         if let Decision::Ours(claimed) = log::decide(store, &next.seal(ports.clock.now())).await? {
             return Ok(claimed);
         }
@@ -72,7 +72,7 @@ async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
 }
 
 fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
-    match latest.owner() {
+    match &latest.owner {
         // Between workers, the consumer group decides which one has the shard.
         Some(owner)
             if claimant.kind == OwnerKind::Backfill
@@ -89,8 +89,7 @@ fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
 /// Publishes everything that the owner before may have left unpublished. Returns `false` if the log has grown
 /// meanwhile.
 async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) -> Result<bool> {
-    let decided = std::slice::from_ref(latest);
-    let published = publish::publish(ports, decided, &claimant.owner).await?;
+    let published = publish::publish_at_claim(ports, latest, &claimant.owner).await?;
     let Published { fenced, .. } = published;
     let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
     let newest = log::latest(&*ports.store, latest.shard).await?;
@@ -98,9 +97,9 @@ async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) ->
         return Ok(false);
     }
     Err(WorkerError::StateBehindTables {
-        table: fence.table,
+        known_by: format!("table {}", fence.table.name()),
         shard: latest.shard,
-        table_seq: fence.seq,
+        known_seq: fence.seq,
         state_seq: latest.seq,
     })
 }

@@ -10,10 +10,10 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
+use super::model::{ArchivedFile, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
 use super::retention;
-use crate::names::{self, ArchivePath, ObjectId, Shard};
+use crate::names::{ObjectId, Shard};
 
 /// A checkpoint in the log, or the empty start of a shard that nobody has owned. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,22 +51,11 @@ impl Decided {
             next,
             changed: false,
             objects: Vec::new(),
-            archived: Vec::new(),
-            merged: Vec::new(),
+            archived: BTreeSet::new(),
+            unarchived: BTreeSet::new(),
             replaced: Vec::new(),
         }
     }
-}
-
-/// An archive file that a checkpoint is to admit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchivedFile {
-    /// The hour of its events.
-    pub hour: Hour,
-    /// The object id, which says who wrote the file.
-    pub object_id: ObjectId,
-    /// Size in bytes.
-    pub bytes: u64,
 }
 
 /// The next checkpoint of a shard while it is built. It reads as a checkpoint, and changes only through its
@@ -76,8 +65,10 @@ pub struct Draft {
     next: Checkpoint,
     changed: bool,
     objects: Vec<(String, Bytes)>,
-    archived: Vec<ArchivedFile>,
-    merged: Vec<(Hour, ObjectId)>,
+    /// Hours with archive files that are new in this checkpoint.
+    archived: BTreeSet<Hour>,
+    /// Archive files that no longer count, and that a part names.
+    unarchived: BTreeSet<ArchivedFile>,
     replaced: Vec<String>,
 }
 
@@ -101,42 +92,21 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Records that dead letters wait for this checkpoint.
-    pub fn note_dead_letters(&mut self) {
-        self.changed = true;
-        self.note_objects();
-    }
-
-    /// Records that objects of the owner may count from this checkpoint on.
-    fn note_objects(&mut self) {
-        if let Some(owner) = self.next.owners.last_mut() {
-            owner.has_objects = true;
-        }
-    }
-
     /// Returns a namer for objects that wait for this checkpoint.
     pub fn namer(&self, owner: &Text, counter: &Arc<AtomicU64>) -> ObjectNamer {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
     }
 
-    /// Adds an owner, whose claim this checkpoint is. If the owner before has no objects, the new owner
-    /// replaces it: claims of a worker that stops again and again do not make the checkpoint grow.
-    pub fn add_owner(&mut self, id: Text, kind: OwnerKind) {
-        let next = &mut self.next;
-        next.owners.push(Owner { id, seq: next.seq, kind, released: false, has_objects: false });
-        next.drop_owners(|owner| owner.has_objects);
+    /// Sets the owner, whose claim this checkpoint is.
+    pub fn set_owner(&mut self, id: Text, kind: OwnerKind) {
+        self.next.owner = Some(Owner { id, kind, released: false });
+        self.next.had_worker |= kind == OwnerKind::Worker;
         self.changed = true;
-    }
-
-    /// Drops owners that no longer have an archive file or a dead letter. Only the owners in `with_objects`
-    /// and the present one stay. This alone is not worth a checkpoint.
-    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
-        self.next.drop_owners(|owner| with_objects.contains(&*owner.id));
     }
 
     /// Sets whether the owner releases the shard with this checkpoint.
     pub fn set_released(&mut self, released: bool) {
-        if let Some(owner) = self.next.owners.last_mut() {
+        if let Some(owner) = &mut self.next.owner {
             owner.released = released;
         }
     }
@@ -160,21 +130,25 @@ impl Draft {
 
     /// Adds an object to be stored before the checkpoint is decided.
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
-        // Snapshots count by their path, regardless of their writer.
-        if names::parse_dead_letters(&path).is_some() {
-            self.note_objects();
-        }
         self.objects.push((path, bytes));
         self.changed = true;
     }
 
     /// Adds an archive file to be stored before the checkpoint is decided.
     pub fn add_archive_file(&mut self, hour: Hour, object_id: ObjectId, bytes: Bytes) {
-        let shard = self.next.shard;
-        self.note_archived(hour);
-        let path = ArchivePath { shard, hour, object_id: object_id.clone() }.path();
-        self.archived.push(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
-        self.add_object(path, bytes);
+        let file = ArchivedFile { hour, object_id, bytes: bytes.len() as u64 };
+        self.add_object(file.path(self.next.shard), bytes);
+        self.name_archive_file(file);
+    }
+
+    /// Names an archive file that is stored already.
+    pub fn name_archive_file(&mut self, file: ArchivedFile) {
+        if self.next.archive_from.is_none_or(|first| file.hour < first) {
+            self.next.archive_from = Some(file.hour);
+        }
+        self.archived.insert(file.hour);
+        self.next.archive.insert(file);
+        self.changed = true;
     }
 
     /// Adds an archive file that has all events of these files of its hour. The old files are no longer
@@ -184,39 +158,40 @@ impl Draft {
         hour: Hour,
         object_id: ObjectId,
         bytes: Bytes,
-        files: impl IntoIterator<Item = ObjectId>,
+        files: impl IntoIterator<Item = ArchivedFile>,
     ) {
-        let shard = self.next.shard;
-        for object_id in files {
-            self.replaced.push(ArchivePath { shard, hour, object_id: object_id.clone() }.path());
-            self.merged.push((hour, object_id));
+        for file in files {
+            self.replaced.push(file.path(self.next.shard));
+            self.drop_archive_file(file);
         }
         self.add_archive_file(hour, object_id, bytes);
     }
 
-    /// Records that the archive holds events of an hour from this checkpoint on.
-    pub fn note_archived(&mut self, hour: Hour) {
-        self.note_objects();
-        if self.next.archive_from.is_none_or(|first| hour < first) {
-            self.next.archive_from = Some(hour);
-            self.changed = true;
+    /// Leaves an archive file out: its events are in another file, or are given up.
+    pub fn drop_archive_file(&mut self, file: ArchivedFile) {
+        if !self.next.archive.remove(&file) {
+            self.unarchived.insert(file);
         }
+        self.changed = true;
     }
 
-    /// Returns the archive files that are not admitted before this checkpoint is decided.
-    pub fn archived(&self) -> &[ArchivedFile] {
+    /// Returns the hours with archive files that are new in this checkpoint.
+    pub fn archived(&self) -> &BTreeSet<Hour> {
         &self.archived
     }
 
-    /// Adds a file of dead letters to be forwarded to the topic of dead letters.
-    pub fn add_dead_letters(&mut self, path: String) {
-        self.next.dead_letters.push(path);
+    /// Names a stored file of dead letters. `unsent` says whether it is to be sent to their topic.
+    pub fn name_dead_letters(&mut self, path: String, unsent: bool) {
+        if unsent {
+            self.next.unsent_dead_letters.push(path.clone());
+        }
+        self.next.dead_letters.insert(path);
         self.changed = true;
     }
 
     /// Records that a file of dead letters has reached its topic.
     pub fn remove_dead_letters(&mut self, path: &str) {
-        self.next.dead_letters.retain(|waiting| waiting != path);
+        self.next.unsent_dead_letters.retain(|waiting| waiting != path);
         self.changed = true;
     }
 
@@ -356,8 +331,8 @@ impl Draft {
     /// Freezes the draft: its present content is what will be decided.
     pub fn seal(mut self, now: WallTime) -> Sealed {
         self.next.written_at = now;
-        let Self { next, objects, archived, merged, replaced, .. } = self;
-        Sealed { checkpoint: Arc::new(next), objects, archived, merged, replaced }
+        let Self { next, objects, unarchived, replaced, .. } = self;
+        Sealed { checkpoint: Arc::new(next), objects, unarchived, replaced }
     }
 }
 
@@ -366,8 +341,7 @@ impl Draft {
 pub struct Sealed {
     pub(super) checkpoint: Arc<Checkpoint>,
     pub(super) objects: Vec<(String, Bytes)>,
-    archived: Vec<ArchivedFile>,
-    merged: Vec<(Hour, ObjectId)>,
+    pub(super) unarchived: BTreeSet<ArchivedFile>,
     replaced: Vec<String>,
 }
 
@@ -380,17 +354,6 @@ impl Deref for Sealed {
 }
 
 impl Sealed {
-    /// Returns the archive files that the checkpoint admits once it is decided.
-    pub fn archived(&self) -> &[ArchivedFile] {
-        &self.archived
-    }
-
-    /// Returns the archive files, with their hours, whose events are in another file once this checkpoint is
-    /// decided.
-    pub fn merged(&self) -> &[(Hour, ObjectId)] {
-        &self.merged
-    }
-
     /// Returns the snapshots that no checkpoint names once this one is decided, and the merged archive files.
     pub fn replaced(&self) -> &[String] {
         &self.replaced

@@ -3,7 +3,7 @@
 mod known;
 mod parts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ pub use self::known::KnownDays;
 use self::parts::Split;
 use super::checksum;
 use super::draft::{Decided, Sealed};
-use super::model::{Checkpoint, FORMAT};
+use super::model::{ArchivedFile, Checkpoint, FORMAT, Named};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
-use crate::ports::{FormatError, ObjectStore};
+use crate::ports::{FormatError, ObjectMeta, ObjectStore};
 
 /// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +50,35 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     loop {
         let listed = store.list(&names::state_folder(shard)).await?;
         let seqs = listed.iter().filter_map(|object| names::parse_checkpoint(&object.path));
-        let Some(newest) = seqs.map(|(_, seq)| seq).max() else { return Ok(Decided::unowned(shard)) };
-        match read(store, shard, newest).await {
+        let newest = seqs.map(|(_, seq)| seq).max();
+        let found = match (refuse_lost(&listed, shard, newest.unwrap_or_default()), newest) {
+            (Err(lost), _) => Err(lost),
+            (Ok(()), Some(newest)) => read(store, shard, newest).await,
+            (Ok(()), None) => return Ok(Decided::unowned(shard)),
+        };
+        match found {
             // The owner may have decided a later checkpoint meanwhile, and have deleted parts that only this
             // one names.
-            Err(WorkerError::Damaged { .. }) if unreadable != Some(newest) => unreadable = Some(newest),
+            Err(error) if error.is_of_one_shard() && unreadable != Some(newest) => unreadable = Some(newest),
             found => return found,
         }
     }
+}
+
+/// Refuses a log that has lost its last checkpoints. An object waits for the checkpoint after the newest, or
+/// it is of an earlier one: an object of a later one was stored only after the checkpoint before it.
+fn refuse_lost(listed: &[ObjectMeta], shard: Shard, newest: u64) -> Result<()> {
+    for object in listed {
+        let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);
+        let object_id = snapshot.or_else(|| Some(names::parse_part(&object.path)?.0));
+        if let Some(known_seq) =
+            object_id.map(|object_id| object_id.seq.saturating_sub(1)).filter(|seq| *seq > newest)
+        {
+            let known_by = format!("'{}'", object.path);
+            return Err(WorkerError::StateBehindTables { known_by, shard, known_seq, state_seq: newest });
+        }
+    }
+    Ok(())
 }
 
 /// Returns the latest checkpoint of every shard that has one, and the error of every shard whose checkpoint
@@ -80,6 +101,29 @@ pub async fn latest_of_all(
         }
     }
     Ok((decided, broken))
+}
+
+/// Reads the names of a group of archive files.
+///
+/// # Errors
+/// If storage is unavailable, or the part is missing or damaged.
+pub async fn read_archive_names(store: &dyn ObjectStore, part: &str) -> Result<BTreeSet<ArchivedFile>> {
+    parts::read_names(store, part).await
+}
+
+/// Reads the paths of all files of dead letters that count.
+///
+/// # Errors
+/// If storage is unavailable, or a part is missing or damaged.
+pub async fn read_dead_letter_names(
+    store: &dyn ObjectStore,
+    named: &Named<String>,
+) -> Result<BTreeSet<String>> {
+    let mut paths: BTreeSet<String> = named.recent().cloned().collect();
+    for part in named.parts() {
+        paths.append(&mut parts::read_names(store, part).await?);
+    }
+    Ok(paths)
 }
 
 /// Reads one decided checkpoint with its parts. If it is not the latest, its parts may be gone.
@@ -107,7 +151,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 /// If storage is unavailable. Then the decision is not known: ask again with the same checkpoint, or recover
 /// the shard.
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
-    let Split { stored, new_parts } = parts::split(&sealed.checkpoint)?;
+    let Split { stored, new_parts } = parts::split(store, sealed).await?;
     let new = sealed.objects.iter().chain(&new_parts);
     objects::put_all(store, new.cloned()).await?;
     let object = names::checkpoint(stored.shard, stored.seq);
@@ -120,6 +164,8 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
     }
     let decided = Checkpoint {
         parts: stored.parts,
+        archive: stored.archive,
+        dead_letters: stored.dead_letters,
         known_days: stored.known_days,
         ..Checkpoint::clone(&sealed.checkpoint)
     };

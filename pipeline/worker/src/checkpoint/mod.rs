@@ -8,7 +8,7 @@
 //! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`Draft::seal`] |
 //! | [`Decided`] | a checkpoint in the log | [`log::decide`], [`log::latest`] |
 //!
-//! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not admit does
+//! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not name does
 //! not exist. Only decided checkpoints can be published (`publish.rs`).
 
 pub mod checksum;
@@ -24,7 +24,9 @@ pub mod retention;
 pub mod snapshot;
 pub(crate) mod sweep;
 
-pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
+pub use draft::{Decided, Draft, ObjectNamer, Sealed};
 pub use hours::{Dirty, HourSet};
-pub use model::{Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
+pub use model::{
+    ArchivedFile, Checkpoint, FORMAT, HourEntry, Name, Named, Owner, OwnerKind, RulesFrom, TableFiles,
+};
 pub use offsets::{LastRecord, TopicOffsets};

@@ -1,6 +1,7 @@
-//! The content of a checkpoint: the owners of the shard, the last closed hour, and the files of every hour.
+//! The content of a checkpoint: the owner of the shard, the last closed hour, and the objects that count.
 
 mod files;
+mod named;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::hours::{Dirty, hour_map, hour_option, hour_text};
 use super::log::KnownDays;
 use super::offsets::TopicOffsets;
-use crate::names::{ObjectId, Shard};
+use crate::names::Shard;
 use crate::ports::FileEntry;
 
 pub use files::TableFiles;
+pub use named::{ArchivedFile, Name, Named};
 
 /// The format of checkpoints, and the newest format that this release can read.
 pub const FORMAT: u32 = 1;
@@ -34,9 +36,10 @@ pub struct Checkpoint {
     pub seq: u64,
     /// The time at which the checkpoint was written; it decides nothing.
     pub written_at: WallTime,
-    /// The owners so far with objects that may count, each with its first sequence number; see
-    /// [`Owner::seq`].
-    pub owners: Vec<Owner>,
+    /// The owner of the shard; `None` before the first claim.
+    pub owner: Option<Owner>,
+    /// Whether a worker has ever owned the shard.
+    pub had_worker: bool,
     /// The offsets up to which each topic's partition of this shard is read; a backfill keeps them.
     pub offsets: BTreeMap<Text, TopicOffsets>,
     /// The last closed hour.
@@ -49,9 +52,15 @@ pub struct Checkpoint {
     /// Hours inside the horizon, and hours that a table may not hold yet.
     #[serde(with = "hour_map")]
     pub hours: BTreeMap<Hour, Arc<HourEntry>>,
+    /// The archive files.
+    #[serde(skip_serializing_if = "Named::is_empty", default)]
+    pub archive: Named<ArchivedFile>,
+    /// The paths of the files of dead letters.
+    #[serde(skip_serializing_if = "Named::is_empty", default)]
+    pub dead_letters: Named<String>,
     /// Files of dead letters that the dead-letter topic may not have yet.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub dead_letters: Vec<String>,
+    pub unsent_dead_letters: Vec<String>,
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
@@ -66,23 +75,16 @@ pub struct Checkpoint {
     pub known_days: KnownDays,
 }
 
-/// One owner of a shard.
+/// The owner of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
     /// The owner's random id.
     pub id: Text,
-    /// The first sequence number of the owner: the one of its claim, or of an owner right before it that has
-    /// left the list. No objects count for the numbers before its claim, because its own objects all have
-    /// later numbers.
-    pub seq: u64,
     /// The kind of the owner.
     pub kind: OwnerKind,
     /// Whether the owner has released the shard, by a clean stop.
     pub released: bool,
-    /// Whether an archive file or a dead letter of the owner may count. If none does, the next owner replaces
-    /// it.
-    pub has_objects: bool,
 }
 
 /// The kind of program that owns a shard.
@@ -166,13 +168,16 @@ impl Checkpoint {
             shard,
             seq: 0,
             written_at: WallTime(0),
-            owners: Vec::new(),
+            owner: None,
+            had_worker: false,
             offsets: BTreeMap::new(),
             closed_through: None,
             dirty: Dirty::default(),
             rules: Vec::new(),
             hours: BTreeMap::new(),
-            dead_letters: Vec::new(),
+            archive: Named::default(),
+            dead_letters: Named::default(),
+            unsent_dead_letters: Vec::new(),
             revisions: BTreeMap::new(),
             archive_from: None,
             parts: Vec::new(),
@@ -180,35 +185,9 @@ impl Checkpoint {
         }
     }
 
-    /// Returns whether a file with this object id counts: its sequence number is decided and belongs to its
-    /// owner.
-    pub fn admits(&self, object_id: &ObjectId) -> bool {
-        let of_seq = self.owners.iter().rev().find(|owner| owner.seq <= object_id.seq);
-        object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.id == object_id.owner)
-    }
-
-    /// Drops owners that are not needed. The next owner in the list takes over their sequence numbers, so
-    /// their objects no longer count. The last worker always stays in the list, because a backfill must know
-    /// that the root has had a worker.
-    pub(super) fn drop_owners(&mut self, needed: impl Fn(&Owner) -> bool) {
-        let last_worker = self.owners.iter().rposition(|owner| owner.kind == OwnerKind::Worker);
-        let last = self.owners.len().saturating_sub(1);
-        let mut first_free = None;
-        let mut kept = Vec::new();
-        for (at, mut owner) in std::mem::take(&mut self.owners).into_iter().enumerate() {
-            if at != last && Some(at) != last_worker && !needed(&owner) {
-                first_free.get_or_insert(owner.seq);
-                continue;
-            }
-            owner.seq = first_free.take().unwrap_or(owner.seq);
-            kept.push(owner);
-        }
-        self.owners = kept;
-    }
-
-    /// Returns the owner that holds the shard.
-    pub fn owner(&self) -> Option<&Owner> {
-        self.owners.last()
+    /// Returns the paths of all parts: those that every reader needs, and those that hold names.
+    pub fn part_paths(&self) -> impl Iterator<Item = &String> {
+        self.parts.iter().chain(self.archive.parts()).chain(self.dead_letters.parts())
     }
 
     /// Returns the version of the rules of an hour; `None` if there is no list.
@@ -240,29 +219,13 @@ impl Checkpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::ObjectId;
 
     fn checkpoint() -> Checkpoint {
-        let owner = |id: &str, seq| Owner {
-            id: id.into(),
-            seq,
-            kind: OwnerKind::Backfill,
-            released: false,
-            has_objects: true,
-        };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;
-        checkpoint.owners = vec![owner("aa", 1), owner("bb", 5)];
+        checkpoint.owner = Some(Owner { id: "bb".into(), kind: OwnerKind::Backfill, released: false });
         checkpoint
-    }
-
-    #[test]
-    fn a_file_counts_only_for_the_owner_of_its_sequence_number() {
-        let admits = |seq, owner: &str| checkpoint().admits(&ObjectId { seq, owner: owner.into(), n: 0 });
-        assert!(admits(1, "aa") && admits(4, "aa") && admits(5, "bb") && admits(9, "bb"));
-        assert!(!admits(5, "aa"), "a zombie's file");
-        assert!(!admits(4, "bb"), "a claim before its time");
-        assert!(!admits(10, "bb"), "not decided yet");
-        assert!(!admits(0, "aa"), "nobody's");
     }
 
     #[test]
@@ -281,7 +244,10 @@ mod tests {
         };
         let entry = HourEntry { tables: [(Table::Hours, file.into())].into(), ..HourEntry::default() };
         checkpoint.hours.insert(Hour(7), entry.into());
+        let object_id = ObjectId { seq: 9, owner: "bb".into(), n: 3 };
+        checkpoint.archive.insert(ArchivedFile { hour: Hour(7), object_id, bytes: 12 });
         let text = serde_json::to_string(&checkpoint).unwrap();
+        assert!(text.contains(r#""archive":{"recent":[["1970-01-01T07","0000000009-bb-3",12]]}"#), "{text}");
         let dirty = r#"{"all":[["1970-01-01T01","1970-01-01T03"],["1970-01-01T09","1970-01-01T09"]]}"#;
         assert!(text.contains(&format!("\"dirty\":{dirty}")), "{text}");
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);

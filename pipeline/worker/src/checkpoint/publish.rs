@@ -41,6 +41,24 @@ pub struct Fence {
     pub seq: u64,
 }
 
+/// What one publishing does, besides the checkpoints.
+#[derive(Clone, Copy)]
+struct Publishing<'a> {
+    /// The owner of the commits.
+    id: &'a str,
+    /// Whether to ask each table for the transactions of all shards, even if nothing differs.
+    asks_all: bool,
+}
+
+/// Publishes the latest checkpoint of a shard that is to be claimed. Every table is asked for the shard's
+/// transaction, because a log that has lost its last checkpoints may name the same hours as the tables.
+///
+/// # Errors
+/// See [`publish`].
+pub async fn publish_at_claim(ports: &Ports, latest: &Decided, id: &str) -> Result<Published> {
+    publish_all(ports, std::slice::from_ref(latest), Publishing { id, asks_all: true }).await
+}
+
 /// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` identifies the
 /// owner of the commits. If a table fails, the others continue, except `hours`: it describes what all other
 /// tables hold of an hour.
@@ -49,10 +67,14 @@ pub struct Fence {
 /// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that must
 /// be split cannot be read.
 pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result<Published> {
+    publish_all(ports, checkpoints, Publishing { id, asks_all: false }).await
+}
+
+async fn publish_all(ports: &Ports, checkpoints: &[Decided], how: Publishing<'_>) -> Result<Published> {
     let mut published = Published::default();
     let mut failure = None;
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Hours) {
-        if let Err(error) = publish_table(ports, table, checkpoints, id, &mut published).await {
+        if let Err(error) = publish_table(ports, table, checkpoints, how, &mut published).await {
             tracing::debug!(table = table.name(), %error, "table not published; the others continue");
             failure.get_or_insert(error);
         }
@@ -60,7 +82,7 @@ pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result
     if let Some(error) = failure {
         return Err(error);
     }
-    publish_table(ports, Table::Hours, checkpoints, id, &mut published).await?;
+    publish_table(ports, Table::Hours, checkpoints, how, &mut published).await?;
     Ok(published)
 }
 
@@ -68,7 +90,7 @@ async fn publish_table(
     ports: &Ports,
     table: Table,
     checkpoints: &[Decided],
-    id: &str,
+    Publishing { id, asks_all }: Publishing<'_>,
     published: &mut Published,
 ) -> Result<()> {
     let (tables, clock) = (&*ports.tables, &*ports.clock);
@@ -78,7 +100,7 @@ async fn publish_table(
         if attempt > 0 {
             clock.pause(backoff::COMMIT.delay_jittered(attempt, id)).await;
         }
-        let (live, known) = match load(tables, table, checkpoints).await {
+        let (live, known) = match load(tables, table, checkpoints, asks_all).await {
             Ok(loaded) => loaded,
             Err(error) if error.kind.is_retryable() => {
                 failure = Some(error);
@@ -152,11 +174,13 @@ async fn tell_apart(
     Ok(given_up)
 }
 
-/// Loads the table, and the transactions of the shards for which it differs from their checkpoints.
+/// Loads the table, and the transactions of all shards, or only of the shards for which it differs from their
+/// checkpoints.
 async fn load(
     tables: &dyn TableCommitter,
     table: Table,
     checkpoints: &[Decided],
+    asks_all: bool,
 ) -> Result<(LiveTable, BTreeMap<String, u64>), TableError> {
     let hours = checkpoints.iter().flat_map(|checkpoint| checkpoint.hours.keys());
     let dates: BTreeSet<Date> = hours.map(|hour| hour.date()).collect();
@@ -170,8 +194,7 @@ async fn load(
         if there.is_some_and(|there| there.days.iter().any(comes_back)) {
             return true;
         }
-        // If a table knows a shard without an owner, the shard has lost its checkpoints.
-        !commit.adds.is_empty() || !commit.removes.is_empty() || checkpoint.seq == 0
+        asks_all || !commit.adds.is_empty() || !commit.removes.is_empty()
     });
     let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();
     let known = if names.is_empty() {

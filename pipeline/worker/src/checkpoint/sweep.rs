@@ -1,18 +1,19 @@
 //! Sweep: after a decision, the owner of a shard deletes what no checkpoint of the shard needs.
 //!
 //! An object that waits for a checkpoint carries its sequence number. If a later decided checkpoint does not
-//! name or admit the object, no checkpoint ever will. The object is left over from a dead attempt, or it was
-//! replaced. So it can be deleted at once, without regard to any clock. Only checkpoints are deleted by age.
-//! Ages are based on times of the store, but not on a time ahead of the clock.
+//! name the object, no checkpoint ever will. The object is left over from a dead attempt, or it was replaced.
+//! So state can be deleted at once, without regard to any clock. Checkpoints are deleted by age, and so are
+//! archive files and dead letters that no checkpoint names: if the log has lost its last checkpoints, these
+//! files are all that is left of their events. Ages are based on times of the store, but not on a time ahead
+//! of the clock.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use prorata_schemas::time::WallTime;
 
 use super::model::Checkpoint;
-use crate::names;
+use crate::names::{self, ArchivePath};
 use crate::objects::CONCURRENCY;
 use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 
@@ -25,7 +26,7 @@ const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 /// most up to `latest`: in a local folder, the clock that stamps a checkpoint may have been ahead.
 pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallTime) -> Vec<String> {
     let snapshots = decided.hours.values().flat_map(|entry| entry.snapshot_objects());
-    let named: BTreeSet<&String> = snapshots.chain(&decided.parts).collect();
+    let named: BTreeSet<&String> = snapshots.chain(decided.part_paths()).collect();
     let own = names::checkpoint(decided.shard, decided.seq);
     let Some(stored) = listed.iter().find(|object| object.path == own).map(|object| object.modified) else {
         return Vec::new();
@@ -43,23 +44,26 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallT
     unneeded.map(|object| object.path.clone()).collect()
 }
 
-/// Returns the files of dead letters of a shard that no checkpoint admits.
-pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
+/// Returns the archive files and the dead letters of a shard that the decided checkpoint has passed without
+/// naming them, and that have been stored for as long as checkpoints are kept. `named` are all paths that it
+/// names; `now` is the time of the store.
+pub fn unneeded_records(
+    listed: &[ObjectMeta],
+    decided: &Checkpoint,
+    named: &BTreeSet<String>,
+    now: WallTime,
+) -> Vec<String> {
     let unneeded = listed.iter().filter(|object| {
-        names::parse_dead_letter_shard(&object.path) == Some(decided.shard)
-            && names::parse_dead_letters(&object.path)
-                .is_some_and(|(object_id, _)| object_id.seq <= decided.seq && !decided.admits(&object_id))
+        let archived = ArchivePath::parse(&object.path).map(|file| (file.shard, file.object_id));
+        let letters =
+            names::parse_dead_letter_shard(&object.path).zip(names::parse_dead_letters(&object.path));
+        let own = archived.or(letters.map(|(shard, (object_id, _))| (shard, object_id)));
+        let old = now.micros_since(object.modified) > KEPT_MICROS;
+        own.is_some_and(|(shard, object_id)| shard == decided.shard && object_id.seq <= decided.seq)
+            && old
+            && !named.contains(&object.path)
     });
     unneeded.map(|object| object.path.clone()).collect()
-}
-
-/// Returns the owners that have admitted dead letters of a shard.
-pub fn owners_of_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> BTreeSet<Arc<str>> {
-    let own = listed
-        .iter()
-        .filter(|object| names::parse_dead_letter_shard(&object.path) == Some(decided.shard))
-        .filter_map(|object| names::parse_dead_letters(&object.path));
-    own.filter(|(object_id, _)| decided.admits(object_id)).map(|(object_id, _)| object_id.owner).collect()
 }
 
 /// Deletes objects. Returns the objects that could not be deleted, with the last error.
@@ -87,23 +91,15 @@ mod tests {
     use prorata_schemas::time::Hour;
 
     use super::*;
-    use crate::checkpoint::{HourEntry, Owner, OwnerKind};
+    use crate::checkpoint::HourEntry;
     use crate::names::ObjectId;
 
     const DAY: i64 = 86_400_000_000;
     const LATEST: WallTime = WallTime(i64::MAX);
 
     fn checkpoint() -> Checkpoint {
-        let owner = |id: &str, seq| Owner {
-            id: id.into(),
-            seq,
-            kind: OwnerKind::Worker,
-            released: false,
-            has_objects: true,
-        };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;
-        checkpoint.owners = vec![owner("aa", 1), owner("bb", 5)];
         checkpoint
     }
 
@@ -136,10 +132,13 @@ mod tests {
     #[test]
     fn a_part_that_is_not_named_goes_and_one_that_waits_for_a_decision_stays() {
         let part = |seq, owner| names::part(7, &id(seq, owner), "ff");
-        let checkpoint = Checkpoint { parts: vec![part(4, "aa")], ..checkpoint() };
+        let mut checkpoint = Checkpoint { parts: vec![part(4, "aa")], ..checkpoint() };
+        checkpoint.archive.packed.insert("2026-11".into(), part(3, "aa"));
+        checkpoint.dead_letters.packed.insert("000000".into(), part(3, "bb"));
         let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
         let mut objects: Vec<ObjectMeta> =
             all.into_iter().map(|(seq, owner)| listed(part(seq, owner), 0)).collect();
+        objects.extend([listed(part(3, "aa"), 0), listed(part(3, "bb"), 0)]);
         objects.push(listed(names::checkpoint(7, 9), 0));
         assert_eq!(unneeded_state(&objects, &checkpoint, LATEST), [part(5, "aa"), part(8, "bb")]);
     }
@@ -158,11 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn dead_letters_of_a_dead_attempt_go() {
-        let letters = |seq, owner| names::dead_letters(7, &id(seq, owner), "ff");
-        let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
-        let objects: Vec<ObjectMeta> =
-            all.into_iter().map(|(seq, owner)| listed(letters(seq, owner), 0)).collect();
-        assert_eq!(unneeded_dead_letters(&objects, &checkpoint()), [letters(5, "aa")]);
+    fn records_that_no_checkpoint_names_go_after_a_week() {
+        let letters = |seq, shard| names::dead_letters(shard, &id(seq, "aa"), "ff");
+        let archived = |seq| ArchivePath { shard: 7, hour: Hour(3), object_id: id(seq, "aa") }.path();
+        let named = BTreeSet::from([letters(4, 7), archived(4)]);
+        let objects = [
+            (letters(4, 7), 20),
+            (letters(5, 7), 20),
+            (letters(5, 8), 20),
+            (letters(6, 7), 6),
+            (letters(10, 7), 20),
+            (archived(4), 20),
+            (archived(5), 8),
+            (archived(6), 6),
+            (archived(10), 20),
+            ("events/shard=0007/date=1970-01-01/hour=03/of-somebody-else.txt".to_owned(), 20),
+        ];
+        let objects: Vec<ObjectMeta> = objects.into_iter().map(|(path, age)| listed(path, age)).collect();
+        let now = WallTime(100 * DAY);
+        let expected = [letters(5, 7), archived(5)];
+        assert_eq!(unneeded_records(&objects, &checkpoint(), &named, now), expected);
     }
 }

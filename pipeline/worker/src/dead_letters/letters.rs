@@ -1,6 +1,6 @@
 //! The dead letters that a root holds, and which of them were replayed.
 //!
-//! A file counts only if the latest checkpoint of its shard admits its object id. Records under
+//! A file counts only if the latest checkpoint of its shard names it. Records under
 //! `dead-letter/replayed/` list the replayed letters; each record is created once after a replay and never
 //! changed.
 
@@ -69,25 +69,14 @@ impl DeadLetters {
     /// # Errors
     /// If storage is unavailable, or an object under the root cannot be read.
     pub async fn load(store: &dyn ObjectStore) -> Result<Self> {
-        // Files first: at worst, files that a checkpoint decides meanwhile are listed the next time.
-        let listed = store.list(names::DEAD_LETTERS).await?;
         let (decided, left_out) = log::latest_of_all(store).await?;
-        let checkpoints: BTreeMap<Shard, Checkpoint> = decided.into_iter().map(without_hours).collect();
         let mut files = Vec::new();
-        let mut records = Vec::new();
-        for object in listed {
-            if object.path.starts_with(names::REPLAYED) {
-                records.push(object.path);
-                continue;
-            }
-            let shard = names::parse_dead_letter_shard(&object.path);
-            let Some((shard, (object_id, _))) = shard.zip(names::parse_dead_letters(&object.path)) else {
-                continue;
-            };
-            if checkpoints.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
-                files.push(LetterFile { shard, path: object.path });
-            }
+        for (shard, decided) in &decided {
+            let paths = log::read_dead_letter_names(store, &decided.dead_letters).await?;
+            files.extend(paths.into_iter().map(|path| LetterFile { shard: *shard, path }));
         }
+        let checkpoints: BTreeMap<Shard, Checkpoint> = decided.into_iter().map(without_hours).collect();
+        let records = store.list(names::REPLAYED).await?.into_iter().map(|object| object.path).collect();
         let replayed = replayed(store, records).await?;
         Ok(Self { files, checkpoints, left_out, replayed })
     }
@@ -104,7 +93,8 @@ impl DeadLetters {
     ) -> Result<Vec<Letter>> {
         let damaged = |cause| WorkerError::Damaged { object: file.path.clone(), cause };
         let bytes = store.get(&file.path).await?;
-        let bytes = bytes.ok_or_else(|| damaged("it was listed but does not exist".to_owned()))?;
+        let bytes =
+            bytes.ok_or_else(|| damaged("its checkpoint names it, but it does not exist".to_owned()))?;
         let letters = archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))?;
         let replayed = self.replayed.get(&file.path);
         let letters = (0..).zip(letters).map(|(index, letter)| Letter {

@@ -193,11 +193,6 @@ pub trait Archive: Send + Sync {
     /// organizations ascend, [`Archive::read_own`] may skip the ones that are not wanted.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError>;
 
-    /// Returns whether a file of our own still has every event that it was written with, by any release. The
-    /// caller has read these events from it, in this order. A file that was cut off between two blocks can be
-    /// read without an error.
-    fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool;
-
     /// Returns a file of dead letters. Equal letters make equal bytes.
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError>;
 

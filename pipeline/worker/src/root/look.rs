@@ -25,6 +25,7 @@ use crate::ports::{FormatError, ObjectStore, Ports, Wanted};
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
 use crate::shard::fold::{self, SomeHour};
+use crate::shard::reading::{fetch_files, read_own};
 
 /// Most attempts before missing objects are an error.
 const ATTEMPTS: usize = 5;
@@ -102,6 +103,21 @@ pub async fn look(
     }
 }
 
+/// Returns the paths of the archive files that hold an hour of a shard.
+///
+/// # Errors
+/// If storage is unavailable.
+pub async fn archive_files(
+    store: &dyn ObjectStore,
+    checkpoint: &Checkpoint,
+    hour: Hour,
+) -> Result<Vec<String>> {
+    let mut archive = ArchiveIndex::default();
+    archive.ensure(store, checkpoint, (hour, hour)).await?;
+    let files = archive.to_read(checkpoint.shard, hour);
+    Ok(files.into_iter().map(|file| file.path).collect())
+}
+
 /// A look at one organization, from one checkpoint.
 struct Look<'a> {
     ports: &'a Ports,
@@ -123,11 +139,11 @@ impl Look<'_> {
         let store = &*self.ports.store;
         let mut rules = RuleBook::default();
         rules.load(store, &checkpoint.rules).await?;
-        let mut archive = ArchiveIndex::default();
+        let mut archive = ArchiveIndex::of(checkpoint);
         let Begin { base, snapshot, next, mut state } = self.begin(hour).await?;
         for before in (next.0..hour.0).map(Hour) {
-            archive.ensure(store, checkpoint, (before, before)).await?;
-            let files = archive.to_read(checkpoint.shard, before);
+            archive.ensure(store, (before, before)).await?;
+            let files = archive.to_read(before);
             if state.is_none() && files.is_empty() {
                 continue;
             }
@@ -137,7 +153,7 @@ impl Look<'_> {
             let mut folded = fold::fold_some(self.ports, some).await?;
             state = folded.remove(self.organization_id).map(|(state, _)| state);
         }
-        archive.ensure(store, checkpoint, (hour, hour)).await?;
+        archive.ensure(store, (hour, hour)).await?;
         let files = self.events(&archive, hour).await?;
         let state = state.map(CourseState::unpacked).transpose();
         let state = state.map_err(|error| FormatError::new("read a state", error))?;
@@ -176,17 +192,14 @@ impl Look<'_> {
         let organizations = BTreeSet::from([self.organization_id.clone()]);
         let wanted = Wanted { organizations: Some(&organizations), bodies: None };
         let mut files = Vec::new();
-        for file in archive.to_read(self.checkpoint.shard, hour) {
-            let path = file.path;
-            let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
-            let bytes = self.ports.store.get(&path).await?;
-            let bytes = bytes.ok_or_else(|| damaged("it was listed but does not exist".to_owned()))?;
-            let mut events = Vec::new();
-            let mut each = |event: EventRef<'_>| events.push(event.into_owned());
-            let read = self.ports.archive.read_own(&bytes, wanted, &mut each);
-            read.map_err(|error| damaged(error.to_string()))?;
-            if !events.is_empty() {
-                files.push(ArchivedEvents { path, events });
+        for file in archive.to_read(hour) {
+            for object in fetch_files(&*self.ports.store, std::iter::once(&file)).await? {
+                let mut events = Vec::new();
+                let mut each = |event: EventRef<'_>| events.push(event.into_owned());
+                read_own(&*self.ports.archive, &object, wanted, &mut each)?;
+                if !events.is_empty() {
+                    files.push(ArchivedEvents { path: object.path, events });
+                }
             }
         }
         Ok(files)

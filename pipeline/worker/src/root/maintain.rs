@@ -4,8 +4,9 @@
 //! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
 //!   and no checkpoint names them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds their contents.
-//! - Snapshots, parts of checkpoints, dead letters of dead attempts: once the latest checkpoint of their
-//!   shard has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
+//! - Snapshots, parts of checkpoints: once the latest checkpoint of their shard has passed them.
+//! - Archive files and dead letters that no checkpoint names: 7 days after that. Checkpoints: once they are
+//!   more than 7 days older than the latest of their shard.
 //!
 //! A run owns no shard and decides nothing, so it may run next to workers, backfills and other runs, and be
 //! killed anywhere. Every step is a delete that the next run repeats, the checkpoint of a log, or a commit
@@ -31,6 +32,7 @@ use crate::ports::{
     Clock, ErrorKind, Kept, ObjectMeta, ObjectStore, StoreError, TableCommitter, TableEncoder, TableLogs,
 };
 use crate::root::Root;
+use crate::shard::archive::ArchiveIndex;
 
 /// The time that replaced files stay: a reader can read its version of a table to the end, and return to any
 /// version of these days.
@@ -59,7 +61,7 @@ pub struct MaintainPorts {
 pub struct Maintained {
     /// The result by table.
     pub tables: BTreeMap<Table, MaintainedTable>,
-    /// Deleted snapshots, checkpoints, parts of checkpoints, and dead letters.
+    /// Deleted snapshots, checkpoints, parts of checkpoints, archive files and dead letters.
     pub state_objects: u64,
 }
 
@@ -106,8 +108,8 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
             failure.get_or_insert(error);
         }
     }
-    for (shard, decided) in &decided {
-        match sweep_shard(store, *shard, decided, kept.now).await {
+    for shard in decided.into_keys() {
+        match sweep_shard(store, shard, kept.now).await {
             Ok(objects) => done.state_objects += objects,
             Err(error) => {
                 tracing::warn!(shard, %error, "state of a shard not trimmed");
@@ -184,10 +186,17 @@ fn unneeded_files<'l>(
 
 /// Deletes objects that the latest checkpoint of a shard has passed. Whether the shard has an owner does not
 /// matter.
-async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, decided: &Decided, now: WallTime) -> Result<u64> {
+async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, now: WallTime) -> Result<u64> {
+    // The checkpoints were read before the tables were compacted, and their parts may have been replaced.
+    let decided = &log::latest(store, shard).await?;
     let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided, now);
-    let letters = store.list(&names::dead_letter_folder(shard)).await?;
-    unneeded.extend(sweep::unneeded_dead_letters(&letters, decided));
+    let mut records = store.list(&names::archive_folder(shard)).await?;
+    records.extend(store.list(&names::dead_letter_folder(shard)).await?);
+    let mut named = log::read_dead_letter_names(store, &decided.dead_letters).await?;
+    let mut archive = ArchiveIndex::of(decided);
+    archive.ensure_all(store).await?;
+    named.extend(archive.all().map(|file| file.path(shard)));
+    unneeded.extend(sweep::unneeded_records(&records, decided, &named, now));
     let objects = unneeded.len() as u64;
     delete_all(store, unneeded).await?;
     Ok(objects)

@@ -71,6 +71,8 @@ pub struct CourseShard<'a> {
 pub enum CourseSlice<T> {
     /// There was nothing to do.
     Nothing,
+    /// All dirty organizations have an hour like this one, whose rules this release does not compute.
+    Waits(Hour),
     /// Hours were folded and encoded.
     Restated(Restated<T>),
     /// All organizations must be recomputed.
@@ -141,8 +143,11 @@ impl CourseFolder<'_> {
         summarize: fn(&[HourTables]) -> T,
     ) -> Result<CourseSlice<T>> {
         let Some(closed) = shard.draft.closed_through else { return Ok(CourseSlice::Nothing) };
-        let wanted = wanted(&shard.draft.dirty, courses, through);
-        let Some(first) = wanted.values().min().copied() else { return Ok(CourseSlice::Nothing) };
+        let mut wanted = wanted(&shard.draft.dirty, courses, through);
+        let waiting = self.take_waiting(shard.draft, courses, &mut wanted);
+        let Some(first) = wanted.values().min().copied() else {
+            return Ok(waiting.map_or(CourseSlice::Nothing, CourseSlice::Waits));
+        };
         let Some(last) = self.last(shard.draft, first, end.min(closed)) else {
             let cause = format!("hour {first} is not in the checkpoint");
             return Ok(CourseSlice::NeedsAll { cause, unusable: None });
@@ -166,6 +171,26 @@ impl CourseFolder<'_> {
                 }
             }
         }
+    }
+
+    /// Takes out the organizations with an hour whose rules this release does not compute, and returns one
+    /// such hour. They wait for a release that does; all others are recomputed.
+    fn take_waiting(
+        &self,
+        draft: &Draft,
+        courses: &Courses,
+        wanted: &mut BTreeMap<OrganizationId, Hour>,
+    ) -> Option<Hour> {
+        let mut unknown = None;
+        wanted.retain(|organization_id, from| {
+            let base = || draft.kept_before(*from).next().map(|(base, _)| base.next());
+            let begin = courses.get(organization_id).map(|course| course.next).or_else(base);
+            let begin = begin.or(draft.archive_from).unwrap_or(*from).min(*from);
+            let waits = (begin.0..=from.0).map(Hour).find(|hour| !self.rules.computes(draft, *hour));
+            unknown = unknown.or(waits);
+            waits.is_none()
+        });
+        unknown
     }
 
     /// Returns the last hour of the next slice: as many hours as their table files leave memory for, and at
@@ -254,9 +279,9 @@ impl CourseFolder<'_> {
         hour: Hour,
     ) -> Result<SomeFolded> {
         let store = &*self.ports.store;
-        shard.archive.ensure(store, shard.draft, (hour, hour)).await?;
+        shard.archive.ensure(store, (hour, hour)).await?;
         let number = shard.draft.shard;
-        let files = shard.archive.to_read(number, hour);
+        let files = shard.archive.to_read(hour);
         let rules = self.rules.of(shard.draft, hour)?;
         let before_it = |part: &Part| part.ended.is_none() && part.course.next == hour;
         let states = slice.parts.iter().filter(|(_, part)| before_it(part));

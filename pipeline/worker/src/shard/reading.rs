@@ -227,13 +227,35 @@ async fn fetch(
         bytes += next.file.bytes;
         batch.push(next);
     }
-    let paths = batch.iter().map(|next| next.file.path.clone()).collect();
-    let objects = objects::get_all(store, paths).await?;
+    let objects = fetch_files(store, batch.iter().map(|next| &next.file)).await?;
     Ok(batch.into_iter().zip(objects).map(|(next, object)| (next.step, next.shard, object)).collect())
 }
 
+/// Fetches archive files, in this order. A file that was cut off between two blocks would be read without an
+/// error, so its size must be the recorded one.
+///
+/// # Errors
+/// If a file is missing or has another size, or storage is unavailable.
+pub async fn fetch_files(
+    store: &dyn ObjectStore,
+    files: impl Iterator<Item = &FileToRead> + Clone,
+) -> Result<Vec<StoredObject>> {
+    let objects = objects::get_all(store, files.clone().map(|file| file.path.clone()).collect()).await?;
+    for (object, file) in objects.iter().zip(files) {
+        let (found, recorded) = (object.bytes.len() as u64, file.bytes);
+        if found != recorded {
+            let cause = format!("it has {found} bytes, but its checkpoint says {recorded}");
+            return Err(WorkerError::Damaged { object: object.path.clone(), cause });
+        }
+    }
+    Ok(objects)
+}
+
 /// Reads the events of a file of our own archive, without their bodies. Every record must be an event.
-fn read_own(
+///
+/// # Errors
+/// If a record is damaged.
+pub fn read_own(
     archive: &dyn Archive,
     file: &StoredObject,
     wanted: Wanted<'_>,

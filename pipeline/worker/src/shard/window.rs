@@ -105,12 +105,12 @@ impl WindowReader<'_> {
         states: ShardState,
         events: impl Fn(Hour) -> EventPlaces,
     ) -> Result<Window> {
-        archive.ensure(self.store, checkpoint, (first, last)).await?;
+        archive.ensure(self.store, (first, last)).await?;
         let (mut hours, mut bodies, mut files) = (Vec::new(), BTreeMap::new(), Vec::new());
         let mut bytes = 0_u64;
         for hour in (first.0..=last.0).map(Hour) {
             let events = events(hour);
-            let own = if events.archived { archive.to_read(checkpoint.shard, hour) } else { Vec::new() };
+            let own = if events.archived { archive.to_read(hour) } else { Vec::new() };
             let in_files = own.iter().map(|file| file.bytes).sum::<u64>().saturating_mul(ARCHIVE_FACTOR);
             bytes = bytes.saturating_add(in_files).saturating_add(events.bytes);
             if bytes > self.limits.event_bytes && !hours.is_empty() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 
+use super::Worker;
 use super::shard::{Claimed, Recovery};
-use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
@@ -20,7 +20,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
 impl<S: Source> Worker<S> {
     /// Drops a shard from memory.
     pub(super) fn forget(&mut self, shard: Shard) {
-        self.slots.remove(&shard);
+        self.shards.remove(shard);
         self.drop_waiting(shard);
     }
 
@@ -42,7 +42,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn load_anew(&mut self, shard: Shard, backoff: Backoff) {
         self.forget(shard);
         self.source.release(&[shard]).await;
-        self.slots.insert(shard, Slot::waiting(backoff, None));
+        self.shards.load_again(shard, backoff);
     }
 
     /// Asks the group whether a shard still belongs to this worker. If it does not, the shard is released. If
@@ -52,15 +52,11 @@ impl<S: Source> Worker<S> {
         match self.source.assigned(shard).await {
             Ok(true) => return true,
             Ok(false) => {
-                self.slots.remove(&shard);
+                self.shards.remove(shard);
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "cannot ask the group who has the shard");
-                let now = self.ports.shared.clock.now();
-                if let Some(Slot::Waiting { backoff, ask, .. }) = self.slots.get_mut(&shard) {
-                    backoff.fail(now);
-                    *ask = true;
-                }
+                self.shards.put_off(shard, self.ports.shared.clock.now());
             }
         }
         false
@@ -69,17 +65,11 @@ impl<S: Source> Worker<S> {
     /// Claims and loads waiting shards, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let waiting = self.slots.iter().filter_map(|(shard, slot)| match slot {
-            Slot::Waiting { backoff, ask, .. } if backoff.is_due(now) => Some((*shard, *ask)),
-            _ => None,
-        });
-        for (shard, ask) in waiting.collect::<Vec<(Shard, bool)>>() {
+        for (shard, ask) in self.shards.due(now) {
             if ask && !self.still_assigned(shard).await {
                 continue;
             }
-            let Some(Slot::Waiting { backoff, mut claimed, .. }) = self.slots.remove(&shard) else {
-                continue;
-            };
+            let Some((backoff, mut claimed)) = self.shards.begin_loading(shard) else { continue };
             // The owner that keeps taking these shards may belong to another group.
             let compared = match ask {
                 true => self.consumer.compare(&*self.ports.shared.store).await,
@@ -90,7 +80,7 @@ impl<S: Source> Worker<S> {
                 Err(error) => Err(error),
             };
             if let Err(error) = loaded {
-                self.not_loaded(shard, error, Slot::waiting(backoff, claimed)).await?;
+                self.not_loaded(shard, error, (backoff, claimed)).await?;
             }
         }
         Ok(())
@@ -126,12 +116,17 @@ impl<S: Source> Worker<S> {
         let live = recovery.load(claimed).await?;
         let closed_through = live.decided().closed_through.map(tracing::field::display);
         tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");
-        self.slots.insert(shard, Slot::Live(Box::new(live)));
+        self.shards.loaded(shard, live);
         self.start_reading(shard).await
     }
 
     /// Handles a shard that could not be loaded.
-    async fn not_loaded(&mut self, shard: Shard, error: WorkerError, mut slot: Slot) -> Result<()> {
+    async fn not_loaded(
+        &mut self,
+        shard: Shard,
+        error: WorkerError,
+        (mut backoff, claimed): (Backoff, Option<Claimed>),
+    ) -> Result<()> {
         let waits = matches!(
             error,
             WorkerError::Store(_)
@@ -146,12 +141,9 @@ impl<S: Source> Worker<S> {
             if matches!(error, WorkerError::Source(_)) {
                 status.waits.insert(Dependency::Kafka, error.to_string().into());
             }
-            if let Slot::Waiting { backoff, .. } = &mut slot {
-                backoff.fail(self.ports.shared.clock.now());
-            }
+            backoff.fail(self.ports.shared.clock.now());
         }
-        // If only reading could not be started, the shard is loaded.
-        self.slots.entry(shard).or_insert(slot);
+        self.shards.not_loaded(shard, backoff, claimed);
         if waits { Ok(()) } else { self.stop_shard(shard, error).await }
     }
 
@@ -165,7 +157,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn read_later(&mut self, shard: Shard) {
         self.stop_reading(shard).await;
         let now = self.ports.shared.clock.now();
-        if let Some(live) = self.live_mut(shard) {
+        if let Some(live) = self.shards.get_live(shard) {
             live.note_unread(now);
         }
     }

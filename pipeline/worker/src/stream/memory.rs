@@ -1,7 +1,7 @@
 //! The part of the memory limit that is left for events, and what is dropped from memory when they exceed it.
 
 use super::shard::LiveShard;
-use super::worker::{Slot, Worker};
+use super::worker::Worker;
 use crate::shard::window::memory_for_events;
 use crate::source::Source;
 
@@ -31,13 +31,13 @@ impl OtherMemory {
 impl<S: Source> Worker<S> {
     /// Bytes of events in memory.
     pub(super) fn bytes(&self) -> u64 {
-        self.live().map(LiveShard::bytes).sum()
+        self.shards.live().map(LiveShard::bytes).sum()
     }
 
     /// Bytes of events that may be in memory.
     pub(super) fn budget(&self) -> u64 {
         let other = OtherMemory {
-            states: self.live().map(LiveShard::state_bytes).sum(),
+            states: self.shards.live().map(LiveShard::state_bytes).sum(),
             queue: self.options.queue_bytes,
             seen: self.other_memory,
         };
@@ -53,10 +53,7 @@ impl<S: Source> Worker<S> {
             return;
         }
         while bytes >= budget / 4 {
-            let live = self.slots.values_mut().filter_map(|slot| match slot {
-                Slot::Live(live) if live.can_spill() => Some(live),
-                _ => None,
-            });
+            let live = self.shards.live_mut().filter(|live| live.can_spill());
             let Some(largest) = live.max_by_key(|live| live.bytes()) else { return };
             largest.spill();
             bytes = self.bytes();

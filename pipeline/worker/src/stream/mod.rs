@@ -6,7 +6,7 @@
 //! crash leaves half done.
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
-//! of one shard and its results), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
+//! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
 //! (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
 
 mod assignments;
@@ -16,6 +16,7 @@ mod observed;
 mod poll;
 mod report;
 mod shard;
+mod shard_table;
 mod stopped;
 mod tasks;
 mod watermark;
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::time::duration;
+use serde::{Deserialize, Serialize};
 
 use crate::names::Shard;
 use crate::ports::Ports;
@@ -33,8 +36,8 @@ use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 
+use shard_table::Slot;
 pub use watermark::WatermarkRule;
-use worker::Slot;
 pub use worker::Worker;
 
 /// The ports of a worker, besides its source.
@@ -63,69 +66,98 @@ pub struct SkippedBatch {
     pub through: i64,
 }
 
-/// The options of a worker.
-#[derive(Clone, Debug)]
+/// The options of a worker. The options with a key are the section `work` of the configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct WorkerOptions {
     /// Random id of this process, of letters and digits; every claim adds its own number.
+    #[serde(skip)]
     pub owner: Text,
     /// Shards of the root, if configured.
+    #[serde(skip)]
     pub shards: Option<Shard>,
     /// Format to raise the root to; see [`crate::root::Root::raise`]. 0 leaves the format as it is.
+    #[serde(skip)]
     pub root_format: u32,
     /// Rules for hours that have none yet.
+    #[serde(skip)]
     pub rules: Rules,
-    /// The parameters of the watermark.
-    pub watermark: WatermarkRule,
+    /// The time by which events of one topic partition may be out of order before an hour closes.
+    #[serde(with = "duration")]
+    pub out_of_orderness: Duration,
+    /// The time without newer events after which a partition at its end is idle.
+    #[serde(with = "duration")]
+    pub idle_timeout: Duration,
+    /// The most that a partition at its end may hold the watermark back from the wall clock.
+    #[serde(with = "duration")]
+    pub max_watermark_hold: Duration,
     /// The furthest that an event may lie in the future.
+    #[serde(with = "duration")]
     pub max_clock_skew: Duration,
     /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
     /// Most time between two checkpoints of a shard with new input.
+    #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
     /// Most time that closed hours with late events wait to be written again, while late events keep coming.
+    #[serde(with = "duration")]
     pub max_restate_delay: Duration,
     /// Bytes of memory that the process should stay within.
     pub memory_limit: u64,
     /// The part of `memory_limit` that the source may hold, in bytes.
+    #[serde(skip)]
     pub queue_bytes: u64,
     /// Bytes of memory that the process holds now; 0 if not known.
+    #[serde(skip)]
     pub resident: fn() -> u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// The silence of the source after which the last record read is compared again.
+    #[serde(skip)]
     pub compare_after: Duration,
     /// Whether to continue from the earliest message if Kafka lost the next one.
+    #[serde(skip)]
     pub go_on_without_lost: bool,
     /// The organizations that topics may bring.
+    #[serde(skip)]
     pub organizations: TopicOrganizations,
     /// Batches of messages to skip if they cannot be read.
+    #[serde(skip)]
     pub skip_batches: Vec<SkippedBatch>,
     /// The consumer that has read for the root, if this worker's consumer is to replace it:
     /// [`crate::source::ConsumerId`] as displayed. Empty if there is none.
+    #[serde(skip)]
     pub moved_from: String,
     /// Topics that were read before and are no longer read.
+    #[serde(skip)]
     pub retired_topics: Vec<Text>,
     /// Most time that a clean stop may take.
+    #[serde(with = "duration")]
     pub drain_timeout: Duration,
+    /// Threads for folding and encoding; 0 for one per core. The program starts them, not the worker.
+    pub threads: usize,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self::new(Text::default())
+    }
 }
 
 impl WorkerOptions {
     /// Creates the default options of an owner.
     pub fn new(owner: Text) -> Self {
         let minutes = |count: u64| Duration::from_secs(count * 60);
-        let watermark = WatermarkRule {
-            out_of_orderness: minutes(5),
-            idle_timeout: minutes(5),
-            max_watermark_hold: minutes(60),
-        };
         Self {
             owner,
             shards: None,
             root_format: 0,
             rules: Rules::default(),
-            watermark,
+            out_of_orderness: minutes(5),
+            idle_timeout: minutes(5),
+            max_watermark_hold: minutes(60),
             max_clock_skew: Duration::from_secs(600),
             max_history_hours: 8_784,
             checkpoint_interval: Duration::from_secs(60),
@@ -142,6 +174,16 @@ impl WorkerOptions {
             moved_from: String::new(),
             retired_topics: Vec::new(),
             drain_timeout: Duration::from_secs(30),
+            threads: 0,
+        }
+    }
+
+    /// Returns the parameters of the watermark.
+    pub const fn watermark(&self) -> WatermarkRule {
+        WatermarkRule {
+            out_of_orderness: self.out_of_orderness,
+            idle_timeout: self.idle_timeout,
+            max_watermark_hold: self.max_watermark_hold,
         }
     }
 }

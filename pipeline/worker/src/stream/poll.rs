@@ -10,10 +10,9 @@ use std::time::Duration;
 use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
+use super::Worker;
 use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
-use super::{Slot, Worker};
-use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
@@ -91,7 +90,7 @@ impl<S: Source> Worker<S> {
             Err(error) => return self.wait_for_kafka(error).await,
         };
         if events.is_empty() {
-            if self.slots.is_empty() && !self.contact.cut_off {
+            if self.shards.is_empty() && !self.contact.cut_off {
                 // A worker without shards hears nothing.
                 self.ports.status.lock().waits.remove(&Dependency::Kafka);
             }
@@ -102,7 +101,7 @@ impl<S: Source> Worker<S> {
         self.flowing = events.iter().any(|event| matches!(event, SourceEvent::Messages(_)));
         let again = self.after_silence(&events);
         for shard in &again {
-            if let Some(live) = self.live_mut(*shard) {
+            if let Some(live) = self.shards.get_live(*shard) {
                 live.topics_mut().compare_again();
             }
             self.restart(*shard).await?;
@@ -121,7 +120,7 @@ impl<S: Source> Worker<S> {
         let (now, compare_after) = (self.ports.shared.clock.now(), self.options.compare_after);
         let mut again = BTreeSet::new();
         for (topic, shard) in events.iter().filter_map(of) {
-            let Some(live) = self.live_mut(shard) else { continue };
+            let Some(live) = self.shards.get_live(shard) else { continue };
             let silent = live.topics_mut().get_mut(topic).is_some_and(|topic| topic.hear(now, compare_after));
             if silent {
                 live.topics_mut().hear_all(now);
@@ -136,7 +135,7 @@ impl<S: Source> Worker<S> {
     /// worker waits, but not without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let reads = self.live().any(|live| {
+        let reads = self.shards.live().any(|live| {
             let mut topics = live.topics().iter();
             live.unread().is_none() && topics.any(|(topic, _)| !self.backlog.is_parked(live.shard(), topic))
         });
@@ -229,17 +228,13 @@ impl<S: Source> Worker<S> {
         }
         let now = self.ports.shared.clock.now();
         for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
-            self.slots.entry(shard).or_insert(Slot::Waiting {
-                backoff: Backoff::not_before(backoff::STREAM, now),
-                ask: false,
-                claimed: None,
-            });
+            self.shards.assign(shard, now);
         }
         Ok(())
     }
 
     fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
-        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else {
+        let Some(live) = self.shards.get_live(shard) else {
             messages.clear();
             return Ok(Taken::All);
         };

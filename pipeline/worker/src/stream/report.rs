@@ -20,6 +20,7 @@ impl<S: Source> Worker<S> {
         let now = clock.steady;
         // Ages are measured by the steady clock; readers measure them by the machine's.
         let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
+        let rule = self.options.watermark();
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             let (dirty_hours, dirty_since) = live.waiting();
@@ -38,6 +39,7 @@ impl<S: Source> Worker<S> {
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
                 dirty_since: dirty_since.map(told),
+                recompute_gate: live.recompute_gate(self.ports.shared.clock.now(), self.pace()),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_events_bytes: live.bytes(),
@@ -49,21 +51,21 @@ impl<S: Source> Worker<S> {
                             next_offset: progress.offsets.next.unwrap_or(0),
                             max_event_time: progress.offsets.max_event_time,
                             at_end: progress.at_end(now),
-                            idle: progress.idle(now, &self.options.watermark),
+                            idle: progress.idle(now, &rule),
                         };
                         (topic.clone(), status)
                     })
                     .collect(),
             }
         };
-        let shards = self.slots.iter().map(|(shard, slot)| match slot {
-            Slot::Live(live) => (*shard, shard_status(live)),
-            Slot::Waiting { .. } => (*shard, ShardStatus::default()),
-            Slot::Stopped(stopped) => (*shard, stopped_status(stopped)),
+        let shards = self.shards.iter().map(|(shard, slot)| match slot {
+            Slot::Live(live) => (shard, shard_status(live)),
+            Slot::Waiting { .. } => (shard, ShardStatus::default()),
+            Slot::Stopped(stopped) => (shard, stopped_status(stopped)),
         });
         let shards = shards.collect();
         let loaded =
-            self.slots.values().all(|slot| matches!(slot, Slot::Live(live) if live.unread().is_none()));
+            self.shards.iter().all(|(_, slot)| matches!(slot, Slot::Live(live) if live.unread().is_none()));
         let mut status = self.ports.status.lock();
         status.heartbeat = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
@@ -80,7 +82,7 @@ impl<S: Source> Worker<S> {
         if !self.backlog.needs_schema() {
             status.waits.remove(&Dependency::Registry);
         }
-        if self.slots.is_empty() {
+        if self.shards.is_empty() {
             // A worker without shards no longer uses them.
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);

@@ -39,14 +39,23 @@ pub(super) struct ShardRelease {
 }
 
 impl ShardRelease {
+    /// Returns the release that a shard needs, if it has a claim.
+    pub fn of(slot: Slot) -> Option<Self> {
+        match slot {
+            Slot::Waiting { claimed, .. } => claimed.map(|claimed| Self::of_claim(claimed.decided)),
+            Slot::Live(live) => Some(Self::of_shard(*live)),
+            Slot::Stopped(stopped) => stopped.unreleased,
+        }
+    }
+
     /// Creates the release of a claim whose shard was never loaded.
-    pub fn of_claim(claimed: Decided) -> Self {
+    fn of_claim(claimed: Decided) -> Self {
         Self { decided: claimed, sealed: None }
     }
 
     /// Creates the release of a shard in memory. Events that no checkpoint has taken are dropped: the next
     /// owner reads them again.
-    pub fn of_shard(live: LiveShard) -> Self {
+    fn of_shard(live: LiveShard) -> Self {
         let (decided, sealed) = live.into_parts();
         Self { decided, sealed }
     }
@@ -57,7 +66,7 @@ impl ShardRelease {
         loop {
             let sealed = match self.sealed.take() {
                 Some(sealed) => sealed,
-                None if self.decided.owner().is_none_or(|owner| owner.released) => {
+                None if self.decided.owner.as_ref().is_none_or(|owner| owner.released) => {
                     return Ok(Some(self.decided.clone()));
                 }
                 None => {
@@ -96,8 +105,14 @@ impl StoppedShard {
         self.decided.as_ref()
     }
 
-    pub fn take_unreleased(&mut self) -> Option<ShardRelease> {
-        self.unreleased.take()
+    /// Returns whether the shard has no claim that is still to be released.
+    pub fn is_released(&self) -> bool {
+        self.unreleased.is_none()
+    }
+
+    /// Returns whether the shard's log is to be read.
+    pub fn is_look_due(&self, now: WallTime) -> bool {
+        self.look_at <= now
     }
 
     /// The report for the status.
@@ -116,7 +131,7 @@ impl StoppedShard {
         }
         let latest = log::latest(store, shard).await?;
         let at_work =
-            latest.owner().is_some_and(|owner| owner.kind == OwnerKind::Backfill && !owner.released);
+            latest.owner.as_ref().is_some_and(|owner| owner.kind == OwnerKind::Backfill && !owner.released);
         if at_work {
             let since = self.mending.filter(|(seq, _)| *seq == latest.seq).map_or(now, |(_, since)| since);
             self.mending = Some((latest.seq, since));
@@ -144,7 +159,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let Some(reason) = error.stop_reason() else { return Err(error) };
         tracing::error!(shard, reason = reason.name(), %error, "shard stopped; the others continue");
-        let unreleased = self.slots.remove(&shard).and_then(Slot::into_release);
+        let unreleased = self.shards.remove(shard).and_then(ShardRelease::of);
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
         let now = self.ports.shared.clock.now();
@@ -164,7 +179,7 @@ impl<S: Source> Worker<S> {
             mending: None,
         };
         self.release_stopped(shard, &mut stopped).await;
-        self.slots.insert(shard, Slot::Stopped(Box::new(stopped)));
+        self.shards.stop(shard, Box::new(stopped));
         Ok(())
     }
 
@@ -189,12 +204,8 @@ impl<S: Source> Worker<S> {
     /// Checks stopped shards now and then, and takes again the shards that may continue.
     pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let due = self.slots.iter().filter_map(|(shard, slot)| match slot {
-            Slot::Stopped(stopped) if stopped.look_at <= now => Some(*shard),
-            _ => None,
-        });
-        for shard in due.collect::<Vec<Shard>>() {
-            let Some(Slot::Stopped(mut stopped)) = self.slots.remove(&shard) else { continue };
+        for shard in self.shards.due_stopped(now) {
+            let Some(mut stopped) = self.shards.take_stopped(shard) else { continue };
             stopped.look_at = WallTime(now.0.saturating_add(LOOK_MICROS));
             self.release_stopped(shard, &mut stopped).await;
             let store = &*self.ports.shared.store;
@@ -207,9 +218,7 @@ impl<S: Source> Worker<S> {
             match assigned {
                 Ok(false) => {}
                 Ok(true) if due => self.take_up_again(shard, stopped).await?,
-                _ => {
-                    self.slots.insert(shard, Slot::Stopped(stopped));
-                }
+                _ => self.shards.stop(shard, stopped),
             }
         }
         Ok(())
@@ -222,14 +231,13 @@ impl<S: Source> Worker<S> {
         match self.load(shard, &mut claimed).await {
             Ok(()) => {}
             Err(error) if error.stop_reason().is_some() => {
-                let waiting = Slot::waiting(Backoff::new(backoff::STREAM), claimed);
-                self.slots.insert(shard, waiting);
+                self.shards.not_loaded(shard, Backoff::new(backoff::STREAM), claimed);
                 self.stop_shard(shard, error).await?;
             }
             Err(error) if error.exit_code() == 4 || error.storage_kind().is_some() => {
                 tracing::warn!(shard, %error, "stopped shard cannot be loaded yet");
                 stopped.unreleased = claimed.map(|claimed| ShardRelease::of_claim(claimed.decided));
-                self.slots.insert(shard, Slot::Stopped(stopped));
+                self.shards.stop(shard, stopped);
             }
             Err(error) => return Err(error),
         }
@@ -238,27 +246,22 @@ impl<S: Source> Worker<S> {
 
     /// Returns the error of a stopped shard if no running shard is left: then the process ends.
     pub(super) fn all_stopped(&mut self) -> Option<WorkerError> {
-        let stopped = |slot: &Slot| matches!(slot, Slot::Stopped(stopped) if stopped.unreleased.is_none());
-        if self.slots.is_empty() || !self.slots.values().all(stopped) {
-            return None;
-        }
-        match self.slots.pop_first()? {
-            (_, Slot::Stopped(stopped)) => Some(stopped.error),
-            _ => None,
-        }
+        self.shards.take_if_all_stopped().map(|stopped| stopped.error)
     }
 
     /// Releases all shards without a last checkpoint, as after an error that ends the process: the next owner
     /// continues from the decided checkpoints.
     pub(super) async fn release_all(&mut self) {
-        for (shard, slot) in std::mem::take(&mut self.slots) {
-            self.release_slot(shard, slot).await;
+        for shard in self.shards.shards() {
+            if let Some(slot) = self.shards.remove(shard) {
+                self.release_slot(shard, slot).await;
+            }
         }
     }
 
     /// Releases a shard without a last checkpoint.
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
-        let Some(mut release) = slot.into_release() else { return };
+        let Some(mut release) = ShardRelease::of(slot) else { return };
         if let Err(error) = release.release(&self.ports.shared).await {
             tracing::warn!(shard, %error, "releasing a shard without a checkpoint that says so");
         }
@@ -267,7 +270,7 @@ impl<S: Source> Worker<S> {
     /// Retries reading of shards whose reading could not be started.
     pub(super) async fn start_unread(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let due = self.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
+        let due = self.shards.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
         for shard in due.map(LiveShard::shard).collect::<Vec<Shard>>() {
             self.start_reading(shard).await?;
         }
@@ -277,12 +280,12 @@ impl<S: Source> Worker<S> {
     /// Starts reading a shard at its next offsets. The shard keeps its memory while Kafka does not answer,
     /// and reading starts later.
     pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let mut starts = live.topics().starts();
         starts.retain(|topic, _| !self.backlog.is_parked(shard, topic));
         let started = self.source.start(shard, starts).await;
         let now = self.ports.shared.clock.now();
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         match started {
             Ok(()) => {
                 live.note_read();

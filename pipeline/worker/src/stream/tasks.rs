@@ -13,7 +13,6 @@ use crate::checkpoint::sweep;
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::ports::DeadLetter;
-use crate::shard::archive;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 use crate::stream::StreamPorts;
@@ -26,10 +25,6 @@ const COLLECT_MICROS: i64 = 3_600_000_000;
 /// The most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
 /// concurrent requests. That is hundreds a second, many times the objects that a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
-
-/// The number of owners in a checkpoint from which the worker looks for owners that are not needed. For that,
-/// it lists the whole archive of the shard, once after a claim.
-const OWNERS: usize = 128;
 
 /// A task that a worker repeats for all of its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +60,7 @@ impl<S: Source> Worker<S> {
     /// Publishes together all shards whose tables may differ.
     pub(super) async fn publish(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let due = self.live().filter(|live| live.is_publish_due());
+        let due = self.shards.live().filter(|live| live.is_publish_due());
         let due: Vec<Decided> = due.map(|live| live.decided().clone()).collect();
         if due.is_empty() || !self.tasks.is_due(Task::Publish, now) {
             return Ok(());
@@ -99,7 +94,7 @@ impl<S: Source> Worker<S> {
                     status.counts.publish.observe(started.elapsed());
                 }
                 for decided in due.iter().filter(|decided| !published.fenced.contains_key(&decided.shard)) {
-                    if let Some(live) = self.live_mut(decided.shard) {
+                    if let Some(live) = self.shards.get_live(decided.shard) {
                         live.note_published(decided, done);
                     }
                 }
@@ -126,8 +121,7 @@ impl<S: Source> Worker<S> {
             return;
         }
         let mut failed = false;
-        for slot in self.slots.values_mut() {
-            let super::Slot::Live(live) = slot else { continue };
+        for live in self.shards.live_mut() {
             let forwarded = forward(&self.ports, live).await;
             let answer = forwarded.as_ref().map_err(|error| format!("the dead-letter topic: {error}"));
             self.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
@@ -150,8 +144,7 @@ impl<S: Source> Worker<S> {
             return;
         }
         let mut failed = false;
-        for slot in self.slots.values_mut() {
-            let super::Slot::Live(live) = slot else { continue };
+        for live in self.shards.live_mut() {
             if let Err(error) = collect(&self.ports, live).await {
                 tracing::debug!(%error, "unneeded object not deleted");
                 failed = true;
@@ -211,18 +204,7 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     if now.micros_since(shard.garbage_mut().looked_at) >= COLLECT_MICROS {
         let listed = store.list(&names::state_folder(number)).await?;
         shard.garbage_mut().paths.extend(sweep::unneeded_state(&listed, &decided, now));
-        let mut looked_after_claim = true;
-        if !shard.garbage_mut().looked_after_claim {
-            let letters = store.list(&names::dead_letter_folder(number)).await?;
-            shard.garbage_mut().paths.extend(sweep::unneeded_dead_letters(&letters, &decided));
-            if decided.owners.len() > OWNERS {
-                let mut with_objects = archive::list_owners(store, &decided).await?;
-                with_objects.extend(sweep::owners_of_dead_letters(&letters, &decided));
-                looked_after_claim = shard.keep_owners(&with_objects);
-            }
-        }
-        let garbage = shard.garbage_mut();
-        (garbage.looked_at, garbage.looked_after_claim) = (now, looked_after_claim);
+        shard.garbage_mut().looked_at = now;
     }
     let garbage = shard.garbage_mut();
     let mut batch = Vec::new();
@@ -231,8 +213,9 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     {
         batch.push(path);
     }
-    let deleted = sweep::delete_all(store, batch.clone()).await;
-    let left = deleted.as_ref().err().map(|(left, _)| left.iter().cloned().collect()).unwrap_or_default();
-    shard.note_deleted(batch, left);
-    deleted.map_err(|(_, error)| error.into())
+    let deleted = sweep::delete_all(store, batch).await;
+    deleted.map_err(|(left, error)| {
+        shard.garbage_mut().paths.extend(left);
+        error.into()
+    })
 }

@@ -10,8 +10,9 @@ use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
 use super::poll::{Backlog, Contact};
-use super::shard::{Claimed, Folding, LiveShard, RestatePace};
-use super::stopped::{ShardRelease, StoppedShard, Stops};
+use super::shard::{Folding, LiveShard, RestatePace};
+use super::shard_table::ShardTable;
+use super::stopped::Stops;
 use super::tasks::Tasks;
 use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
@@ -23,7 +24,7 @@ use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::clock::WitnessedClock;
 use crate::shard::window::WindowLimits;
 use crate::source::Source;
-use crate::status::{Counts, Dependency};
+use crate::status::{Counts, Dependency, RecomputeGate};
 
 /// The time that a step waits for messages if nothing else is to do.
 const WAIT: Duration = Duration::from_millis(200);
@@ -36,34 +37,6 @@ const STALE_MICROS: i64 = 86_400_000_000;
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
-/// A shard that the group has assigned.
-pub(super) enum Slot {
-    /// The shard is to be claimed and loaded, after the back-off; with `ask`, only if the group still assigns
-    /// it. A claim of this worker that was not loaded yet is kept: each claim is a checkpoint, and adds an
-    /// owner for ever.
-    Waiting { backoff: Backoff, ask: bool, claimed: Option<Claimed> },
-    /// The shard is held and read.
-    Live(Box<LiveShard>),
-    /// The shard cannot continue.
-    Stopped(Box<StoppedShard>),
-}
-
-impl Slot {
-    /// Creates the slot of a shard to be loaded.
-    pub fn waiting(backoff: Backoff, claimed: Option<Claimed>) -> Self {
-        Self::Waiting { backoff, ask: true, claimed }
-    }
-
-    /// Returns the part of the slot that must be released.
-    pub fn into_release(self) -> Option<ShardRelease> {
-        match self {
-            Self::Waiting { claimed, .. } => claimed.map(|claimed| ShardRelease::of_claim(claimed.decided)),
-            Self::Live(live) => Some(ShardRelease::of_shard(*live)),
-            Self::Stopped(mut stopped) => stopped.take_unreleased(),
-        }
-    }
-}
-
 /// A stream worker.
 pub struct Worker<S> {
     pub(super) source: S,
@@ -75,7 +48,7 @@ pub struct Worker<S> {
     /// The consumer group that reads for the root.
     pub(super) consumer: Consumer,
     pub(super) topics: Vec<Text>,
-    pub(super) slots: BTreeMap<Shard, Slot>,
+    pub(super) shards: ShardTable,
     pub(super) rules: RuleBook,
     /// A counter of objects, over all shards and claims.
     pub(super) counter: Arc<AtomicU64>,
@@ -143,7 +116,7 @@ impl<S: Source> Worker<S> {
             root,
             consumer,
             topics: topics.into_keys().collect(),
-            slots: BTreeMap::new(),
+            shards: ShardTable::default(),
             rules,
             counter: Arc::default(),
             claims: 0,
@@ -161,20 +134,6 @@ impl<S: Source> Worker<S> {
     /// Returns the source, for a caller that drives the worker step by step.
     pub fn source(&mut self) -> &mut S {
         &mut self.source
-    }
-
-    pub(super) fn live(&self) -> impl Iterator<Item = &LiveShard> {
-        self.slots.values().filter_map(|slot| match slot {
-            Slot::Live(live) => Some(&**live),
-            Slot::Waiting { .. } | Slot::Stopped(_) => None,
-        })
-    }
-
-    pub(super) fn live_mut(&mut self, shard: Shard) -> Option<&mut LiveShard> {
-        match self.slots.get_mut(&shard) {
-            Some(Slot::Live(live)) => Some(live),
-            _ => None,
-        }
     }
 }
 
@@ -263,7 +222,7 @@ impl<S: Source> Worker<S> {
         if let Some(error) = self.all_stopped() {
             return Err(error);
         }
-        let decides = !due.is_empty() && !self.live().any(|live| live.backoff().failures() > 0);
+        let decides = !due.is_empty() && !self.shards.live().any(|live| live.backoff().failures() > 0);
         Ok(more || decides)
     }
 
@@ -283,11 +242,9 @@ impl<S: Source> Worker<S> {
     }
 
     fn move_watermarks(&mut self) {
-        let (clock, rule) = (self.clock.read(), self.options.watermark);
-        for slot in self.slots.values_mut() {
-            if let Slot::Live(live) = slot {
-                live.topics_mut().move_watermark(&clock, &rule);
-            }
+        let (clock, rule) = (self.clock.read(), self.options.watermark());
+        for live in self.shards.live_mut() {
+            live.topics_mut().move_watermark(&clock, &rule);
         }
     }
 
@@ -298,12 +255,13 @@ impl<S: Source> Worker<S> {
         let now = self.ports.shared.clock.now();
         let every = micros(self.options.checkpoint_interval);
         // The clock's witness reads the time of a new object, and one shard is enough for that.
-        let witness = self.live().map(LiveShard::shard).next();
+        let witness = self.shards.live().map(LiveShard::shard).next();
         let witness = witness.filter(|_| self.clock.read().ahead_seconds.is_some());
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
-            let recompute = live.recompute_due(now, self.pace());
+            let gate = live.recompute_gate(now, self.pace());
+            let recompute = gate.is_some_and(RecomputeGate::wants_checkpoint);
             let waiting = live.closable().is_some() || recompute;
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
             let in_turn = waiting && (!self.flowing || rested);
@@ -314,18 +272,20 @@ impl<S: Source> Worker<S> {
             let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };
-        self.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
+        self.shards.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
     }
 
-    fn pace(&self) -> RestatePace {
+    pub(super) fn pace(&self) -> RestatePace {
         RestatePace { every: self.options.checkpoint_interval, delay_max: self.options.max_restate_delay }
     }
 
     /// Makes and decides a shard's next checkpoint.
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let stale =
-            self.live_mut(shard).is_some_and(|live| now.micros_since(live.decided_at()) >= STALE_MICROS);
+        let stale = self
+            .shards
+            .get_live(shard)
+            .is_some_and(|live| now.micros_since(live.decided_at()) >= STALE_MICROS);
         if stale && release {
             tracing::info!(shard, "no checkpoint for a day; releasing the shard without one");
             return Ok(());
@@ -336,7 +296,7 @@ impl<S: Source> Worker<S> {
             return Ok(());
         }
         let outcome = self.try_checkpoint(shard, now, release).await;
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         match outcome {
             Ok(ours) => {
                 live.backoff_mut().succeed();
@@ -359,16 +319,11 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Handles a failed checkpoint: another owner may have merged a missing archive file.
+    /// Handles a failed checkpoint: the present owner of the shard may have merged a missing archive file.
     async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let WorkerError::Damaged { object, cause } = error else { return Err(error) };
         let store = &*self.ports.shared.store;
-        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
-        if live.list_archive_again(store, &object).await? {
-            tracing::info!(shard, object, "archive file was merged; listing again");
-            return Ok(());
-        }
-        // The current owner of the shard may have merged it.
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         if live.is_overtaken(store).await? {
             self.conflict(shard).await;
             return Ok(());
@@ -381,7 +336,7 @@ impl<S: Source> Worker<S> {
     /// unchanged, and this can be called again.
     async fn try_checkpoint(&mut self, shard: Shard, now: WallTime, release: bool) -> Result<bool> {
         let pace = self.pace();
-        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(true) };
         let mut counts = Counts::default();
         let outcome = async {
             if !live.is_sealed() {
@@ -399,8 +354,8 @@ impl<S: Source> Worker<S> {
                 };
                 // Late events still in memory are flushed after the slice, so that recomputation continues
                 // however many come.
-                let due = live.recompute_due(now, pace);
-                if !release && due && live.has_stored_late() {
+                let gate = live.recompute_gate(now, pace);
+                if !release && gate.is_some_and(RecomputeGate::is_open) {
                     folding.recompute_slice(live).await?;
                 }
                 live.flush(&self.ports, now, folding.counts).await?;
@@ -441,8 +396,8 @@ impl<S: Source> Worker<S> {
             if let Err(error) = &last {
                 tracing::warn!(shard, %error, "releasing a shard without its last events");
             }
-            let waits = matches!(self.slots.get(shard), Some(Slot::Live(_))) && last.is_ok();
-            if !waits && let Some(slot) = self.slots.remove(shard) {
+            let waits = self.shards.get_live(*shard).is_some() && last.is_ok();
+            if !waits && let Some(slot) = self.shards.remove(*shard) {
                 self.release_slot(*shard, slot).await;
             }
         }
@@ -455,7 +410,7 @@ impl<S: Source> Worker<S> {
 
     /// Makes the checkpoint that releases a shard, after the sealed one, if any.
     async fn last_checkpoint(&mut self, shard: Shard) -> Result<()> {
-        if self.live_mut(shard).is_some_and(|live| live.is_sealed()) {
+        if self.shards.get_live(shard).is_some_and(|live| live.is_sealed()) {
             self.checkpoint(shard, true).await?;
         }
         self.checkpoint(shard, true).await
@@ -463,7 +418,7 @@ impl<S: Source> Worker<S> {
 
     /// Stops cleanly: last checkpoints, shards released, group left.
     pub async fn drain(&mut self) {
-        let shards: Vec<Shard> = self.slots.keys().copied().collect();
+        let shards = self.shards.shards();
         self.revoke(&shards).await;
         self.source.release(&shards).await;
         self.source.close().await;

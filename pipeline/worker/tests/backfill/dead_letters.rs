@@ -141,12 +141,13 @@ impl World {
     async fn worker(&self, shard: Shard, released: bool, letters: &[DeadLetter]) -> String {
         let mut next = log::latest(self.store(), shard).await.unwrap().next_draft();
         let owner: Text = format!("w{}", next.seq).into();
-        next.add_owner(owner.clone(), OwnerKind::Worker);
-        next.note_dead_letters();
+        next.set_owner(owner.clone(), OwnerKind::Worker);
+        let path = self.put(shard, next.seq, &owner, letters).await;
+        next.name_dead_letters(path.clone(), false);
         next.set_released(released);
         let next = next.seal(WallTime(0));
         assert!(matches!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours(_)));
-        self.put(shard, next.seq, &owner, letters).await
+        path
     }
 
     async fn put(&self, shard: Shard, seq: u64, owner: &str, letters: &[DeadLetter]) -> String {
@@ -209,7 +210,7 @@ fn failure(done: &Replayed, reason: Reason) -> &str {
 }
 
 #[tokio::test]
-async fn only_files_that_a_checkpoint_admits_count() {
+async fn only_files_that_a_checkpoint_names_count() {
     let world = World::new().await;
     let letters = [message(Reason::Malformed, "acme", vec![])];
     let counts = world.worker(1, true, &letters).await;

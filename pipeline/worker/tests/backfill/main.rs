@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod archive_dates;
+mod archive_names;
 mod contract;
 mod crash;
 mod dead_letters;

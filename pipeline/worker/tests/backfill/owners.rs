@@ -141,13 +141,8 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
     let bytes = lake.store.get(&path).await.unwrap().unwrap();
     let mut checkpoint: Checkpoint = serde_json::from_slice(&checksum::check_json(&bytes).unwrap()).unwrap();
     checkpoint.seq += 1;
-    checkpoint.owners.push(Owner {
-        id: "ww".into(),
-        seq: checkpoint.seq,
-        kind: OwnerKind::Worker,
-        released,
-        has_objects: true,
-    });
+    checkpoint.owner = Some(Owner { id: "ww".into(), kind: OwnerKind::Worker, released });
+    checkpoint.had_worker = true;
     checkpoint.offsets.insert("pods/0".into(), TopicOffsets { next: Some(17), ..TopicOffsets::default() });
     let bytes = checksum::add_to_json(&serde_json::to_vec(&checkpoint).unwrap());
     lake.store.overwrite(&names::checkpoint(0, checkpoint.seq), bytes.into());

@@ -117,7 +117,7 @@ async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_hol
     member.settle(&world).await.unwrap();
     assert_eq!(lengths(), [100, 99]);
     let waiting =
-        world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
+        world.audit.latest().values().map(|checkpoint| checkpoint.unsent_dead_letters.len()).sum::<usize>();
     assert_eq!(waiting, 0);
 }
 
@@ -159,7 +159,7 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
 fn options(owner: &str, world: &World) -> BackfillOptions {
     let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options
 }
 

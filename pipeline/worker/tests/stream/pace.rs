@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prorata_samples::trace::{TRACE_END, pod, trace};
 use prorata_testkit::fakes::{FakeMessages, Faults};
+use prorata_worker::status::RecomputeGate;
 
 use crate::harness::*;
 use crate::world::member::{Member, Stepped};
@@ -11,6 +12,11 @@ use crate::world::{What, World};
 
 /// A schema that is not registered.
 const LATER: u32 = 9;
+
+/// Returns the gate at which the dirty hours of the shard of `acme` wait.
+fn gate(world: &World, member: &Member) -> Option<RecomputeGate> {
+    member.status.lock().shards[&world.shard_of("acme")].recompute_gate
+}
 
 /// Steps without any time passing, often enough to finish all possible work.
 async fn rest(member: &mut Member) {
@@ -98,9 +104,11 @@ async fn late_events_of_a_minute_are_folded_together() {
     world.pass(Duration::from_secs(59));
     rest(&mut member).await;
     assert!(dirty(&world), "it is in the archive, but its hour is not folded again");
+    assert_eq!(gate(&world, &member), Some(RecomputeGate::Interval));
     world.pass(Duration::from_secs(1));
     rest(&mut member).await;
     assert!(!dirty(&world));
+    assert_eq!(gate(&world, &member), None);
     assert_content(
         &world.lake,
         &expected(&[trace(), late.to_vec()].concat(), TRACE_END, shard_of, rules),
@@ -130,6 +138,7 @@ async fn late_events_that_never_end_wait_for_live_hours() {
     world.pass(Duration::from_secs(119));
     rest(&mut member).await;
     assert_eq!(waiting(&member), 1);
+    assert_eq!(gate(&world, &member), Some(RecomputeGate::LateEvents));
     world.pass(Duration::from_secs(1));
     rest(&mut member).await;
     assert_eq!(waiting(&member), 0);

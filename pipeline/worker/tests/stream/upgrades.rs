@@ -11,6 +11,7 @@ use prorata_worker::checkpoint::checksum;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::root::Root;
+use prorata_worker::status::RecomputeGate;
 use prorata_worker::stream::WorkerOptions;
 
 use crate::harness::*;
@@ -128,6 +129,8 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
         world.audit.latest().values().filter_map(|checkpoint| checkpoint.dirty.first()).collect::<Vec<_>>()
     };
     assert_eq!(dirty(&world), [Hour(START + 1)]);
+    let gate = newer.status.lock().shards[&world.shard_of("acme")].recompute_gate;
+    assert_eq!(gate, Some(RecomputeGate::Release));
     newer.drain().await;
     // With the release that computes that version, the late event counts.
     set_engine_version(&world, 2, 1);
@@ -138,12 +141,40 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
 }
 
 #[tokio::test]
+async fn a_late_event_that_waits_for_a_release_keeps_no_other_from_being_folded() {
+    let world = read().await;
+    set_engine_version(&world, 1, 2);
+    let shard = world.shard_of("acme");
+    let other = (0..).map(|n| format!("neighbor-{n}")).find(|id| world.shard_of(id) == shard).unwrap();
+    let mut newer = member(&world, "b");
+    world.set_minutes(8 * 60 + 10);
+    let live = [pod("acme", 475, "live", 1), pod("hooli", 475, "live", 1), pod(&other, 400, "live", 1)];
+    world.produce(&live);
+    newer.settle(&world).await.unwrap();
+    // Hour 1 is under rules that this release does not compute, hour 6 under its own.
+    world.produce(&[pod("acme", 70, "waits", 1)]);
+    newer.settle(&world).await.unwrap();
+    world.produce(&[pod(&other, 380, "late", 1)]);
+    world.set_minutes(30 * 60 + 10);
+    world.produce(&[pod("acme", 30 * 60 - 5, "later", 1), pod("hooli", 30 * 60 - 5, "later", 1)]);
+    for _ in 0..6 {
+        newer.settle(&world).await.unwrap();
+    }
+    let content = world.lake.content().into_iter();
+    let of_hour = |((_, hour, of), _): &((_, Hour, u16), String)| *hour == Hour(START + 6) && *of == shard;
+    assert!(content.filter(of_hour).any(|(_, text)| text.contains("\"late\"")), "it is folded");
+    world.audit.look();
+    let dirty = world.audit.latest()[&shard].dirty.first();
+    assert_eq!(dirty, Some(Hour(START + 1)), "the other waits");
+}
+
+#[tokio::test]
 async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     let world = read().await;
     set_engine_version(&world, 1, 2);
     let mut options = BackfillOptions::new("backfill".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options.rules = version_2();
     options.rewrite_rules = true;
     foreign::run(&world, &[], Faults::default(), options.clone()).await.unwrap();

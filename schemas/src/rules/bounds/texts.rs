@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use super::Judge;
 use crate::event::{Event, Labels, Payload, Quantities};
+use crate::quantity::Quantity;
 use crate::reject::Reject;
 
 /// Longest text in bytes: an id, a name, a label value, a quantity.
@@ -18,6 +19,10 @@ pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
     text.as_deref().unwrap_or_default()
+}
+
+fn gpus(gpus: Option<&Quantity>) -> &str {
+    gpus.map_or("", |gpus| &gpus.text)
 }
 
 impl Judge<'_> {
@@ -38,6 +43,7 @@ impl Judge<'_> {
                     ("gpu_model", or_empty(&node.gpu_model)),
                     ("currency", &*node.currency),
                     ("pool_id", or_empty(&node.pool_id)),
+                    ("gpus", gpus(node.gpus.as_ref())),
                 ])?;
                 self.names_of_quantities("capacity", &node.capacity)
             }
@@ -58,6 +64,8 @@ impl Judge<'_> {
                     ("gpu_model", or_empty(&pod.gpu_model)),
                     ("workload_kind", or_empty(&pod.workload_kind)),
                     ("workload_name", or_empty(&pod.workload_name)),
+                    ("gpus", gpus(pod.gpus.as_ref())),
+                    ("gpu_sharing", or_empty(&pod.gpu_sharing)),
                 ])?;
                 self.names_of_quantities("requests", &pod.requests)?;
                 self.names_of_quantities("limits", &pod.limits)?;

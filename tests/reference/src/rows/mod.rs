@@ -14,7 +14,7 @@ use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
 use self::draft::{Charge, Draft, finish};
 use crate::hour::{HourView, Label, Slice, counted};
-use crate::resources::{Three, add, none, three};
+use crate::resources::{Three, add, is_share_unknown, none, of_pod};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
 use crate::rules::commitment;
 use crate::rules::pool;
@@ -100,14 +100,15 @@ fn serverless_pod(
         }
         [exact(rate.per_vcpu_hour), exact(rate.per_gib_hour), exact(rate.per_gpu_hour)]
     });
-    let [cpu, memory, gpu] = three(&pod.requests, view.rules);
+    let [cpu, memory, gpu] = of_pod(pod, view.rules);
     let per_hour: Three = [cpu * &prices[0], memory * &prices[1], gpu * &prices[2]];
+    let other = rate.is_some_and(|rate| counted(view, rate.per_vcpu_hour, &rate.currency).1);
     let reason = match rate {
         None => Some(Unpriced::NoRate),
-        Some(rate) if counted(view, rate.per_vcpu_hour, &rate.currency).1 => Some(Unpriced::OtherCurrency),
-        Some(_) => None,
+        Some(_) if is_share_unknown(pod) => Some(Unpriced::UnknownGpuShare),
+        Some(_) => other.then_some(Unpriced::OtherCurrency),
     };
-    let rate = rate.filter(|_| reason.is_none());
+    let rate = rate.filter(|_| !other);
     let reservation = slice.world.matches.get(uid).map(|held| held.reservation_id.clone());
     let label = label(slice, pod, reason);
     let unit_price = half_even(&per_hour.iter().sum());
@@ -156,7 +157,7 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
     let time = hours(slice.to - slice.from);
     draft.quantity += &time;
     draft.running = Some(draft.running.take().unwrap_or_else(zero) + &time);
-    add(draft.requested.get_or_insert_with(none), &three(&pod.requests, view.rules), &time);
+    add(draft.requested.get_or_insert_with(none), &of_pod(pod, view.rules), &time);
     draft.allocated.clone_from(&draft.requested);
     if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
         add(draft.used.get_or_insert_with(none), &used, &whole(1));

@@ -9,7 +9,7 @@ use prorata_schemas::rules::Rules;
 
 use crate::hour::Cover;
 use crate::names;
-use crate::resources::{Three, none, three};
+use crate::resources::{Three, none, of_node};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
 
@@ -31,7 +31,7 @@ pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules)
         && names::provider(&node.provider) == names::provider(&set.provider)
         && names::place(&node.region) == names::place(&set.region)
         && names::family(&node.instance_family) == names::family(&set.instance_family);
-    let mut capacity = three(&node.capacity, rules);
+    let mut capacity = of_node(node, rules);
     let model = names::optional_gpu_model(set.gpu_model.as_ref());
     if model.is_some() && model != names::optional_gpu_model(node.gpu_model.as_ref()) {
         capacity[2] = zero();

@@ -77,7 +77,9 @@ pub fn free_units(world: &World, id: &ReservationId, set: &ReservationSet) -> i6
 /// Returns whether one unit of the reservation can serve the pod.
 fn fits(pod: &PodStarted, unit: &ReservationSet, rules: &Rules) -> bool {
     let serverless = pod.node_id.is_none() && pod.pool_id.is_none();
+    let whole = pod.gpus.as_ref().is_none_or(|gpus| gpus.amount % 1000 == 0);
     serverless
+        && whole
         && pod.region.as_ref().is_some_and(|region| names::place(region) == names::place(&unit.region))
         && unit.zone.as_ref().is_none_or(|zone| {
             pod.zone.as_ref().is_some_and(|of_pod| names::place(of_pod) == names::place(zone))

@@ -11,7 +11,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::hour::{HourView, Label, Slice, counted};
-use crate::resources::{Three, add, none, three};
+use crate::resources::{Three, add, is_share_unknown, none, of_node, of_pod};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
 use crate::rules::commitment;
 use crate::rules::pool;
@@ -126,7 +126,7 @@ pub fn stretches(view: &HourView) -> BTreeMap<(NodeKey, UnitPrice), Stretch> {
                 available: none(),
                 components: BTreeMap::new(),
             });
-            let capacity = three(&running.set.capacity, view.rules);
+            let capacity = of_node(&running.set, view.rules);
             add(&mut stretch.available, &capacity, &hours(slice.to - slice.from));
             accrue(stretch, slice, (key, other), &capacity, view);
         }
@@ -215,7 +215,7 @@ pub fn stays(view: &HourView) -> Stays {
 fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Arc<PodStarted>) {
     let time = hours(slice.to - slice.from);
     stay.running += &time;
-    add(&mut stay.requested, &three(&pod.requests, view.rules), &time);
+    add(&mut stay.requested, &of_pod(pod, view.rules), &time);
     if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
         add(stay.used.get_or_insert_with(none), &used, &whole(1));
     }
@@ -224,6 +224,7 @@ fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Ar
     let reason = match &charge {
         _ if !known => Some(prorata_schemas::rows::Unpriced::UnknownNode),
         Some(Err(reason)) => Some(*reason),
+        None if is_share_unknown(pod) => Some(prorata_schemas::rows::Unpriced::UnknownGpuShare),
         _ => None,
     };
     let (quota_id, state) = quota.unzip();

@@ -31,6 +31,8 @@ pub(super) struct Choices {
     pub in_pool: f64,
     /// The probability that pods and nodes have slices of GPUs, besides whole ones.
     pub slices: f64,
+    /// The probability that a pod or a node names its physical GPUs, and that a pod shares GPUs.
+    pub shares: f64,
 }
 
 impl Choices {
@@ -39,7 +41,8 @@ impl Choices {
         let agree = of(&[0.0, 0.6, 0.9, 0.95, 0.98]);
         let (on_node, in_pool) = (of(&[0.0, 0.5, 0.9, 1.0]), of(&[0.0, 0.0, 0.3, 1.0]));
         let slices = of(&[0.0, 0.0, 0.3]);
-        Self { rng, instants, agree, on_node, in_pool, slices }
+        let shares = of(&[0.0, 0.0, 0.4, 0.9]);
+        Self { rng, instants, agree, on_node, in_pool, slices, shares }
     }
 
     /// Returns any of the choices.
@@ -126,6 +129,15 @@ impl Choices {
             "98.32",
             "3",
         ])
+    }
+
+    /// Returns a number of physical GPUs, in a history that has them.
+    pub fn gpus(&mut self, of: &[&str]) -> Option<Quantity> {
+        if self.rng.random_bool(self.shares) {
+            Quantity::parse("nvidia.com/gpu", self.agreed(of)).ok()
+        } else {
+            None
+        }
     }
 
     /// Returns some of the resources, each with one of its amounts.

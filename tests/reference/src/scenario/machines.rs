@@ -44,6 +44,7 @@ impl Choices {
             hourly_cost: self.price(),
             currency: "USD".into(),
             pool_id: self.maybe(0.6, &POOLS),
+            gpus: self.gpus(&["1", "250m", "2", "8", "250m", "0"]),
         }
     }
 
@@ -84,6 +85,8 @@ impl Choices {
             workload_name: None,
             labels: [("v".into(), self.text(&["1", "2", "3"]))].into(),
             eviction_protected_until: if self.rng.random_bool(0.2) { Some(self.around()) } else { None },
+            gpus: self.gpus(&["500m", "0.25", "1", "333m", "3", "0"]),
+            gpu_sharing: self.maybe(self.shares, &["mps"]),
         }
     }
 

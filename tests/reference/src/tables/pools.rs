@@ -11,7 +11,7 @@ use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
 use crate::hour::{HourView, Slice, counted};
-use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
+use crate::resources::{amount, of_node, pool_amounts, pool_count};
 use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::rules::pool::limits;
 use crate::tables::sum;
@@ -92,7 +92,7 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
             if let Billing::Node(key) = slice.world.billing(&pod.set)
                 && let Some(node) = slice.world.nodes.get(&key)
             {
-                let gpus = ratio(milli_gpus(&node.set.capacity, view.rules), 1000);
+                let [_, _, gpus] = of_node(&node.set, view.rules);
                 sums.full_price += count
                     * &time
                     * fraction(&exact(counted(view, node.set.hourly_cost, &node.set.currency).0), &gpus);

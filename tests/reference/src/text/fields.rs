@@ -139,6 +139,11 @@ impl LineFields {
         text.split(',').filter(|part| !part.is_empty()).map(Text::from).collect()
     }
 
+    /// Takes a number of GPUs, if given.
+    pub fn gpus(&mut self, key: &str) -> Result<Option<Quantity>, String> {
+        self.values.remove(key).map(|text| parse_quantity(NVIDIA_GPU, &text)).transpose()
+    }
+
     /// Takes all quantities whose key begins with the prefix, if there are any.
     pub fn quantities(&mut self, prefix: &str) -> Result<Option<Quantities>, String> {
         let keys: Vec<String> = self.values.keys().filter(|key| key.starts_with(prefix)).cloned().collect();

@@ -75,6 +75,7 @@ fn node(node_id: NodeId, fields: &mut LineFields) -> Result<NodeStarted, String>
         hourly_cost: fields.decimal("cost")?.unwrap_or_default(),
         currency: "USD".into(),
         pool_id: fields.text("pool"),
+        gpus: fields.gpus("gpus")?,
         capacity: fields.quantities("")?.unwrap_or_default(),
     })
 }
@@ -97,6 +98,8 @@ fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodSta
         workload_name: fields.text("workload"),
         labels: fields.labels("label."),
         eviction_protected_until: fields.time("until")?,
+        gpus: fields.gpus("gpus")?,
+        gpu_sharing: fields.text("sharing"),
         limits: fields.quantities("limit.")?.unwrap_or_default(),
         requests: fields.quantities("")?.unwrap_or_default(),
     })

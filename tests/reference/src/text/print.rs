@@ -109,6 +109,7 @@ impl Line {
         self.some("model", node.gpu_model.as_deref());
         self.decimal("cost", node.hourly_cost);
         self.some("pool", node.pool_id.as_deref());
+        self.some("gpus", node.gpus.as_ref().map(|gpus| &*gpus.text));
         self.quantities("", &node.capacity);
     }
 
@@ -127,6 +128,8 @@ impl Line {
         self.some("kind", pod.workload_kind.as_deref());
         self.some("workload", pod.workload_name.as_deref());
         self.time("until", pod.eviction_protected_until, None);
+        self.some("gpus", pod.gpus.as_ref().map(|gpus| &*gpus.text));
+        self.some("sharing", pod.gpu_sharing.as_deref());
         self.quantities("", &pod.requests);
         self.quantities("limit.", &pod.limits);
         self.labels("label.", &pod.labels);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_reference::scenario::scenario;
 use prorata_reference::text::{parse, print};
-use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::Payload;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
@@ -67,6 +67,21 @@ const THINGS: &[Thing] = &[
         rows(hour, |row| row.kind == RowKind::PodNode && row.effective_cost > ZERO)
     }),
     ("an idle part", |hour| rows(hour, |row| row.kind == RowKind::NodeIdle && row.effective_cost > ZERO)),
+    ("a part of a physical GPU", |hour| {
+        rows(hour, |row| {
+            let gpus = row.pod.as_ref().and_then(|pod| pod.gpus.as_ref());
+            row.kind == RowKind::PodNode
+                && row.gpu_cost > Some(ZERO)
+                && gpus.is_some_and(|gpus| gpus.amount % 1000 != 0)
+        })
+    }),
+    ("parts above the physical GPUs of a node", |hour| {
+        rows(hour, |row| {
+            let allocated = row.allocated.map_or(ZERO, |hours| hours.gpu_hours);
+            let gpus = row.node.as_ref().and_then(|node| node.gpus.as_ref());
+            gpus.is_some_and(|gpus| gpus.amount == 250) && allocated > Decimal12::from_atoms(ONE / 4)
+        })
+    }),
     ("unused cost of a pod", |hour| rows(hour, |row| row.unused_cost > Some(ZERO))),
     ("a pod without any share", |hour| {
         rows(hour, |row| row.kind == RowKind::PodNode && row.node.is_some() && row.pricing_quantity == ZERO)
@@ -143,6 +158,9 @@ const THINGS: &[Thing] = &[
     }),
     ("no price for a quality of service", |hour| {
         rows(hour, |row| row.unpriced == Some(Unpriced::NoQosPrice))
+    }),
+    ("an unknown part of a GPU, and what else the pod costs", |hour| {
+        rows(hour, |row| row.unpriced == Some(Unpriced::UnknownGpuShare) && row.effective_cost > ZERO)
     }),
     ("no rate", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::NoRate))),
     ("a pool charge on a node", |hour| {

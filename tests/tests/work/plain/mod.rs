@@ -16,7 +16,8 @@ fn hold_the_law(world: &World) {
     assert_eq!(worker.counter("dead_letters"), 0);
     assert_eq!(worker.get("/livez").unwrap().0, 200);
     worker.stop();
-    let released = |checkpoint: &prorata_worker::checkpoint::Checkpoint| checkpoint.owner().unwrap().released;
+    let released =
+        |checkpoint: &prorata_worker::checkpoint::Checkpoint| checkpoint.owner.as_ref().unwrap().released;
     assert!(world.lake().checkpoints().values().all(released), "a clean stop releases");
     world.assert_law(&[load]);
 }

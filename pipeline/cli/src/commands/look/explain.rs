@@ -1,11 +1,15 @@
 //! `prorata explain`: explains the cost of a pod, a node, an agreement or a namespace in an hour.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
+use prorata_connectors::store::Store;
+use prorata_inspect::LakeTables;
 use prorata_inspect::check::Checkpoints;
-use prorata_inspect::explain::{Answer, ExplainError, Question, Subject, explain};
+use prorata_inspect::explain::{Answer, ExplainError, PackingStore, Question, Subject, explain};
 use prorata_schemas::time::{Hour, HourRange, Timestamp};
+use prorata_worker::{Ports, WorkerError};
 
 use super::diff::parse_time;
 use crate::failure::Failure;
@@ -47,6 +51,11 @@ pub struct ExplainArgs {
     /// Shows the effect of late events and other rules. VACUUM must not have removed the files of that time.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub since: Option<Timestamp>,
+    /// Also copy all that the explanation reads into this empty folder or URL: a lake for explain elsewhere
+    ///
+    /// Files hold events and rows of other organizations, too.
+    #[arg(long, value_name = "FOLDER|URL", conflicts_with = "since")]
+    pub pack: Option<String>,
     /// Print JSON with every step instead of text
     #[arg(long)]
     pub json: bool,
@@ -63,30 +72,63 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.is_same() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
 }
 
+/// The lake of a question, and its copy if one is made.
+struct Lake {
+    store: Store,
+    ports: Ports,
+    pack: Option<(Store, Arc<PackingStore>)>,
+}
+
+impl Lake {
+    /// Opens the lake. With a pack, all reads through `ports` are copied.
+    async fn open(args: &ExplainArgs) -> anyhow::Result<Self> {
+        let store = wiring::lake::store(&args.lake).await?;
+        let mut ports = wiring::look_ports(store.clone());
+        let Some(pack) = &args.pack else { return Ok(Self { store, ports, pack: None }) };
+        let pack = wiring::lake::empty("--pack", pack).await?;
+        let packing = Arc::new(PackingStore::new(ports.store, Arc::new(pack.clone())));
+        ports.store = Arc::<PackingStore>::clone(&packing);
+        Ok(Self { store, ports, pack: Some((pack, packing)) })
+    }
+
+    /// Returns the tables, as of an instant or now. With a pack, their logs are those of the pack, so that it
+    /// has the same tables.
+    async fn tables(&self, as_of: Option<Timestamp>) -> anyhow::Result<LakeTables<'_>> {
+        let logs = match &self.pack {
+            Some((pack, packing)) => {
+                packing.copy_logs().await.map_err(WorkerError::Store)?;
+                pack
+            }
+            None => &self.store,
+        };
+        let logs = wiring::lake::tables(logs, as_of).await?.logs().clone();
+        Ok(LakeTables::new(&*self.ports.store, logs))
+    }
+}
+
 async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    let store = wiring::lake::store(&args.lake).await?;
-    let ports = wiring::look_ports(store.clone());
+    let lake = Lake::open(args).await?;
     let subject = subject(args).ok_or_else(|| Failure::usage("name a pod with --pod, or another subject"))?;
     let organization = args.organization.as_deref().map(Into::into);
     let question = Question { subject, hour: args.hour, organization };
     let then = match args.since {
-        Some(since) => Some((since, wiring::lake::tables(&store, Some(since)).await?)),
+        Some(since) => Some((since, lake.tables(Some(since)).await?)),
         None => None,
     };
     let then = then.as_ref().map(|(since, then)| (*since, then));
     let mut attempts = 0;
     loop {
-        let tables = wiring::lake::tables(&store, None).await?;
-        let mut answer = explain(&tables, then, &ports, &question).await;
+        let tables = lake.tables(None).await?;
+        let mut answer = explain(&tables, then, &lake.ports, &question).await;
         if answer.as_ref().is_ok_and(Answer::is_same) {
             return answer.map_err(failed);
         }
         // The rows of the table may belong to another revision than the folded rows.
-        let checkpoints = Checkpoints::read(&store).await?;
+        let checkpoints = Checkpoints::read(&*lake.ports.store).await?;
         let hour = HourRange::from(args.hour);
         let is_published = checkpoints.are_published(&tables, hour);
         let is_dirty = answer.as_ref().is_ok_and(|answer| answer.input.is_dirty);
-        let again = wiring::lake::tables(&store, None).await?;
+        let again = lake.tables(None).await?;
         let is_done = (is_published && !is_dirty) || !wiring::lake::may_be_under_way(&checkpoints);
         let is_settled = is_done && again.logs() == tables.logs();
         if is_settled || !wiring::lake::try_again(attempts).await {

@@ -9,7 +9,6 @@ use prorata_inspect::export::{ExportError, ExportOptions, export};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use prorata_worker::ports::ObjectStore;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -61,12 +60,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
 
 async fn write(args: &ExportArgs, options: &ExportOptions) -> anyhow::Result<BTreeMap<Table, Count>> {
     let store = wiring::lake::store(&args.lake).await?;
-    let output = wiring::store(&args.output)?;
-    if !output.list("").await.map_err(WorkerError::Store)?.is_empty() {
-        // The output may hold rows of another organization, or rows that were replaced since.
-        let message = format!("--output '{}' is not empty; name an empty folder", args.output);
-        return Err(Failure::usage(message).into());
-    }
+    let output = wiring::lake::empty("--output", &args.output).await?;
     let (lake, _) = wiring::lake::settled(&store, options.range).await?;
     let mut counts = BTreeMap::from(Table::ALL.map(|table| (table, Count::default())));
     for (date, files) in lake.days(options.range) {

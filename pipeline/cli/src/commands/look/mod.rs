@@ -4,3 +4,4 @@ pub mod diff;
 pub mod explain;
 pub mod export;
 pub mod report;
+pub mod show;

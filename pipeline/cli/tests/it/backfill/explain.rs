@@ -1,8 +1,7 @@
 //! `prorata explain` on the sample day: every kind of subject, and similar names if the subject does not
 //! exist.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Output;
 
 use prorata_samples::trace::{node, pod};
@@ -17,16 +16,6 @@ const HOUR: &str = "2026-11-01T10";
 fn explain(room: &Room, hour: &str, args: &[&str]) -> Output {
     let lake = room.path("lake");
     program().args(["explain", "--hour", hour, "--lake"]).arg(lake).args(args).output().unwrap()
-}
-
-/// Builds a room with the sample day in a lake.
-fn sample_day() -> Room {
-    let room = Room::new();
-    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day/events");
-    let mut backfill = program();
-    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(room.path("lake"));
-    assert!(backfill.output().unwrap().status.success());
-    room
 }
 
 /// Returns one row of every kind, from the namespaces of the sample day.
@@ -221,4 +210,36 @@ fn what_a_late_event_has_changed_is_told_and_adds_up() {
     let heading = format!("What has changed since {then}\n");
     assert!(people.contains(&heading) && people.contains("late: a new row"), "{people}");
     assert!(people.contains("  new events in "), "{people}");
+}
+
+/// Packs an hour, and explains it from the folder alone.
+#[test]
+fn a_packed_hour_is_explained_in_the_same_words_without_the_lake() {
+    let room = sample_day();
+    let (_, (organization, row)) = one_of_each_kind(&room).into_iter().next().unwrap();
+    let subject = ["--pod", row["pod_uid"].as_str().unwrap(), "--organization", organization];
+    let pack = room.path("pack");
+    let packed = explain(&room, HOUR, &[&subject[..], &["--pack", pack.to_str().unwrap()]].concat());
+    assert_eq!(code(&packed), 0, "{}", error(&packed));
+    let [people, document] =
+        [&[][..], &["--json"]].map(|form| explain(&room, HOUR, &[&subject[..], form].concat()));
+    assert_eq!(text(&packed), text(&people));
+    let again = explain(&room, HOUR, &[&subject[..], &["--pack", pack.to_str().unwrap()]].concat());
+    assert_eq!(code(&again), 2);
+    assert!(message(&again).contains("is not empty"), "{}", error(&again));
+    std::fs::rename(room.path("lake"), room.path("elsewhere")).unwrap();
+    for (form, expected) in [(&[][..], people), (&["--json"], document)] {
+        let mut alone = program();
+        alone.args(["explain", "--hour", HOUR]).args(subject).args(form).arg("--lake").arg(&pack);
+        let alone = alone.output().unwrap();
+        assert_eq!((code(&alone), text(&alone)), (0, text(&expected)), "{}", error(&alone));
+    }
+    // The pack has the hours since the snapshot that the hour is folded from, and no other.
+    let objects = room.objects("pack");
+    let of = |folder: &str| objects.iter().filter(|name| name.starts_with(folder)).collect::<Vec<_>>();
+    assert!(objects.len() < room.objects("elsewhere").len() / 2, "{objects:#?}");
+    assert!(of("events/").iter().all(|name| name.contains("/hour=")) && !of("events/").is_empty());
+    let shards: BTreeSet<&str> =
+        [of("events/"), of("state/")].concat().iter().map(|name| name.split('/').nth(1).unwrap()).collect();
+    assert_eq!(shards.len(), 1, "{shards:?}");
 }

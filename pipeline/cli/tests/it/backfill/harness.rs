@@ -108,6 +108,16 @@ impl Room {
     }
 }
 
+/// Builds a room with the sample day in a lake.
+pub fn sample_day() -> Room {
+    let room = Room::new();
+    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day/events");
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(room.path("lake"));
+    assert!(backfill.output().unwrap().status.success());
+    room
+}
+
 fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let entry = entry.unwrap();

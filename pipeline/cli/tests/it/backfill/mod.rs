@@ -10,5 +10,6 @@ pub mod harness;
 mod memory;
 mod report;
 mod runs;
+mod show;
 mod unsettled;
 mod usage;

@@ -270,6 +270,7 @@ mod tests {
             hourly_cost: "1".parse().unwrap(),
             currency: "USD".into(),
             pool_id: None,
+            gpus: None,
         };
         Arc::new(NodeSpec::new(Arc::new(description), &Rules::default()))
     }

@@ -367,7 +367,7 @@ function unpriced() {
     section(
       "Pods without a price",
       table(
-        "Their cost is 0 until what is missing arrives",
+        "Their cost is 0, or lacks the GPU, until what is missing arrives",
         [
           ["organization", false],
           ["reason", false],

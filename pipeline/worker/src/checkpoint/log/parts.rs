@@ -8,14 +8,15 @@
 //! |---|---|---|
 //! | hours | once they are [`INLINE_HOURS`] old, or take more than [`INLINE_BYTES`] | the hours of a day |
 //! | revisions of hours that have left | at once | the revisions of a quarter |
-//! | owners | all but the last [`OWNERS`] at most | [`OWNERS`] of them |
 //! | dead letters that wait for a topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
+//! | names of archive files and dead letters | all, once there are more than [`NAMES_MAX`] | a group of names |
 //!
 //! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
 //! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:
-//! [`super`] splits and joins.
+//! [`super`] splits and joins. Only parts of names stay apart, because they grow for ever: who needs a name
+//! reads the part of its group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,10 +24,9 @@ use prorata_schemas::time::{Date, Hour};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::known::KnownDays;
 use crate::checkpoint::hours::hour_map;
 use crate::checkpoint::snapshot::hex;
-use crate::checkpoint::{Checkpoint, HourEntry, Owner};
+use crate::checkpoint::{ArchivedFile, Checkpoint, HourEntry, Name, Named, Sealed};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ObjectId};
 use crate::objects::{self, StoredObject};
@@ -38,8 +38,8 @@ const INLINE_HOURS: i64 = 24;
 /// The most bytes that one hour may take in the checkpoint itself: its files, and few late events.
 const INLINE_BYTES: usize = 1_600;
 
-/// Owners in one part.
-const OWNERS: usize = 128;
+/// The most names of one kind in the checkpoint itself: at most 20 kB.
+const NAMES_MAX: usize = 192;
 
 /// The number of sequence numbers whose dead letters are in one part.
 const LETTER_SEQS: u64 = 128;
@@ -47,15 +47,46 @@ const LETTER_SEQS: u64 = 128;
 /// Content of one part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CheckpointPart {
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    owners: Vec<Owner>,
+pub(super) struct CheckpointPart {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default, with = "hour_map")]
     hours: BTreeMap<Hour, Arc<HourEntry>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default, with = "hour_map")]
     revisions: BTreeMap<Hour, i64>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    dead_letters: Vec<String>,
+    unsent_dead_letters: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
+    archive: BTreeSet<ArchivedFile>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
+    dead_letters: BTreeSet<String>,
+}
+
+/// Names that a part can hold.
+pub(super) trait PartOf: Name {
+    /// Returns a part with these names.
+    fn into_part(names: BTreeSet<Self>) -> CheckpointPart;
+
+    /// Returns the names in a part.
+    fn from_part(part: CheckpointPart) -> BTreeSet<Self>;
+}
+
+impl PartOf for ArchivedFile {
+    fn into_part(archive: BTreeSet<Self>) -> CheckpointPart {
+        CheckpointPart { archive, ..CheckpointPart::default() }
+    }
+
+    fn from_part(part: CheckpointPart) -> BTreeSet<Self> {
+        part.archive
+    }
+}
+
+impl PartOf for String {
+    fn into_part(dead_letters: BTreeSet<Self>) -> CheckpointPart {
+        CheckpointPart { dead_letters, ..CheckpointPart::default() }
+    }
+
+    fn from_part(part: CheckpointPart) -> BTreeSet<Self> {
+        part.dead_letters
+    }
 }
 
 /// A checkpoint as it is stored.
@@ -66,48 +97,107 @@ pub(super) struct Split {
     pub new_parts: Vec<(String, Bytes)>,
 }
 
-/// Splits a checkpoint. A part that it already names is named again if its content is the same.
+/// The new parts of one checkpoint.
+struct NewParts<'a> {
+    checkpoint: &'a Checkpoint,
+    parts: Vec<(String, Bytes)>,
+}
+
+impl NewParts<'_> {
+    /// Adds a part of this content and digest, and returns its path.
+    fn add(&mut self, bytes: Vec<u8>, digest: &str) -> String {
+        let owner = self.checkpoint.owner.as_ref().map(|owner| owner.id.clone()).unwrap_or_default();
+        let object_id = ObjectId { seq: self.checkpoint.seq, owner, n: self.parts.len() as u64 };
+        let path = names::part(self.checkpoint.shard, &object_id, digest);
+        self.parts.push((path.clone(), bytes.into()));
+        path
+    }
+}
+
+/// Splits a sealed checkpoint.
 ///
 /// # Errors
-/// If a part cannot be encoded.
-pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
-    let mut stored = checkpoint.clone();
-    (stored.parts, stored.known_days) = (Vec::new(), KnownDays::default());
-    let known: BTreeMap<String, &String> =
-        checkpoint.parts.iter().filter_map(|path| Some((names::parse_part(path)?.1, path))).collect();
-    let owner = checkpoint.owner().map(|owner| owner.id.clone()).unwrap_or_default();
-    let mut new_parts = Vec::new();
-    for part in take_apart(&mut stored)? {
-        let same = checkpoint.known_days.path_of(&part.hours);
-        if let Some(path) = same.filter(|path| checkpoint.parts.contains(path)) {
-            stored.parts.push(path.clone());
-            stored.known_days.note(part.hours, path);
-            continue;
+/// If a part cannot be encoded, a part with names cannot be read, or storage is unavailable.
+pub(super) async fn split(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Split> {
+    let checkpoint = &*sealed.checkpoint;
+    let mut new = NewParts { checkpoint, parts: Vec::new() };
+    let (mut archive, mut dead_letters) = (checkpoint.archive.clone(), checkpoint.dead_letters.clone());
+    pack(store, &mut archive, &sealed.unarchived, &mut new).await?;
+    pack(store, &mut dead_letters, &BTreeSet::new(), &mut new).await?;
+    let stored = split_content(Checkpoint { archive, dead_letters, ..checkpoint.clone() }, &mut new)?;
+    Ok(Split { stored, new_parts: new.parts })
+}
+
+/// Moves all names into the parts of their groups, if there are many. Takes the names `left` out of the parts
+/// that hold them.
+async fn pack<T: PartOf>(
+    store: &dyn ObjectStore,
+    named: &mut Named<T>,
+    left: &BTreeSet<T>,
+    new: &mut NewParts<'_>,
+) -> Result<()> {
+    let mut groups: BTreeMap<String, BTreeSet<T>> = BTreeMap::new();
+    if named.recent.len() > NAMES_MAX {
+        for name in std::mem::take(&mut named.recent) {
+            groups.entry(name.group()).or_default().insert(name);
         }
-        let bytes = encode(&part)?;
-        let digest = digest(&bytes);
-        if let Some(path) = known.get(&digest) {
-            stored.parts.push((*path).clone());
-            stored.known_days.note(part.hours, path);
-            continue;
-        }
-        let object_id = ObjectId { seq: checkpoint.seq, owner: owner.clone(), n: new_parts.len() as u64 };
-        let path = names::part(checkpoint.shard, &object_id, &digest);
-        stored.parts.push(path.clone());
-        stored.known_days.note(part.hours, &path);
-        new_parts.push((path, bytes.into()));
     }
-    Ok(Split { stored, new_parts })
+    for name in left {
+        groups.entry(name.group()).or_default();
+    }
+    for (group, added) in groups {
+        let mut names = match named.packed.get(&group) {
+            Some(path) => read_names(store, path).await?,
+            None => BTreeSet::new(),
+        };
+        names.retain(|name| !left.contains(name));
+        names.extend(added);
+        if names.is_empty() {
+            named.packed.remove(&group);
+            continue;
+        }
+        let bytes = encode(&T::into_part(names))?;
+        let digest = digest(&bytes);
+        named.packed.insert(group, new.add(bytes, &digest));
+    }
+    Ok(())
+}
+
+/// Reads a part that holds names.
+///
+/// # Errors
+/// If the part is missing or does not match its name, or storage is unavailable.
+pub(super) async fn read_names<T: PartOf>(store: &dyn ObjectStore, path: &str) -> Result<BTreeSet<T>> {
+    let objects = objects::get_all(store, vec![path.to_owned()]).await?;
+    let part = objects.iter().map(decode).next().transpose()?;
+    Ok(part.map(T::from_part).unwrap_or_default())
+}
+
+/// Splits what every reader needs. A part that the checkpoint already names is named again if its content is
+/// the same.
+fn split_content(mut stored: Checkpoint, new: &mut NewParts<'_>) -> Result<Checkpoint, FormatError> {
+    let (parts, known_days) = (std::mem::take(&mut stored.parts), std::mem::take(&mut stored.known_days));
+    let known: BTreeMap<String, &String> =
+        parts.iter().filter_map(|path| Some((names::parse_part(path)?.1, path))).collect();
+    for part in take_apart(&mut stored)? {
+        let same = known_days.path_of(&part.hours);
+        let path = match same.filter(|path| parts.contains(path)) {
+            Some(path) => path.clone(),
+            None => {
+                let bytes = encode(&part)?;
+                let digest = digest(&bytes);
+                known.get(&digest).map_or_else(|| new.add(bytes, &digest), |path| (*path).clone())
+            }
+        };
+        stored.known_days.note(part.hours, &path);
+        stored.parts.push(path);
+    }
+    Ok(stored)
 }
 
 /// Moves the content to be stored separately out of the checkpoint.
 fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatError> {
     let mut parts = Vec::new();
-    let inline = stored.owners.len().saturating_sub(1) % OWNERS + 1;
-    let newest = stored.owners.split_off(stored.owners.len().saturating_sub(inline));
-    for owners in std::mem::replace(&mut stored.owners, newest).chunks(OWNERS) {
-        parts.push(CheckpointPart { owners: owners.to_vec(), ..CheckpointPart::default() });
-    }
     let mut days: BTreeMap<Date, CheckpointPart> = BTreeMap::new();
     let oldest_inline = stored.closed_through.map(|closed| Hour(closed.0 - INLINE_HOURS));
     for (hour, entry) in std::mem::take(&mut stored.hours) {
@@ -124,10 +214,10 @@ fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatErro
     }
     let last = stored.seq / LETTER_SEQS;
     let mut letters: BTreeMap<u64, CheckpointPart> = BTreeMap::new();
-    for path in std::mem::take(&mut stored.dead_letters) {
+    for path in std::mem::take(&mut stored.unsent_dead_letters) {
         match names::parse_dead_letters(&path).map(|(object_id, _)| object_id.seq / LETTER_SEQS) {
-            Some(group) if group < last => letters.entry(group).or_default().dead_letters.push(path),
-            _ => stored.dead_letters.push(path),
+            Some(group) if group < last => letters.entry(group).or_default().unsent_dead_letters.push(path),
+            _ => stored.unsent_dead_letters.push(path),
         }
     }
     parts.extend(days.into_values().chain(quarters.into_values()).chain(letters.into_values()));
@@ -144,24 +234,25 @@ pub(super) async fn join(store: &dyn ObjectStore, stored: Checkpoint) -> Result<
 }
 
 fn put_together(mut stored: Checkpoint, parts: Vec<StoredObject>) -> Result<Checkpoint> {
-    let (mut owners, mut dead_letters) = (Vec::new(), Vec::new());
+    let mut unsent = Vec::new();
     for object in parts {
-        let damaged = |cause: String| WorkerError::Damaged { object: object.path.clone(), cause };
-        let named = names::parse_part(&object.path).map(|(_, digest)| digest);
-        if named != Some(digest(&object.bytes)) {
-            return Err(damaged("its content does not match its name".to_owned()));
-        }
-        let part: CheckpointPart =
-            serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))?;
-        owners.extend(part.owners);
+        let part = decode(&object)?;
         stored.hours.extend(part.hours);
         stored.revisions.extend(part.revisions);
-        dead_letters.extend(part.dead_letters);
+        unsent.extend(part.unsent_dead_letters);
     }
-    owners.append(&mut stored.owners);
-    dead_letters.append(&mut stored.dead_letters);
-    (stored.owners, stored.dead_letters) = (owners, dead_letters);
+    unsent.append(&mut stored.unsent_dead_letters);
+    stored.unsent_dead_letters = unsent;
     Ok(stored)
+}
+
+fn decode(object: &StoredObject) -> Result<CheckpointPart> {
+    let damaged = |cause: String| WorkerError::Damaged { object: object.path.clone(), cause };
+    let named = names::parse_part(&object.path).map(|(_, digest)| digest);
+    if named != Some(digest(&object.bytes)) {
+        return Err(damaged("its content does not match its name".to_owned()));
+    }
+    serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))
 }
 
 fn encode(value: &impl Serialize) -> Result<Vec<u8>, FormatError> {
@@ -177,7 +268,8 @@ mod tests {
     use prorata_schemas::tables::Table;
 
     use super::*;
-    use crate::checkpoint::{OwnerKind, RulesFrom};
+    use crate::checkpoint::log::KnownDays;
+    use crate::checkpoint::{Owner, OwnerKind, RulesFrom};
     use crate::ports::FileEntry;
 
     /// The last closed hour.
@@ -189,7 +281,8 @@ mod tests {
     struct Grown {
         /// Late organizations in each hour: 625 on each of 16 shards are 10,000.
         late_organizations: usize,
-        claims: u64,
+        /// Years of archive files and of a file of dead letters in each checkpoint.
+        years: u64,
         /// Hours before the horizon that were restated once.
         restated_hours: i64,
         /// Hours for which nothing could be published.
@@ -199,18 +292,14 @@ mod tests {
     }
 
     const SMALL: Grown =
-        Grown { late_organizations: 0, claims: 1, restated_hours: 0, unpublished: 0, letters: 0 };
+        Grown { late_organizations: 0, years: 0, restated_hours: 0, unpublished: 0, letters: 0 };
 
     /// The checkpoint of a shard after 35 days and more.
     fn grown(grown: &Grown) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 1_000_000;
         checkpoint.closed_through = Some(NOW);
-        let owner = |n: u64| {
-            let kind = OwnerKind::Worker;
-            Owner { id: format!("{OWNER}{n:04}").into(), seq: 1 + n, kind, released: true, has_objects: true }
-        };
-        checkpoint.owners = (0..grown.claims).map(owner).collect();
+        checkpoint.owner = Some(Owner { id: OWNER.into(), kind: OwnerKind::Worker, released: false });
         checkpoint.rules = vec![RulesFrom { from: Hour(1), version: "1".into() }];
         let late = (0..grown.late_organizations)
             .map(|n| (format!("organization-{n:06}").as_str().into(), 12))
@@ -246,8 +335,39 @@ mod tests {
             let object_id = ObjectId { seq: 1_000_001 - grown.letters + n, owner: OWNER.into(), n };
             names::dead_letters(7, &object_id, "0123456789abcdef0123456789abcdef")
         });
-        checkpoint.dead_letters = letters.collect();
+        checkpoint.unsent_dead_letters = letters.collect();
+        name_objects(&mut checkpoint, grown.years);
         checkpoint
+    }
+
+    /// Names as many archive files and dead letters as fit the checkpoint itself, and parts with the others.
+    fn name_objects(checkpoint: &mut Checkpoint, years: u64) {
+        for n in 0..NAMES_MAX as u64 {
+            let object_id = ObjectId { seq: 1_000_000 - n, owner: OWNER.into(), n };
+            checkpoint.dead_letters.insert(names::dead_letters(
+                7,
+                &object_id,
+                "0123456789abcdef0123456789abcdef",
+            ));
+            let hour = Hour(NOW.0 - n as i64);
+            checkpoint.archive.insert(ArchivedFile { hour, object_id, bytes: 12_345_678 });
+        }
+        let part = |n: u64| {
+            let object_id = ObjectId { seq: 1_000_000 - n, owner: OWNER.into(), n };
+            names::part(7, &object_id, "0123456789abcdef0123456789abcdef")
+        };
+        for month in 0..years * 12 {
+            checkpoint.archive.packed.insert(format!("{:04}-{:02}", month / 12, month % 12), part(month));
+        }
+        for group in 0..years * 525_600 / 65_536 {
+            checkpoint.dead_letters.packed.insert(format!("{group:06}"), part(group));
+        }
+    }
+
+    fn split(checkpoint: &Checkpoint) -> Result<Split> {
+        let mut new = NewParts { checkpoint, parts: Vec::new() };
+        let stored = split_content(checkpoint.clone(), &mut new)?;
+        Ok(Split { stored, new_parts: new.parts })
     }
 
     fn objects(split: &Split) -> Vec<StoredObject> {
@@ -262,7 +382,7 @@ mod tests {
             ("nothing late", SMALL),
             ("1 of 20 organizations late in each hour", Grown { late_organizations: 31, ..SMALL }),
             ("all late in each hour", Grown { late_organizations: 625, ..SMALL }),
-            ("3,000 claims", Grown { claims: 3_000, ..SMALL }),
+            ("ten years of archive files and dead letters", Grown { years: 10, ..SMALL }),
             ("3 years of hours restated once", Grown { restated_hours: 3 * 8_760, ..SMALL }),
             ("nothing published for 35 days", Grown { unpublished: 840, ..SMALL }),
             ("dead letters wait for their topic for two weeks", Grown { letters: 14 * 1_440, ..SMALL }),
@@ -270,7 +390,7 @@ mod tests {
                 "all of it, for ten years",
                 Grown {
                     late_organizations: 625,
-                    claims: 10_000,
+                    years: 10,
                     restated_hours: 10 * 8_760,
                     unpublished: 840,
                     letters: 14 * 1_440,
@@ -290,7 +410,7 @@ mod tests {
 
     #[test]
     fn parts_that_stay_the_same_are_named_again() {
-        let first = grown(&Grown { claims: 300, restated_hours: 100, ..SMALL });
+        let first = grown(&Grown { years: 3, restated_hours: 100, ..SMALL });
         let before = split(&first).unwrap();
         for known_days in [KnownDays::default(), before.stored.known_days.clone()] {
             let (parts, seq) = (before.stored.parts.clone(), first.seq + 1);

@@ -204,10 +204,6 @@ mod tests {
             unreachable!("nothing is written")
         }
 
-        fn is_whole(&self, _: &[u8], _: &[(EventKind, &[u8])]) -> bool {
-            unreachable!("nothing is written")
-        }
-
         fn write_dead_letters(&self, _: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
             unreachable!("nothing is written")
         }

@@ -35,7 +35,7 @@ impl<S: Source> Worker<S> {
         let Loss { earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
         let store = Arc::clone(&self.ports.shared.store);
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         let compares = progress.verify.take().is_some();
         let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
@@ -58,7 +58,7 @@ impl<S: Source> Worker<S> {
                 return Ok(());
             }
         }
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
             tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
             progress.offsets.next = None;
@@ -79,7 +79,7 @@ impl<S: Source> Worker<S> {
             skipped.topic == *topic && skipped.partition == shard && skipped.offset == offset
         });
         let through = skipped.map(|skipped| skipped.through.max(offset));
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(topic) else { return Ok(()) };
         let (Some(through), false) = (through, progress.offsets.next > through) else {
             let topic = topic.to_string();

@@ -62,7 +62,7 @@ impl<S: Source> Worker<S> {
             match item {
                 Item::End(offset) => {
                     let now = self.ports.shared.clock.now();
-                    let Some(live) = self.live_mut(*shard) else { continue };
+                    let Some(live) = self.shards.get_live(*shard) else { continue };
                     let Some(progress) = live.topics_mut().get_mut(topic) else { continue };
                     if let Some(cause) = progress.lacks_last(offset) {
                         self.offsets_lost(topic.clone(), *shard, Loss::of_another_log(cause)).await?;

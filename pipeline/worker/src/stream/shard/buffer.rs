@@ -19,7 +19,7 @@ struct OpenHour {
     /// Events in memory. The first `flushed` of them are objects of the draft, or in the archive.
     events: Arc<Vec<Body>>,
     flushed: usize,
-    /// The number of flushed events that a decided checkpoint admits.
+    /// The number of flushed events that a decided checkpoint names.
     decided: usize,
     /// Whether the archive holds events of the hour that are not in memory.
     spilled: bool,

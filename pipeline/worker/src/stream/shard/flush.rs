@@ -32,6 +32,7 @@ impl LiveShard {
         self.flush_late(ports, counts).await?;
         if counts.late_events > late {
             self.recompute.late_at = Some(now);
+            self.recompute.waits_for_release = false;
         }
         self.flush_letters(ports)
     }
@@ -56,11 +57,10 @@ impl LiveShard {
         let archive = &*ports.shared.archive;
         let mut read = 0;
         for (index, hour) in self.buffer.late_hours().into_iter().enumerate() {
-            self.archive.ensure(store, &self.decided, (hour, hour)).await?;
-            let files = self.archive.files(hour);
-            read += files.iter().map(|file| file.bytes).sum::<u64>();
+            self.archive.ensure(store, (hour, hour)).await?;
+            read += self.archive.files(hour).map(|file| file.bytes).sum::<u64>();
             let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
-                self.archive.to_read(self.shard(), hour)
+                self.archive.to_read(hour)
             } else {
                 Vec::new()
             };
@@ -84,9 +84,7 @@ impl LiveShard {
         let file = DeadLetterFile::encode(&*ports.shared.archive, self.buffer.letters())?;
         let path = file.path(self.shard(), &namer);
         if let Some(draft) = self.draft() {
-            if ports.letters.is_some() {
-                draft.add_dead_letters(path.clone());
-            }
+            draft.name_dead_letters(path.clone(), ports.letters.is_some());
             draft.add_object(path, file.bytes);
         }
         self.buffer.drop_letters();

@@ -119,7 +119,7 @@ impl Folding<'_> {
         let Some(states) = shard.states.clone() else { return Ok(()) };
         self.list_rules(shard, first).await?;
         let last = Hour(closable.0.min(first.0 + shard.recompute.window_hours - 1));
-        shard.archive.ensure(&*self.ports.store, &shard.decided, (first, last)).await?;
+        shard.archive.ensure(&*self.ports.store, (first, last)).await?;
         shard.note_archived(first, last);
         let open: BTreeMap<Hour, EventPlaces> =
             (first.0..=last.0).map(|hour| (Hour(hour), shard.buffer.events(Hour(hour)))).collect();
@@ -263,9 +263,10 @@ impl LiveShard {
 
     /// Notes which of these hours have archived events of earlier owners, which were never in memory here.
     pub(super) fn note_archived(&mut self, first: Hour, last: Hour) {
-        let earlier = |hour: &Hour| self.archive.files(*hour).iter().any(|file| self.claim.is_earlier(file));
-        let hours: Vec<Hour> =
-            self.archive.hours().filter(|hour| (first..=last).contains(hour) && earlier(hour)).collect();
-        hours.into_iter().for_each(|hour| self.buffer.note_archived(hour));
+        for hour in self.archive.hours().range(first..=last) {
+            if self.archive.files(*hour).any(|file| self.claim.is_earlier(file)) {
+                self.buffer.note_archived(*hour);
+            }
+        }
     }
 }

@@ -27,11 +27,11 @@ use crate::backoff::{self, Backoff};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::{ShardState, hold_message};
-use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, Sealed};
+use crate::checkpoint::{ArchivedFile, Checkpoint, Decided, Draft, ObjectNamer, Sealed};
 use crate::error::Result;
-use crate::names::{ArchivePath, Shard};
+use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore};
-use crate::shard::archive::{ArchiveFile, ArchiveIndex};
+use crate::shard::archive::ArchiveIndex;
 use crate::shard::fold::Body;
 use buffer::EventBuffer;
 pub(super) use fold::Folding;
@@ -54,7 +54,7 @@ struct Claim {
 
 impl Claim {
     /// Returns whether an archive file existed before this claim.
-    fn is_earlier(&self, file: &ArchiveFile) -> bool {
+    fn is_earlier(&self, file: &ArchivedFile) -> bool {
         file.object_id.seq <= self.seq
     }
 }
@@ -86,21 +86,18 @@ struct Publication {
     behind_since: Option<WallTime>,
 }
 
-/// Objects that no checkpoint names or admits any more.
+/// Objects that no checkpoint names any more.
 #[derive(Debug)]
 pub(super) struct Garbage {
     /// Paths of objects that wait to be deleted.
     pub paths: BTreeSet<String>,
     /// When the state folder was last searched.
     pub looked_at: WallTime,
-    /// Whether dead letters of dead attempts, and owners without objects, were searched for: only a claim can
-    /// bring new ones.
-    pub looked_after_claim: bool,
 }
 
 impl Garbage {
     fn new(now: WallTime) -> Self {
-        Self { paths: BTreeSet::new(), looked_at: now, looked_after_claim: false }
+        Self { paths: BTreeSet::new(), looked_at: now }
     }
 }
 
@@ -179,17 +176,7 @@ impl LiveShard {
     }
 
     pub fn garbage_mut(&mut self) -> &mut Garbage {
-        self.garbage.paths.extend(self.archive.take_orphans());
         &mut self.garbage
-    }
-
-    /// Notes which paths of the garbage are deleted, and which remain.
-    pub fn note_deleted(&mut self, tried: Vec<String>, left: BTreeSet<String>) {
-        let deleted = tried.iter().filter(|path| !left.contains(*path));
-        for file in deleted.filter_map(|path| ArchivePath::parse(path)) {
-            self.archive.note_deleted(&file.object_id);
-        }
-        self.garbage.paths.extend(left);
     }
 
     /// Returns when to start reading the shard, if that was not possible yet.
@@ -272,14 +259,6 @@ impl LiveShard {
         self.buffer.spill();
     }
 
-    /// Removes owners without an object that counts; see [`Draft::keep_owners`]. Returns `false` if that is
-    /// not possible now, because the next checkpoint is sealed.
-    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) -> bool {
-        let Some(draft) = self.draft() else { return false };
-        draft.keep_owners(with_objects);
-        true
-    }
-
     /// Returns whether the next checkpoint would differ from the last.
     pub fn has_news(&self) -> bool {
         let drafted = matches!(&self.next, Next::Draft(draft) if draft.is_changed());
@@ -319,13 +298,7 @@ impl LiveShard {
     pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> WallTime) -> Result<bool> {
         let Next::Sealed(sealed) = &self.next else { return Ok(true) };
         let Decision::Ours(decided) = log::decide(store, sealed).await? else { return Ok(false) };
-        for file in sealed.archived() {
-            self.archive.add(file.clone());
-        }
-        for (hour, file) in sealed.merged() {
-            self.archive.remove(*hour, file);
-        }
-        self.merging.note_decided();
+        self.archive.follow(&decided);
         self.garbage.paths.extend(sealed.replaced().iter().cloned());
         self.buffer.note_decided();
         if let Some(closed) = decided.closed_through {
@@ -363,7 +336,7 @@ impl LiveShard {
     /// Returns a decided file of dead letters that has not reached its topic.
     pub fn next_dead_letters(&self) -> Option<&String> {
         let Next::Draft(draft) = &self.next else { return None };
-        self.decided.dead_letters.iter().find(|path| draft.dead_letters.contains(path))
+        self.decided.unsent_dead_letters.iter().find(|path| draft.unsent_dead_letters.contains(path))
     }
 
     /// Notes that a file of dead letters has reached its topic.

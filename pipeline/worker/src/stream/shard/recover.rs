@@ -26,9 +26,8 @@ use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor::{self, Nearest};
 use crate::stream::watermark::ShardTopics;
 
-/// Hours after now whose archive is listed when a shard is taken: producers whose clock is ahead may have
-/// reached them.
-const AHEAD_HOURS: i64 = 24;
+/// An hour after all hours: the last of the year 9999.
+const LAST_HOUR: Hour = Hour(70_389_527);
 
 /// A shard that is claimed and not loaded yet.
 #[derive(Clone, Debug)]
@@ -39,8 +38,6 @@ pub(in crate::stream) struct Claimed {
     pub decided: Decided,
     /// The monotonic time from the start of its request to the answer.
     pub wrote: Range<Duration>,
-    /// The listing of the shard's archive so far: a load that fails and is retried lists no date twice.
-    archive: Box<ArchiveIndex>,
 }
 
 /// The context of taking a shard.
@@ -66,7 +63,7 @@ impl Recovery<'_> {
         let began = self.ports.clock.monotonic();
         let decided = claim::claim(self.ports, &claimant, shard, None).await?;
         let wrote = began..self.ports.clock.monotonic();
-        Ok(Claimed { owner, decided, wrote, archive: Box::default() })
+        Ok(Claimed { owner, decided, wrote })
     }
 
     /// Returns whether no other owner has decided since a claim.
@@ -75,13 +72,13 @@ impl Recovery<'_> {
         Ok(self.ports.store.get(&next).await?.is_none())
     }
 
-    /// Loads a claimed shard. Nothing is read from Kafka yet. After an error the claim keeps its listing.
-    pub async fn load(&mut self, from: &mut Claimed) -> Result<LiveShard> {
+    /// Loads a claimed shard. Nothing is read from Kafka yet.
+    pub async fn load(&mut self, from: &Claimed) -> Result<LiveShard> {
         let (owner, claimed) = (from.owner.clone(), from.decided.clone());
         let shard = claimed.shard;
         self.rules.load(&*self.ports.store, &claimed.rules).await?;
         let now = self.ports.clock.now();
-        self.list_archive(from, now).await?;
+        let archive = self.archive(&claimed).await?;
         let counter = Arc::clone(self.counter);
         let mut live = LiveShard {
             claim: Claim { shard, owner, seq: claimed.seq, counter },
@@ -89,7 +86,7 @@ impl Recovery<'_> {
             next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
             topics: ShardTopics::new(self.offsets(&claimed)?, now),
-            archive: (*from.archive).clone(),
+            archive,
             merging: Default::default(),
             states: None,
             state_bytes: 0,
@@ -146,18 +143,15 @@ impl Recovery<'_> {
         Ok(offsets)
     }
 
-    /// Lists the archive of the open hours.
-    async fn list_archive(&self, claimed: &mut Claimed, now: WallTime) -> Result<()> {
-        let (store, Claimed { decided, archive, .. }) = (&*self.ports.store, claimed);
+    /// Returns the archive, with the names of the open hours.
+    async fn archive(&self, decided: &Decided) -> Result<ArchiveIndex> {
+        let mut archive = ArchiveIndex::of(decided);
         match decided.closed_through {
-            Some(closed) => {
-                let last = Hour(now.hour().0 + AHEAD_HOURS).max(closed.next());
-                archive.ensure(store, decided, (closed.next(), last)).await
-            }
+            Some(closed) => archive.ensure(&*self.ports.store, (closed.next(), LAST_HOUR)).await?,
             // No hour is closed: the first hour may be any.
-            None if decided.seq > 1 => archive.ensure_all(store, decided).await,
-            None => Ok(()),
+            None => archive.ensure_all(&*self.ports.store).await?,
         }
+        Ok(archive)
     }
 
     /// Lists the configured rules if their version is not listed yet. They hold from the first hour that has

@@ -39,6 +39,7 @@ impl Folding<'_> {
             shard.recompute.began_at = Some(self.now);
         }
         match slice {
+            CourseSlice::Waits(hour) => self.rules.of(&shard.next, hour).map(|_| SliceOutcome::Done),
             CourseSlice::Nothing => Ok(SliceOutcome::Done),
             CourseSlice::Restated(restated) => {
                 self.take_restated(shard, restated);

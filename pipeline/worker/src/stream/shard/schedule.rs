@@ -11,6 +11,7 @@ use crate::checkpoint::HourSet;
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::shard::courses::Courses;
 use crate::shard::cursor::Recompute;
+use crate::status::RecomputeGate;
 
 /// Hours in the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
@@ -67,7 +68,7 @@ pub(super) struct Recomputation {
     pub through: Option<Hour>,
     /// Hours in the next window.
     pub window_hours: i64,
-    /// Whether dirty hours wait for a release that computes their rules.
+    /// Whether all dirty hours wait for a release that computes their rules.
     pub waits_for_release: bool,
 }
 
@@ -108,21 +109,38 @@ impl LiveShard {
         self.next_hour().filter(|next| *next <= last && self.states.is_some()).map(|_| last)
     }
 
-    /// Returns whether a slice of dirty hours is due: a recomputation is in progress, or closing waits for
-    /// one. A restart at an hour that was recomputed before happens at most once per `every`, because late
-    /// events arrive in bursts. Hours that are dirty for some organizations alone also wait while
-    /// [`Self::reach`] is `None`.
-    pub fn recompute_due(&self, now: WallTime, pace: RestatePace) -> bool {
+    /// Returns the gate at which dirty hours stand, or `None` if no hour is dirty. The gates in order:
+    ///
+    /// 1. No release that computes their rules is here.
+    /// 2. A run that has begun, or without which no hour can close, continues.
+    /// 3. A restart at an hour that was recomputed before happens at most once per `every`, because late
+    ///    events arrive in bursts.
+    /// 4. Hours that are dirty for some organizations alone also wait while [`Self::reach`] is `None`.
+    ///
+    /// Then the late events must be in the archive: a slice reads nothing else.
+    pub fn recompute_gate(&self, now: WallTime, pace: RestatePace) -> Option<RecomputeGate> {
         let recompute = &self.recompute;
-        if self.next().dirty.is_empty() || recompute.waits_for_release {
-            return false;
+        if self.next().dirty.is_empty() {
+            return None;
         }
-        if recompute.cursor.is_some() || !recompute.courses.is_empty() || self.states.is_none() {
-            return true;
+        if recompute.waits_for_release {
+            return Some(RecomputeGate::Release);
         }
-        let rested = recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(pace.every));
-        let begun = rested || self.recompute_goes_on();
-        begun && (!self.has_dirty_organizations_only() || self.reach(now, pace.delay_max).is_some())
+        let is_running = recompute.cursor.is_some() || !recompute.courses.is_empty() || self.states.is_none();
+        if !is_running {
+            let rested = recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(pace.every));
+            if !rested && !self.recompute_goes_on() {
+                return Some(RecomputeGate::Interval);
+            }
+            if self.has_dirty_organizations_only() && self.reach(now, pace.delay_max).is_none() {
+                return Some(RecomputeGate::LateEvents);
+            }
+        }
+        Some(match (self.has_stored_late(), is_running) {
+            (false, _) => RecomputeGate::Checkpoint,
+            (true, true) => RecomputeGate::Running,
+            (true, false) => RecomputeGate::Due,
+        })
     }
 
     /// Returns how far a run for some organizations that begins now may go, or `None` if it waits.
@@ -169,9 +187,9 @@ impl LiveShard {
 
     /// Returns whether the archive holds all late events that a checkpoint has taken. Events that the draft
     /// has yet to store are not readable.
-    pub fn has_stored_late(&self) -> bool {
+    fn has_stored_late(&self) -> bool {
         match &self.next {
-            Next::Draft(draft) => draft.archived().iter().all(|file| !self.is_closed(file.hour)),
+            Next::Draft(draft) => draft.archived().iter().all(|hour| !self.is_closed(*hour)),
             Next::Sealed(_) => false,
         }
     }

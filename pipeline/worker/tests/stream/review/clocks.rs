@@ -175,7 +175,7 @@ async fn a_worker_does_not_start_with_a_clock_that_the_store_contradicts() {
         assert_eq!(error.exit_code(), 2, "{error}");
         assert!(error.to_string().contains("correct the clock"), "{error}");
         assert_eq!(closed(&world), before);
-        let released = |shard: u16| world.audit.latest()[&shard].owner().unwrap().released;
+        let released = |shard: u16| world.audit.latest()[&shard].owner.as_ref().unwrap().released;
         assert!(released(0) && released(1), "an orderly end lets go");
     }
 }

@@ -131,10 +131,6 @@ impl Archive for Faulty {
         }
     }
 
-    fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool {
-        FakeArchive.is_whole(file, events)
-    }
-
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
         FakeArchive.write_dead_letters(letters)
     }

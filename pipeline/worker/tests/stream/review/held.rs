@@ -91,7 +91,7 @@ async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &s
     let fresh = world.fresh();
     let mut options = BackfillOptions::new("fresh".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options.rules = protected(Hour(0));
     options.to = Some(TRACE_END);
     let outcome = foreign::run(&fresh, events, Faults::default(), options).await.unwrap();

@@ -261,7 +261,9 @@ async fn more_partitions_close_nothing_from_the_moment_that_they_are_told() {
     assert!(told.contains("so no hour closes") && told.contains("kafka.retired_topics"), "{told}");
     world.audit.look();
     assert_eq!(closed(&world), before);
-    assert!(world.audit.latest().values().all(|latest| latest.owner().is_some_and(|owner| owner.released)));
+    assert!(
+        world.audit.latest().values().all(|latest| latest.owner.as_ref().is_some_and(|owner| owner.released))
+    );
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ async fn one_damaged_object_of_one_shard_stops_no_other_shard() {
     let latest = world.audit.latest();
     let closed = latest[&world.shard_of(other)].closed_through;
     assert!(closed >= Some(Hour(START + 8)), "the other shard closes its hours: {closed:?}");
-    assert!(latest[&0].owner().unwrap().released, "a stopped shard is let go");
+    assert!(latest[&0].owner.as_ref().unwrap().released, "a stopped shard is let go");
 }
 
 #[tokio::test]

@@ -58,10 +58,21 @@ async fn goes_on(world: &World, member: &mut Member, minutes: u64) {
 
 /// Runs `prorata backfill --shards <shard>` while the worker has the other shards.
 async fn backfill(world: &World, shard: Shard, events: &[EventRecord]) -> Result<(), WorkerError> {
+    backfill_without(world, shard, events, &[]).await
+}
+
+/// Runs the same with `--without-archive-file`.
+async fn backfill_without(
+    world: &World,
+    shard: Shard,
+    events: &[EventRecord],
+    without: &[&str],
+) -> Result<(), WorkerError> {
     let mut options = BackfillOptions::new("mender".into());
+    options.without_archive_files = without.iter().map(ToString::to_string).collect();
     options.shards = Some(world.shards);
     options.only_shards = Some(BTreeSet::from([shard]));
-    options.readers = 1;
+    options.threads = 1;
     let outcome = foreign::run(world, events, Faults::default(), options).await?;
     let others = events.iter().filter(|event| world.shard_of(&event.event.organization_id) != shard).count();
     assert_eq!(outcome.events_elsewhere, others as u64);
@@ -112,21 +123,49 @@ async fn a_damaged_file_is_restored_from_a_copy() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_deleted_and_its_events_are_folded_from_a_copy() {
+async fn a_damaged_or_lost_file_is_left_out_and_its_events_are_folded_from_a_copy() {
+    for lost in [false, true] {
+        let world = read().await;
+        let (path, late) = victim(&world);
+        if lost {
+            world.lake.store.delete(&path).await.unwrap();
+        } else {
+            world.lake.store.overwrite(&path, "damaged".into());
+        }
+        world.produce(std::slice::from_ref(&late));
+        let mut member = world.member("b");
+        let (shard, message) = stopped(&world, &mut member, StopReason::Damaged).await;
+        let way_out = format!(
+            "fold a copy of its events with 'prorata backfill --shards {shard} --without-archive-file {path}'"
+        );
+        assert!(message.contains(&way_out), "{message}");
+        // The operator looks for the copy. Meanwhile nothing is published without the file's events.
+        let before = world.lake.content();
+        lives(&world, &mut member, 20).await;
+        assert_eq!(world.lake.content(), before);
+        backfill_without(&world, shard, &trace(), &[&path]).await.unwrap();
+        // The backfill has fixed the shard, so the shard need not wait for its next try.
+        goes_on(&world, &mut member, 2).await;
+        member.settle(&world).await.unwrap();
+        assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
+    }
+}
+
+#[tokio::test]
+async fn only_a_named_archive_file_of_an_owned_shard_is_left_out() {
     let world = read().await;
-    let (path, late) = victim(&world);
-    world.lake.store.overwrite(&path, "damaged".into());
-    world.produce(std::slice::from_ref(&late));
-    let mut member = world.member("b");
-    let (shard, message) = stopped(&world, &mut member, StopReason::Damaged).await;
-    let way_out = format!("delete it and fold a copy of its events with 'prorata backfill --shards {shard}'");
-    assert!(message.contains(&way_out), "{message}");
-    world.lake.store.delete(&path).await.unwrap();
-    backfill(&world, shard, &trace()).await.unwrap();
-    // The backfill has fixed the shard, so the shard need not wait for its next try.
-    goes_on(&world, &mut member, 2).await;
-    member.settle(&world).await.unwrap();
-    assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
+    let (path, _) = victim(&world);
+    let shard = world.shard_of("acme");
+    let orphan = path.replace(".avro", "1.avro");
+    for (of, path, why) in [
+        (shard, "date=2026-11-01/part.avro", "name a file by its path under the lake"),
+        (1 - shard, &path, "this run does not own its shard"),
+        (shard, &orphan, "no checkpoint names it"),
+    ] {
+        let error = backfill_without(&world, of, &trace(), &[path]).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("--without-archive-file {path}: {why}")), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
 }
 
 #[tokio::test]
@@ -226,7 +265,7 @@ async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
     let world = read().await;
     let mut options = BackfillOptions::new("wrong".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     // The backfill is refused only after it has claimed the shards, because the root has a worker.
     options.to = Some(Hour(START + 100));
     let late = [pod("acme", 61, "late", 1)];
@@ -234,7 +273,7 @@ async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
     assert_eq!(error.exit_code(), 2, "{error}");
     world.audit.look();
     for (shard, checkpoint) in world.audit.latest() {
-        let owner = checkpoint.owner().unwrap();
+        let owner = checkpoint.owner.as_ref().unwrap();
         assert!(owner.released, "shard {shard} is held by {}, which is gone", owner.id);
     }
 }

@@ -1,12 +1,15 @@
-//! The folders that a claim lists: only the folders of its own shard, and none if its archive is empty.
+//! The requests of a claim: they do not grow with the archive.
 
 use std::time::Duration;
 
-use prorata_samples::trace::pod;
+use prorata_samples::trace::{START, pod};
+use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeBroker;
-use prorata_worker::names;
+use prorata_worker::checkpoint::ArchivedFile;
+use prorata_worker::checkpoint::log::{self, Decision};
+use prorata_worker::names::{self, ObjectId};
 
-use super::watched::{WatchedStore, worker};
+use super::watched::{Asked, WatchedStore, worker};
 use crate::world::World;
 
 /// Creates a world of two shards with all events on one of them. Returns the world and that shard.
@@ -23,8 +26,8 @@ async fn world_of_60_hours() -> (World, u16) {
     (world, used)
 }
 
-/// Returns the archive folders that a new owner of all shards lists, with the number of objects returned.
-async fn lists_of_a_claim(world: &World, name: &str) -> Vec<(String, usize)> {
+/// Returns the calls of a new owner of all shards, until it has closed what it can.
+async fn calls_of_a_claim(world: &World, name: &str) -> Asked {
     let store = WatchedStore::of(world);
     let (mut worker, _) = worker(world, &store, name, |_| {}).await;
     for _ in 0..3 {
@@ -32,18 +35,40 @@ async fn lists_of_a_claim(world: &World, name: &str) -> Vec<(String, usize)> {
         world.pass(Duration::from_secs(61));
     }
     worker.drain().await;
-    let lists = store.take().lists.into_iter();
-    lists.filter(|(folder, _)| folder.starts_with(names::EVENTS)).collect()
+    store.take()
 }
 
 #[tokio::test]
-async fn taking_a_shard_that_nobody_uses_lists_nothing_of_others() {
-    let (world, used) = world_of_60_hours().await;
-    let lists = lists_of_a_claim(&world, "b").await;
-    let own = names::archive_folder(used);
-    let whole = lists.iter().filter(|(folder, _)| *folder == names::EVENTS).count();
-    assert_eq!(whole, 0, "the whole archive of all shards is listed to take a shard without an event");
-    assert!(lists.iter().all(|(folder, _)| folder.starts_with(&own)), "not only its own: {lists:?}");
-    let objects: usize = lists.iter().map(|(_, objects)| objects).sum();
-    assert!(lists.len() <= 3 && objects <= 48, "more than the dates of open hours: {lists:?}");
+async fn a_claim_lists_no_archive() {
+    let (world, _) = world_of_60_hours().await;
+    let lists = calls_of_a_claim(&world, "b").await.lists;
+    let archive: Vec<_> = lists.iter().filter(|(folder, _)| folder.starts_with(names::EVENTS)).collect();
+    assert!(archive.is_empty() && !lists.is_empty(), "{lists:?}");
+}
+
+/// Names an archive file of each hour of so many months before the world's begin.
+async fn archive_of(world: &World, shard: u16, months: i64) {
+    let latest = log::latest(&world.lake.store, shard).await.unwrap();
+    let mut draft = latest.next_draft();
+    for hour in START - months * 730..START {
+        let object_id = ObjectId { seq: 1, owner: "before".into(), n: hour.unsigned_abs() };
+        draft.name_archive_file(ArchivedFile { hour: Hour(hour), object_id, bytes: 9 });
+    }
+    let decided = log::decide(&world.lake.store, &draft.seal(world.now())).await.unwrap();
+    assert!(matches!(decided, Decision::Ours(_)));
+}
+
+#[tokio::test]
+async fn a_claim_asks_for_as_much_after_ten_years_as_after_a_month() {
+    let mut requests = Vec::new();
+    for months in [1, 120] {
+        let (world, used) = world_of_60_hours().await;
+        archive_of(&world, used, months).await;
+        let asked = calls_of_a_claim(&world, "b").await;
+        let bytes: usize =
+            asked.gets.iter().filter_map(|path| world.lake.store.object(path)).map(|b| b.len()).sum();
+        println!("{months} months: {} lists, {} gets, {bytes} bytes", asked.lists.len(), asked.gets.len());
+        requests.push(asked.lists.len() + asked.gets.len());
+    }
+    assert_eq!(requests[0], requests[1]);
 }

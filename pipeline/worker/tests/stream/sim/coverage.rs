@@ -122,8 +122,8 @@ impl Coverage {
         let checkpoints = world.audit.checkpoints();
         for ((shard, seq), after) in &checkpoints {
             let Some(before) = checkpoints.get(&(*shard, seq - 1)) else { continue };
-            if after.owner().map(|owner| &owner.id) != before.owner().map(|owner| &owner.id) {
-                let released = before.owner().is_some_and(|owner| owner.released);
+            if after.owner.as_ref().map(|owner| &owner.id) != before.owner.as_ref().map(|owner| &owner.id) {
+                let released = before.owner.as_ref().is_some_and(|owner| owner.released);
                 self.hit(if released { "claim_after_release" } else { "stale_claim" });
             }
             if let Some(closed) = before.closed_through

@@ -88,7 +88,7 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let lines = [
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
-        // PROTOCOL.md, section Restating: a snapshot has at most three patches.
+        // HOURS.md, section Restate: a snapshot has at most three patches.
         ("patches of snapshots", economy.patches, 3 * economy.snapshots),
         ("lists", economy.lists, 40 + 8 * claims + shard_hours + ahead + behind + again),
         // One for each flush of events or dead letters, claim, release and hour. If a clock is wrong, its

@@ -9,7 +9,8 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::Faults;
 use prorata_worker::backfill::BackfillOptions;
-use prorata_worker::names::Shard;
+use prorata_worker::names::{self, Shard};
+use prorata_worker::ports::ObjectStore;
 
 use super::chaos;
 use super::coverage::Coverage;
@@ -47,6 +48,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
     let events = archived(&held);
     backfill_changes_nothing(&world, &events, &context).await;
     backfill_makes_the_same(&world, &events, &context).await;
+    absence_is_equal_or_loud(&world, dice, &context).await;
     fleet.coverage.look_back(&world, &held);
     fleet.coverage.clone()
 }
@@ -107,7 +109,7 @@ fn archived(held: &oracle::Held) -> Vec<EventRecord> {
 fn options(owner: &str, world: &World) -> BackfillOptions {
     let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options
 }
 
@@ -136,6 +138,35 @@ async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context
         let gone = files.iter().find(|file| !after[&table].contains(file));
         assert_eq!(gone, None, "{context}: a backfill replaces files of {table:?}");
     }
+}
+
+/// Takes away one object at rest. Asserts that a backfill over the worker's archive then ends with the same
+/// tables or with an error, and that it ends with the same tables once the object is back.
+async fn absence_is_equal_or_loud(world: &World, dice: &mut Dice, context: &str) {
+    // The audit remembers checkpoints, and readers notice lost table files.
+    let is_tried = |path: &String| names::parse_checkpoint(path).is_none() && !path.ends_with(".parquet");
+    let paths: Vec<String> = world.lake.objects().into_iter().filter(is_tried).collect();
+    let path = &paths[dice.below(paths.len())];
+    let context = format!("{context}, without {path}");
+    let before = world.lake.content();
+    let bytes = world.lake.store.get(path).await.unwrap().unwrap();
+    let mut options = options("absent", world);
+    options.take_over = true;
+    options.from = world.audit.latest().values().filter_map(|checkpoint| checkpoint.archive_from).min();
+    options.to = world.audit.latest().values().filter_map(|checkpoint| checkpoint.closed_through).min();
+    if options.from.is_none() || options.to < options.from {
+        return;
+    }
+    world.lake.store.delete(path).await.unwrap();
+    let ends = foreign::run(world, &[], Faults::default(), options.clone()).await;
+    assert!(world.lake.content() == before, "{context}: other tables, {ends:?}");
+    if world.lake.store.object(path).is_none() {
+        world.lake.store.overwrite(path, bytes);
+    }
+    options.owner = "back".into();
+    let ends = foreign::run(world, &[], Faults::default(), options).await;
+    ends.unwrap_or_else(|error| panic!("{context}, which is back: {error}"));
+    assert!(world.lake.content() == before, "{context}, which is back: other tables");
 }
 
 /// Asserts that a backfill of the same events into a fresh root makes the same tables.

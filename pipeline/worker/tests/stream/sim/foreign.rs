@@ -61,7 +61,7 @@ impl Foreign {
         self.backfills += 1;
         let mut options = BackfillOptions::new(format!("backfill{}", self.backfills).into());
         options.shards = Some(world.shards);
-        options.readers = 1;
+        options.threads = 1;
         options.rules = rules;
         change(&mut options);
         let events = [self.events.clone(), self.ahead.clone()].concat();
@@ -83,7 +83,7 @@ impl Foreign {
         let faults = Faults::random(dice.bits(), rates);
         let (take_over, rows_in_flight) = (dice.happens(500), dice.pick(&[1, 100_000]));
         let held = world.audit.latest().values().any(|checkpoint| {
-            checkpoint.owner().is_some_and(|owner| owner.kind == OwnerKind::Worker && !owner.released)
+            checkpoint.owner.as_ref().is_some_and(|owner| owner.kind == OwnerKind::Worker && !owner.released)
         });
         let outcome = self.fold(world, chaos::first_rules(plan), faults, |options| {
             options.take_over = take_over;

@@ -88,7 +88,9 @@ impl Tune {
         // Rounds are up to some minutes apart, so the interval is shorter than some rounds and longer than
         // most.
         options.compare_after = Duration::from_secs(self.checkpoint_interval * 20);
-        options.watermark = self.watermark;
+        options.out_of_orderness = self.watermark.out_of_orderness;
+        options.idle_timeout = self.watermark.idle_timeout;
+        options.max_watermark_hold = self.watermark.max_watermark_hold;
     }
 }
 

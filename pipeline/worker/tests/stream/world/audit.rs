@@ -19,7 +19,7 @@ use prorata_worker::ports::{
     TableCommitter, TableEncoder, TableError,
 };
 
-use crate::harness::Lake;
+use crate::harness::{Lake, named};
 
 /// Everything seen so far. Clones share it.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ impl Audit {
         let seen = self.seen.lock().unwrap();
         let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
         let of_shard: Vec<_> = of_shard.map(|(_, checkpoint)| checkpoint).collect();
-        let owner = |checkpoint: &Checkpoint| checkpoint.owner().map(|owner| owner.id.clone());
+        let owner = |checkpoint: &Checkpoint| checkpoint.owner.as_ref().map(|owner| owner.id.clone());
         of_shard.chunk_by(|a, b| owner(a) == owner(b)).map(|of_owner| Arc::clone(of_owner[0])).collect()
     }
 
@@ -196,7 +196,7 @@ impl Audit {
         let before = seen.checkpoints.get(&(shard, seq - 1)).map_or(&fallback, |before| &**before);
         assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");
         check_succession(before, &checkpoint, seen.offsets_free);
-        self.check_owners(before, &checkpoint);
+        self.check_names(before, &checkpoint);
         let stored_at = now(self.store.stat(path)).unwrap().map(|meta| meta.modified);
         seen.latest = seen.latest.max(stored_at.unwrap_or_default());
         check_not_ahead(&checkpoint, seen.latest);
@@ -204,24 +204,31 @@ impl Audit {
         seen.checkpoints.insert((shard, seq), Arc::new(Checkpoint::clone(&checkpoint)));
     }
 
-    /// Asserts that, if the list of owners shrinks, exactly the objects that counted before still count.
-    fn check_owners(&self, before: &Checkpoint, after: &Checkpoint) {
-        let ids = |checkpoint: &Checkpoint| -> Vec<_> {
-            checkpoint.owners.iter().map(|owner| (owner.id.clone(), owner.seq)).collect()
-        };
-        if ids(after).starts_with(&ids(before)) {
+    /// Returns the archive files and dead letters that the latest checkpoints name.
+    pub fn named(&self) -> BTreeSet<String> {
+        self.latest().values().flat_map(|checkpoint| self.names(checkpoint)).collect()
+    }
+
+    /// Returns the archive files and dead letters that a checkpoint names.
+    fn names(&self, checkpoint: &Checkpoint) -> BTreeSet<String> {
+        now(named(&self.store, checkpoint)).unwrap()
+    }
+
+    /// Asserts that new names are of stored objects, and that an archive file leaves only if its hour has a
+    /// new one.
+    fn check_names(&self, before: &Checkpoint, after: &Checkpoint) {
+        if before.archive == after.archive && before.dead_letters == after.dead_letters {
             return;
         }
-        for path in self.store.paths_under("") {
-            let archived = ArchivePath::parse(&path).map(|path| (path.shard, path.object_id));
-            let letters = names::parse_dead_letter_shard(&path).zip(names::parse_dead_letters(&path));
-            let Some((shard, object_id)) = archived.or(letters.map(|(shard, (id, _))| (shard, id))) else {
-                continue;
-            };
-            if shard == after.shard && object_id.seq <= before.seq {
-                let (old, new) = (before.admits(&object_id), after.admits(&object_id));
-                assert_eq!(old, new, "{path} counts or not once an owner is gone at {}", after.seq);
-            }
+        let (old, new) = (self.names(before), self.names(after));
+        let added: BTreeSet<&String> = new.difference(&old).collect();
+        for path in &added {
+            assert!(self.object(path).is_some(), "{path} is named, not stored, at {}", after.seq);
+        }
+        let hour = |path: &str| ArchivePath::parse(path).map(|file| file.hour);
+        for path in old.difference(&new) {
+            let merged = hour(path).is_some() && added.iter().any(|added| hour(added) == hour(path));
+            assert!(merged, "{path} is no longer named at {}", after.seq);
         }
     }
 
@@ -241,9 +248,6 @@ impl Audit {
                 let known = old.is_some_and(|old| old.snapshot_objects().any(|old| old == snapshot));
                 assert!(known || stored(snapshot), "{snapshot} is named, not stored: {}", what(hour));
             }
-        }
-        for path in checkpoint.dead_letters.iter().filter(|path| !before.dead_letters.contains(path)) {
-            assert!(stored(path), "{path} is named, not stored");
         }
     }
 

@@ -101,6 +101,11 @@ impl World {
         self.lake.store.object(&names::consumer(1)).is_some()
     }
 
+    /// Returns the same world with an audit that remembers nothing, for after an object was taken away.
+    pub fn fresh_audit(&self) -> Self {
+        Self { audit: Audit::of(&self.lake), ..self.clone() }
+    }
+
     /// Creates an empty world at the time of this one.
     pub fn fresh(&self) -> Self {
         Self::at(FakeBroker::default(), self.shards, self.clock.clone())

@@ -37,23 +37,20 @@ pub struct Also {
 
 /// Reads the archive and the dead letters.
 pub fn held(world: &World) -> Held {
-    let latest = world.audit.latest();
+    let named = world.audit.named();
     let mut held = Held { events: BTreeSet::new(), letters: BTreeMap::new() };
     for (path, bytes) in world.lake.store.objects() {
-        if let Some(ArchivePath { shard, object_id, .. }) = ArchivePath::parse(&path) {
-            if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
-                continue;
-            }
+        if !named.contains(&path) {
+            continue;
+        }
+        if ArchivePath::parse(&path).is_some() {
             let each = &mut |_, record: Result<EventRecordRef<'_>, _>| {
                 let record = record.unwrap();
                 held.events.insert((record.event.kind(), record.body));
             };
             FakeArchive.read(&mut &bytes[..], each).unwrap();
         }
-        if let (Some((object_id, _)), Some(shard)) =
-            (names::parse_dead_letters(&path), names::parse_dead_letter_shard(&path))
-            && latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id))
-        {
+        if names::parse_dead_letter_shard(&path).is_some() {
             for letter in FakeArchive.read_dead_letters(&bytes).unwrap() {
                 let Some(place) = place(&letter) else { continue };
                 let before = held.letters.insert(place.clone(), letter.rejected.reject.reason);
@@ -83,7 +80,11 @@ pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, c
     let mut content = BTreeMap::new();
     for (shard, checkpoint) in &latest {
         assert!(checkpoint.dirty.is_empty(), "{context}: shard {shard} is dirty: {:?}", checkpoint.dirty);
-        assert_eq!(checkpoint.dead_letters, Vec::<String>::new(), "{context}: letters wait in shard {shard}");
+        assert_eq!(
+            checkpoint.unsent_dead_letters,
+            Vec::<String>::new(),
+            "{context}: letters wait in shard {shard}"
+        );
         let Some(closed) = checkpoint.closed_through else { continue };
         let of_shard = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == *shard;
         let within = |event: &&EventRecord| event.event.event_time.hour() <= closed;

@@ -18,7 +18,7 @@ const BACK: i64 = 3_000;
 fn options(world: &World, owner: &str) -> BackfillOptions {
     let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     options.max_hours = 1_000;
     // The limit has the same effect as more than 64 MiB of events.
     options.buffer_bytes = 1;

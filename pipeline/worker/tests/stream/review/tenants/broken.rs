@@ -51,7 +51,7 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
     let events = [pod("acme", 61, "late", 1), pod("hooli", 145, "late", 1)];
     let mut options = BackfillOptions::new("bb".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     let outcome = foreign::run(&world, &events, Faults::default(), options.clone()).await.unwrap();
     assert_eq!((outcome.events_new, outcome.events_elsewhere), (1, 1));
     assert_eq!(outcome.left_out.keys().collect::<Vec<_>>(), [&world.shard_of("acme")]);
@@ -118,8 +118,12 @@ async fn lost_and_damaged_files_of_letters_keep_no_other_from_the_topic() {
         }
         let waits = format!("{:?}", member.status.lock().waits);
         assert_eq!(world.letters.letters().len(), 1, "the letter of the other shard; {waits}");
-        let waiting =
-            world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
+        let waiting = world
+            .audit
+            .latest()
+            .values()
+            .map(|checkpoint| checkpoint.unsent_dead_letters.len())
+            .sum::<usize>();
         assert_eq!(waiting, 0, "no list grows");
     }
 }

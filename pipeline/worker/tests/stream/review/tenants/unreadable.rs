@@ -52,7 +52,7 @@ async fn a_batch_that_cannot_be_read_stops_its_shard_alone_and_says_where_it_is(
     assert!(status.shards[&(1 - shard)].stopped.is_none());
     let latest = world.audit.latest();
     assert!(latest[&(1 - shard)].closed_through >= Some(TRACE_END), "the other shard goes on");
-    assert!(latest[&shard].owner().unwrap().released);
+    assert!(latest[&shard].owner.as_ref().unwrap().released);
 }
 
 #[tokio::test]

@@ -1,14 +1,22 @@
-//! Durations in the configuration: texts such as `30s`, `5m` or `1h30m`, for `#[serde(with = "duration")]`.
+//! Durations in a configuration: texts such as `30s`, `5m` or `1h30m`, for `#[serde(with = "duration")]`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a duration as people do.
+///
+/// # Errors
+/// If the serializer fails.
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_duration(*duration))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// Reads a duration as people write it.
+///
+/// # Errors
+/// If the text is not a duration; the message names the accepted forms.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).ok_or_else(|| {
         let accepted = "use numbers with ms, s, m, h or d, such as 30s, 5m, 1h30m or 2d";

@@ -1,0 +1,141 @@
+//! Objects that a checkpoint names one by one: archive files and files of dead letters.
+//!
+//! An object that no checkpoint names does not count: it is of a dead attempt, it was replaced, or somebody
+//! else put it there. An object that the latest checkpoint names and that is gone is damage.
+//!
+//! The archive and the dead letters grow for ever, and a checkpoint must not. So only the latest names are in
+//! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive, 65,536
+//! sequence numbers of dead letters. A part is read only if somebody needs a name of its group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::time::Hour;
+use serde::{Deserialize, Serialize};
+
+use crate::names::{self, ArchivePath, ObjectId, Shard};
+
+/// The name of an object of one kind.
+pub trait Name: Clone + Ord {
+    /// The group whose part holds the name, once it is no longer in the checkpoint itself.
+    fn group(&self) -> String;
+}
+
+/// An archive file of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "(String, String, u64)", try_from = "(String, String, u64)")]
+pub struct ArchivedFile {
+    /// The hour of the file's events.
+    pub hour: Hour,
+    /// The object id, which says who wrote the file.
+    pub object_id: ObjectId,
+    /// Size in bytes, compressed.
+    pub bytes: u64,
+}
+
+impl ArchivedFile {
+    /// Returns the group of all files of an hour: its month, such as `2026-11`.
+    pub fn group_of(hour: Hour) -> String {
+        let date = hour.date().to_string();
+        date.rsplit_once('-').map_or(date.clone(), |(month, _)| month.to_owned())
+    }
+
+    /// Returns the files of one hour.
+    pub fn of_hour(files: &BTreeSet<Self>, hour: Hour) -> impl Iterator<Item = &Self> {
+        let first = ObjectId { seq: 0, owner: "".into(), n: 0 };
+        files.range(Self { hour, object_id: first, bytes: 0 }..).take_while(move |file| file.hour == hour)
+    }
+
+    /// Returns the file's path under the root.
+    pub fn path(&self, shard: Shard) -> String {
+        ArchivePath { shard, hour: self.hour, object_id: self.object_id.clone() }.path()
+    }
+}
+
+impl Name for ArchivedFile {
+    fn group(&self) -> String {
+        Self::group_of(self.hour)
+    }
+}
+
+impl From<ArchivedFile> for (String, String, u64) {
+    fn from(file: ArchivedFile) -> Self {
+        (file.hour.to_string(), file.object_id.to_string(), file.bytes)
+    }
+}
+
+impl TryFrom<(String, String, u64)> for ArchivedFile {
+    type Error = String;
+
+    fn try_from((hour, object_id, bytes): (String, String, u64)) -> Result<Self, String> {
+        let parsed = names::parse_hour(&hour).zip(ObjectId::parse(&object_id));
+        let (hour, object_id) =
+            parsed.ok_or_else(|| format!("'{hour}/{object_id}' names no archive file"))?;
+        Ok(Self { hour, object_id, bytes })
+    }
+}
+
+/// Sequence numbers of one group of dead letters: 45 days of a checkpoint a minute.
+const GROUP_SEQS: u64 = 65_536;
+
+/// The path of a file of dead letters.
+impl Name for String {
+    fn group(&self) -> String {
+        let seq = names::parse_dead_letters(self).map_or(0, |(object_id, _)| object_id.seq);
+        format!("{:06}", seq / GROUP_SEQS)
+    }
+}
+
+/// The objects of one kind that count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named<T: Ord> {
+    /// Names in the checkpoint itself.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default = "BTreeSet::new")]
+    pub(in crate::checkpoint) recent: BTreeSet<T>,
+    /// Parts with the other names, by group.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub(in crate::checkpoint) packed: BTreeMap<String, String>,
+}
+
+impl<T: Ord> Default for Named<T> {
+    fn default() -> Self {
+        Self { recent: BTreeSet::new(), packed: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord> Named<T> {
+    /// Returns whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.recent.is_empty() && self.packed.is_empty()
+    }
+
+    /// Returns the names in the checkpoint itself, in ascending order.
+    pub fn recent(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.recent.iter()
+    }
+
+    /// Returns the parts with the other names, by group.
+    pub fn packed(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.packed.iter()
+    }
+
+    /// Returns the part of a group, if there is one.
+    pub fn part_of(&self, group: &str) -> Option<&String> {
+        self.packed.get(group)
+    }
+
+    /// Returns the parts with the other names.
+    pub fn parts(&self) -> impl Iterator<Item = &String> {
+        self.packed.values()
+    }
+
+    /// Names an object.
+    pub fn insert(&mut self, name: T) {
+        self.recent.insert(name);
+    }
+
+    /// Takes a name out of the checkpoint itself. Returns `false` if it is not there: then a part may hold it.
+    pub fn remove(&mut self, name: &T) -> bool {
+        self.recent.remove(name)
+    }
+}
