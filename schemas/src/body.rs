@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::hint;
 
 use crate::event::{Event, EventKind, EventRecord};
-use crate::reject::Reject;
+use crate::reject::{RecordError, Reject};
 use crate::sharing::NAMES;
 
 pub use borrowed::{EventRecordRef, EventRef, PodUsageRef};
@@ -95,7 +95,10 @@ pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
 /// Returns the errors of [`decode`].
 pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> {
     let mut wire = Wire::new(body);
-    let event = decode_next_ref(kind, &mut wire)?;
+    let event = match decode_next_ref(kind, &mut wire) {
+        Err(RecordError::Malformed(reject)) => return Err(reject),
+        judged => judged.map_err(RecordError::into_reject),
+    };
     match wire.rest().len() {
         0 => event,
         left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
@@ -103,17 +106,13 @@ pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> 
 }
 
 /// Reads the next body of our newest schema of `kind` from `wire`, and leaves `wire` at the body's end, even
-/// if the record is invalid. The texts of a sample are borrowed from the bytes of `wire`.
+/// if the record is rejected. The texts of a sample are borrowed from the bytes of `wire`.
 ///
 /// # Errors
-/// The outer error is `malformed`: the bytes are not such a record, and its end is unknown. The inner error
-/// rejects a record whose end is known.
-pub fn decode_next_ref<'a>(
-    kind: EventKind,
-    wire: &mut Wire<'a>,
-) -> Result<Result<EventRef<'a>, Reject>, Reject> {
+/// [`RecordError`]. A malformed record may leave `wire` anywhere.
+pub fn decode_next_ref<'a>(kind: EventKind, wire: &mut Wire<'a>) -> Result<EventRef<'a>, RecordError> {
     match EventRef::valid_sample(kind, wire) {
-        Some(sample) => Ok(Ok(sample)),
+        Some(sample) => Ok(sample),
         None => next(kind, wire, |fields| read::event(fields, kind).map(EventRef::Event)),
     }
 }
@@ -122,19 +121,19 @@ fn next<'a, T>(
     kind: EventKind,
     wire: &mut Wire<'a>,
     read: impl FnOnce(&mut Fields<'_, 'a>) -> Result<T, Reject>,
-) -> Result<Result<T, Reject>, Reject> {
+) -> Result<T, RecordError> {
     let bytes = wire.rest();
     let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
-    let verdict = NAMES.with_borrow_mut(|names| {
+    let read = NAMES.with_borrow_mut(|names| {
         let mut fields = Fields::new(&mut within, names, kind.name());
         let event = read(&mut fields)?;
-        Ok(fields.into_fault().map_or(Ok(event), Err))
+        Ok((event, fields.into_fault()))
     });
-    let verdict = verdict
-        .map_err(|reject: Reject| Reject::malformed(format!("{}: {}", kind.name(), reject.message)))?;
+    let (event, fault) =
+        read.map_err(|reject: Reject| Reject::malformed(format!("{}: {}", kind.name(), reject.message)))?;
     let left = within.rest().len();
     wire.take(bytes.len().min(BODY_BYTES_MAX) - left)?;
-    Ok(verdict)
+    fault.map_or(Ok(event), |fault| Err(RecordError::Rejected(fault)))
 }
 
 impl Event {
@@ -193,8 +192,7 @@ mod tests {
             let (mut at_once, mut by_field) = (Wire::new(&body), Wire::new(&body));
             let kind = EventKind::PodUsage;
             let sample = EventRef::valid_sample(kind, &mut at_once).map(EventRef::into_owned);
-            let judged =
-                next(kind, &mut by_field, |fields| read::event(fields, kind)).and_then(|event| event);
+            let judged = next(kind, &mut by_field, |fields| read::event(fields, kind));
             match sample {
                 Some(sample) => {
                     assert_eq!((Ok(sample), at_once.rest()), (judged, by_field.rest()), "{body:?}");

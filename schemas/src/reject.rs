@@ -114,3 +114,37 @@ pub fn excerpt(text: &str) -> String {
         Some((end, _)) => format!("{}... ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
     }
 }
+
+/// The failure to read one of several records in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// The bytes are not a record, so its end is unknown.
+    Malformed(Reject),
+    /// The record is rejected, and its end is known.
+    Rejected(Reject),
+}
+
+impl RecordError {
+    /// Returns the reason.
+    pub fn into_reject(self) -> Reject {
+        match self {
+            Self::Malformed(reject) | Self::Rejected(reject) => reject,
+        }
+    }
+
+    /// Changes the reason.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(Reject) -> Reject) -> Self {
+        match self {
+            Self::Malformed(reject) => Self::Malformed(change(reject)),
+            Self::Rejected(reject) => Self::Rejected(change(reject)),
+        }
+    }
+}
+
+/// Bytes that do not have the form of a record.
+impl From<Reject> for RecordError {
+    fn from(malformed: Reject) -> Self {
+        Self::Malformed(malformed)
+    }
+}

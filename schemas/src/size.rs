@@ -2,8 +2,12 @@
 //! all counted here, and so are the sizes in the tables.
 
 use crate::Text;
-use crate::event::Quantities;
 use crate::quantity::{CPU, MEMORY, NVIDIA_GPU, Quantity};
+use crate::sharing::ByName;
+
+/// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
+/// zero.
+pub type Quantities = ByName<Quantity>;
 
 /// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`. A
 /// slice has n of a GPU's seven compute slices, and m GB of its memory.

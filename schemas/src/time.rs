@@ -31,6 +31,15 @@ pub struct WallTime(pub i64);
 #[serde(transparent)]
 pub struct Hour(pub i64);
 
+/// Consecutive hours from a first to a last, both included. No hours if the last is before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HourRange {
+    /// The first hour.
+    pub first: Hour,
+    /// The last hour.
+    pub last: Hour,
+}
+
 /// A calendar date in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
@@ -124,6 +133,58 @@ impl Hour {
     }
 }
 
+impl HourRange {
+    /// All hours.
+    pub const ALL: Self = Self::new(Hour(i64::MIN), Hour(i64::MAX));
+
+    /// Creates the range from a first to a last hour.
+    pub const fn new(first: Hour, last: Hour) -> Self {
+        Self { first, last }
+    }
+
+    /// Creates the range between two bounds; `None` if an end is open.
+    pub fn between(from: Option<Hour>, to: Option<Hour>) -> Self {
+        Self::new(from.unwrap_or(Self::ALL.first), to.unwrap_or(Self::ALL.last))
+    }
+
+    /// Returns whether an hour is in the range.
+    pub fn contains(self, hour: Hour) -> bool {
+        self.first <= hour && hour <= self.last
+    }
+
+    /// Returns whether both ranges have an hour in common.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.first.max(other.first) <= self.last.min(other.last)
+    }
+
+    /// Returns the number of hours.
+    pub fn count(self) -> u64 {
+        if self.first <= self.last { self.last.0.abs_diff(self.first.0).saturating_add(1) } else { 0 }
+    }
+
+    /// Returns the shortest range that holds this one and an hour.
+    #[must_use]
+    pub fn with(self, hour: Hour) -> Self {
+        Self::new(self.first.min(hour), self.last.max(hour))
+    }
+}
+
+impl IntoIterator for HourRange {
+    type Item = Hour;
+    type IntoIter = std::iter::Map<std::ops::RangeInclusive<i64>, fn(i64) -> Hour>;
+
+    /// Returns the hours, ascending.
+    fn into_iter(self) -> Self::IntoIter {
+        (self.first.0..=self.last.0).map(Hour)
+    }
+}
+
+impl From<Hour> for HourRange {
+    fn from(hour: Hour) -> Self {
+        Self::new(hour, hour)
+    }
+}
+
 impl Date {
     /// Returns the date `days` after 1970-01-01.
     pub const fn from_days(days: i64) -> Self {
@@ -170,6 +231,12 @@ impl Date {
     /// Returns the first day of the date's calendar quarter.
     pub const fn quarter_start(self) -> Self {
         Self { year: self.year, month: (self.month - 1) / 3 * 3 + 1, day: 1 }
+    }
+
+    /// Returns the hours of the date.
+    pub const fn hours(self) -> HourRange {
+        let first = self.days() * 24;
+        HourRange::new(Hour(first), Hour(first + 23))
     }
 
     /// Returns the first instant of the date.
@@ -279,6 +346,22 @@ mod tests {
         assert_eq!(hour.end().hour(), hour.next());
         assert_eq!(Timestamp(hour.end().0 - 1).hour(), hour);
         assert_eq!(Timestamp(-1).hour(), Hour(-1));
+    }
+
+    #[test]
+    fn a_range_has_its_first_and_its_last_hour() {
+        let range = HourRange::new(Hour(-1), Hour(1));
+        assert_eq!(range.into_iter().collect::<Vec<_>>(), [Hour(-1), Hour(0), Hour(1)]);
+        assert_eq!([-2, -1, 1, 2].map(|hour| range.contains(Hour(hour))), [false, true, true, false]);
+        assert_eq!((range.count(), HourRange::ALL.count()), (3, u64::MAX));
+        assert_eq!(range.with(Hour(5)).with(Hour(0)), HourRange::new(Hour(-1), Hour(5)));
+        assert!(range.overlaps(Hour(1).into()) && !range.overlaps(Hour(2).into()));
+        assert_eq!(HourRange::between(None, Some(Hour(1))).with(Hour(0)).last, Hour(1));
+        let none = HourRange::new(Hour(1), Hour(0));
+        assert!(none.count() == 0 && !none.contains(Hour(0)) && !none.overlaps(range));
+        assert_eq!(none.into_iter().next(), None);
+        let date = Date::from_days(-1);
+        assert!(date.hours().into_iter().all(|hour| hour.date() == date) && date.hours().count() == 24);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{EventRecordRef, EventRef};
-use prorata_schemas::reject::Reject;
+use prorata_schemas::reject::{RecordError, Reject};
 use prorata_worker::ports::Wanted;
 
 use super::container::{Block, Container, Lost, Next};
@@ -75,7 +75,7 @@ pub fn read_own(
 }
 
 fn read_block<'r, E>(
-    next_record: impl Fn(&mut Wire<'r>) -> Result<Result<E, Reject>, Reject>,
+    next_record: impl Fn(&mut Wire<'r>) -> Result<E, RecordError>,
     block: Block,
     records: &'r [u8],
     mut on: impl FnMut(Position, Result<E, Rejected>),
@@ -88,13 +88,13 @@ fn read_block<'r, E>(
             return reject(block, record, Reject::malformed(why), rest, &mut on);
         }
         let why = match next_with_bytes(&next_record, &mut wire) {
-            Ok((bytes, judged)) if !bytes.is_empty() => {
-                tell(block, record, bytes, judged, &mut on);
+            (_, Err(RecordError::Malformed(reject))) => reject.message,
+            // No event is empty, and a block may claim any number of such records.
+            ([], _) => "a record takes no bytes".to_owned(),
+            (bytes, judged) => {
+                report(block, record, bytes, judged, &mut on);
                 continue;
             }
-            // No event is empty, and a block may claim any number of such records.
-            Ok(_) => "a record takes no bytes".to_owned(),
-            Err(malformed) => malformed.message,
         };
         let left = block.records - record;
         let why = format!("{why}; {left} records of the block are lost");
@@ -123,34 +123,36 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     for record in 0..lost.block.records {
         let rest = wire.rest();
         match next_with_bytes(|wire: &mut Wire<'_>| decoder.next(wire), &mut wire) {
-            Ok((bytes, judged)) if !bytes.is_empty() => tell(lost.block, record, bytes, judged, on),
-            _ => return reject(lost.block, record, malformed(record), rest, on),
+            (_, Err(RecordError::Malformed(_))) | ([], _) => {
+                return reject(lost.block, record, malformed(record), rest, on);
+            }
+            (bytes, judged) => report(lost.block, record, bytes, judged, on),
         }
     }
     reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
 }
 
-/// Returns the next record with its bytes.
+/// Returns the next record with its bytes. A malformed record has no end, so its bytes mean nothing.
 fn next_with_bytes<'a, E>(
-    next_record: impl Fn(&mut Wire<'a>) -> Result<Result<E, Reject>, Reject>,
+    next_record: impl Fn(&mut Wire<'a>) -> Result<E, RecordError>,
     wire: &mut Wire<'a>,
-) -> Result<(&'a [u8], Result<E, Reject>), Reject> {
+) -> (&'a [u8], Result<E, RecordError>) {
     let before = wire.rest();
-    let judged = next_record(wire)?;
+    let judged = next_record(wire);
     let bytes = before.get(..before.len() - wire.rest().len()).unwrap_or_default();
-    Ok((bytes, judged))
+    (bytes, judged)
 }
 
-fn tell<E>(
+fn report<E>(
     block: Block,
     record: u64,
     bytes: &[u8],
-    judged: Result<E, Reject>,
+    judged: Result<E, RecordError>,
     on: &mut (impl FnMut(Position, Result<E, Rejected>) + ?Sized),
 ) {
     match judged {
         Ok(event) => on(place(block, record), Ok(event)),
-        Err(invalid) => reject(block, record, invalid, bytes, on),
+        Err(error) => reject(block, record, error.into_reject(), bytes, on),
     }
 }
 

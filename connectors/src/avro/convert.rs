@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::{Reason, RecordError, Reject};
 
 use super::error::shortened;
 use super::plan::{Node, RecordPlan, Step};
@@ -19,15 +19,11 @@ pub(super) struct Convert<'p> {
     fault: Option<Reject>,
 }
 
-/// Converts the next record of `wire`. The outer error means that the end of the record was not found.
-pub(super) fn convert(
-    node: &Node,
-    skips: &Skips,
-    wire: &mut Wire<'_>,
-) -> Result<Result<Vec<u8>, Reject>, Reject> {
+/// Converts the next record of `wire`.
+pub(super) fn convert(node: &Node, skips: &Skips, wire: &mut Wire<'_>) -> Result<Vec<u8>, RecordError> {
     let mut convert = Convert { skips, out: Vec::with_capacity(256), fault: None };
     convert.node(node, wire)?;
-    Ok(convert.fault.map_or(Ok(convert.out), Err))
+    convert.fault.map_or(Ok(convert.out), |fault| Err(RecordError::Rejected(fault)))
 }
 
 impl Convert<'_> {

@@ -5,6 +5,7 @@
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::RecordError;
 use serde_json::{Value as Json, json};
 
 use super::limits::{FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
@@ -132,7 +133,7 @@ fn passed(schema: &Json) -> u64 {
     let mut left = usize::MAX;
     while wire.rest().len() < left {
         left = wire.rest().len();
-        if decoder.next(&mut wire).is_err() {
+        if matches!(decoder.next(&mut wire), Err(RecordError::Malformed(_))) {
             break;
         }
     }

@@ -39,7 +39,7 @@ use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{BODY_BYTES_MAX, EventRecordRef, EventRef, decode_next_ref, organization_of};
 use prorata_schemas::event::{Event, EventKind};
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::{Reason, RecordError, Reject};
 use prorata_worker::ports::Wanted;
 
 pub use error::SchemaError;
@@ -105,9 +105,12 @@ impl Decoder {
     /// `malformed`, `unknown_event` or `invalid_field`.
     pub fn decode<'a>(&self, body: &'a [u8]) -> Result<EventRecordRef<'a>, Reject> {
         let mut wire = Wire::new(body);
-        let verdict = self.next(&mut wire)?;
+        let judged = match self.next(&mut wire) {
+            Err(RecordError::Malformed(reject)) => return Err(reject),
+            judged => judged.map_err(RecordError::into_reject),
+        };
         match wire.rest().len() {
-            0 => verdict,
+            0 => judged,
             left => Err(Reject::malformed(format!("{left} bytes follow the end of the record"))),
         }
     }
@@ -115,11 +118,10 @@ impl Decoder {
     /// Decodes the next record of `wire`, and moves `wire` to the end of the record.
     ///
     /// # Errors
-    /// The outer error is `malformed` and means that the end of the record is not known. The inner error is
-    /// the verdict on a record whose end is known.
-    pub fn next<'a>(&self, wire: &mut Wire<'a>) -> Result<Result<EventRecordRef<'a>, Reject>, Reject> {
+    /// [`RecordError`]. After a malformed record, `wire` may be anywhere.
+    pub fn next<'a>(&self, wire: &mut Wire<'a>) -> Result<EventRecordRef<'a>, RecordError> {
         let branch = self.branch(wire)?;
-        Ok(self.event(branch, wire)?.map(EventRecordRef::new))
+        self.event(branch, wire).map(EventRecordRef::new)
     }
 
     /// Like [`Decoder::next`] without the body, if the event is wanted. Skips other events without a verdict.
@@ -130,18 +132,18 @@ impl Decoder {
         &self,
         wire: &mut Wire<'a>,
         wanted: Wanted<'_>,
-    ) -> Result<Result<Option<EventRef<'a>>, Reject>, Reject> {
+    ) -> Result<Option<EventRef<'a>>, RecordError> {
         let branch = self.branch(wire)?;
         if let Reading::Direct(kind) = branch.reading {
             let body = wire.rest();
             let organization = wanted.organizations.and_then(|_| str::from_utf8(organization_of(body)).ok());
             if organization.is_some_and(|id| !wanted.has_organization(id)) || !wanted.has_body(kind, body) {
                 self.skips.pass(&branch.skip, wire)?;
-                return Ok(Ok(None));
+                return Ok(None);
             }
         }
-        let judged = self.event(branch, wire)?;
-        Ok(judged.map(|event| Some(event).filter(|event| wanted.has_organization(event.organization_id()))))
+        let event = self.event(branch, wire)?;
+        Ok(Some(event).filter(|event| wanted.has_organization(event.organization_id())))
     }
 
     fn branch(&self, wire: &mut Wire<'_>) -> Result<&Branch, Reject> {
@@ -150,21 +152,17 @@ impl Decoder {
         branch.ok_or_else(|| Reject::malformed("the writer's schema is empty"))
     }
 
-    /// Returns the verdict on the next record.
-    fn event<'a>(
-        &self,
-        branch: &Branch,
-        wire: &mut Wire<'a>,
-    ) -> Result<Result<EventRef<'a>, Reject>, Reject> {
+    /// Decodes the next record, which is of this branch.
+    fn event<'a>(&self, branch: &Branch, wire: &mut Wire<'a>) -> Result<EventRef<'a>, RecordError> {
         let mut end = wire.clone();
         let reject = match &branch.reading {
             Reading::Direct(kind) => match decode_next_ref(*kind, wire) {
-                Ok(verdict) => return Ok(verdict),
-                Err(reject) => reject,
+                Err(RecordError::Malformed(reject)) => reject,
+                judged => return judged,
             },
             Reading::Converted(kind, node) => match self.convert_next(*kind, node, wire) {
-                Ok(verdict) => return Ok(verdict.map(EventRef::Event)),
-                Err(reject) => reject,
+                Err(RecordError::Malformed(reject)) => reject,
+                judged => return judged.map(EventRef::Event),
             },
             Reading::Refused(reject) => reject.clone(),
         };
@@ -172,25 +170,21 @@ impl Decoder {
         let lost = if reject.reason == Reason::Malformed { Some(reject.clone()) } else { None };
         self.skips.pass(&branch.skip, &mut end).map_err(|malformed| lost.unwrap_or(malformed))?;
         *wire = end;
-        Ok(Err(reject))
+        Err(RecordError::Rejected(reject))
     }
 
-    fn convert_next(
-        &self,
-        kind: EventKind,
-        node: &Node,
-        wire: &mut Wire<'_>,
-    ) -> Result<Result<Event, Reject>, Reject> {
+    fn convert_next(&self, kind: EventKind, node: &Node, wire: &mut Wire<'_>) -> Result<Event, RecordError> {
         let bytes = wire.rest();
         let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
         let whole = within.rest().len();
-        let converted = convert::convert(node, &self.skips, &mut within)
-            .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.message)))?;
-        wire.take(whole - within.rest().len())?;
-        Ok(match converted {
-            Ok(body) => prorata_schemas::body::decode(kind, &body),
-            Err(reject) => Err(Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.message))),
-        })
+        let named =
+            |reject: Reject| Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.message));
+        let converted = convert::convert(node, &self.skips, &mut within);
+        let converted = converted.map_err(|error| error.map(named));
+        if !matches!(converted, Err(RecordError::Malformed(_))) {
+            wire.take(whole - within.rest().len())?;
+        }
+        prorata_schemas::body::decode(kind, &converted?).map_err(RecordError::Rejected)
     }
 }
 
@@ -219,7 +213,7 @@ impl Converter {
     /// # Errors
     /// If the record is damaged, or its values do not resolve.
     pub(crate) fn next(&self, wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {
-        convert::convert(&self.node, &self.skips, wire)?
+        convert::convert(&self.node, &self.skips, wire).map_err(RecordError::into_reject)
     }
 }
 

@@ -106,7 +106,7 @@ fn close(
     let OrderedEvents { hour, mut events, samples, counts } = events;
     let mut state = state;
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
-    let mut timeline = timeline::run(state, hour, events, samples, (rules, focus))?;
+    let mut timeline = timeline::run(state, hour, events, samples, rules, focus)?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
     let (rounded, nodes, steps) = rows::rows(&timeline, rules, focus)?;
     let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost } = rounded;

@@ -9,11 +9,11 @@ use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 
 use crate::columns::{ReadError, Rows};
-use crate::lake::{FoundFile, HourRange, LakeTables};
+use crate::lake::{FoundFile, LakeTables};
 
 /// The rows to export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn wanted(
 ) -> Result<BooleanArray, ReadError> {
     let (organizations, hours) = (rows.texts(organizations)?, rows.hours(hours)?);
     let is_wanted = |(owner, hour): (Option<&str>, Option<Hour>)| {
-        Some(owner == Some(organization) && hour.is_some_and(|hour| range.holds(hour)))
+        Some(owner == Some(organization) && hour.is_some_and(|hour| range.contains(hour)))
     };
     Ok(organizations.into_iter().zip(hours).map(is_wanted).collect())
 }

@@ -6,33 +6,13 @@ use std::fmt;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Date, Hour};
+use prorata_schemas::time::{Date, Hour, HourRange};
 use prorata_worker::WorkerError;
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{LiveFile, ObjectStore};
 
 /// Number of files read at a time: limits the memory that a day needs.
 const CONCURRENCY: usize = 8;
-
-/// The hours to read, both ends included; all hours by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HourRange {
-    /// The first hour. `None` if the range starts at the beginning.
-    pub from: Option<Hour>,
-    /// The last hour. `None` if the range has no end.
-    pub to: Option<Hour>,
-}
-
-impl HourRange {
-    /// Returns whether an hour is in range.
-    pub fn holds(&self, hour: Hour) -> bool {
-        self.from.is_none_or(|from| from <= hour) && self.to.is_none_or(|to| hour <= to)
-    }
-
-    fn holds_some_of(&self, date: Date) -> bool {
-        self.from.is_none_or(|from| from.date() <= date) && self.to.is_none_or(|to| date <= to.date())
-    }
-}
 
 /// The content of one table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +105,7 @@ impl<'a> LakeTables<'a> {
     pub fn days(&self, range: HourRange) -> BTreeMap<Date, Vec<FoundFile>> {
         let mut days: BTreeMap<Date, Vec<FoundFile>> = BTreeMap::new();
         for file in self.files() {
-            if let Some(date) = file.date().filter(|date| range.holds_some_of(*date)) {
+            if let Some(date) = file.date().filter(|date| range.overlaps(date.hours())) {
                 days.entry(date).or_default().push(file);
             }
         }

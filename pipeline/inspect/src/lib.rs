@@ -22,5 +22,5 @@ pub mod show;
 mod sum;
 pub mod text;
 
-pub use lake::{HourRange, LakeTables, TableLog};
+pub use lake::{LakeTables, TableLog};
 pub use sum::Sum;

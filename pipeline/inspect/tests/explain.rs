@@ -15,7 +15,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Event;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::root::look::{ArchivedEvents, HourInput};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ fn hours(seed: u64) -> Vec<Folded> {
     let Some(first) = times.min() else { return Vec::new() };
     let mut state = State::new(ORGANIZATION.into());
     let mut folded = Vec::new();
-    for hour in (first.0..=history.through.0).map(Hour) {
+    for hour in HourRange::new(first, history.through) {
         let here = history.records.iter().filter(|record| record.event.event_time.hour() == hour);
         let events: Vec<Event> = here.map(|record| record.event.clone()).collect();
         let taken = HourEvents::of(hour, events.clone());
@@ -96,7 +96,7 @@ fn subjects(tables: &HourTables) -> Vec<Subject> {
 
 fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> Answer {
     let rows = folded.tables.cost_allocation.iter().map(|row| table_row(row));
-    let rows = rows.filter(|row| subject.has(&row.grain, (&row.pod.0, &row.pod.1)));
+    let rows = rows.filter(|row| subject.has(&row.grain, &row.pod.0, &row.pod.1));
     let rows = rows.map(|mut row| {
         change(&mut row);
         (row.grain.clone(), row)

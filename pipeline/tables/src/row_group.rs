@@ -64,7 +64,8 @@ impl Closed {
     /// Adds a column to the group. Calls `chunk` only if the column is not a copy.
     fn add(
         &mut self,
-        (index, column): (usize, &ColumnDescPtr),
+        index: usize,
+        column: &ColumnDescPtr,
         group: &mut GroupWriter<'_>,
         chunk: impl FnOnce() -> Result<Chunk>,
     ) -> Result<()> {
@@ -100,7 +101,7 @@ pub fn write(
     let mut group = file.next_row_group()?;
     let fields = rows.schema_ref().fields().iter().zip(rows.columns());
     for (index, (((field, array), mut writer), column)) in fields.zip(writers).zip(&columns).enumerate() {
-        closed.add((index, column), &mut group, || {
+        closed.add(index, column, &mut group, || {
             write_column(&mut writer, field, array)?;
             let compressor = (!plain.contains(&index)).then_some(&mut *compressor);
             let close = writer.close()?.close().clone();
@@ -175,7 +176,7 @@ impl BatchWriter {
         let columns = self.file.schema_descr().columns().to_vec();
         let mut group = self.file.next_row_group()?;
         for (index, (writer, column)) in writers.into_iter().zip(&columns).enumerate() {
-            closed.add((index, column), &mut group, || {
+            closed.add(index, column, &mut group, || {
                 let writer = writer.ok_or_else(|| unexpected("a copy before its original"))?;
                 let close = writer.close()?.close().clone();
                 Chunk::new(&self.pages.take(index), close, None)

@@ -15,12 +15,12 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, Table};
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::checkpoint::{Checkpoint, log};
-use prorata_worker::names::{self, DayFile, Shard, TableFile};
+use prorata_worker::names::{self, DayFile, Shard, ShardHour, TableFile};
 use prorata_worker::ports::{Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder};
 use prorata_worker::root::Root;
 use prorata_worker::{ArchiveIndex, Ports};
@@ -273,11 +273,11 @@ pub fn expected(
     for event in events {
         organizations.entry(event.event.organization_id.clone()).or_default().push(event.clone());
     }
-    let mut hours: BTreeMap<(Shard, Hour), Vec<HourTables>> = BTreeMap::new();
+    let mut hours: BTreeMap<ShardHour, Vec<HourTables>> = BTreeMap::new();
     for (organization, events) in organizations {
         let first = events.iter().map(|event| event.event.event_time.hour()).min().unwrap();
         let (mut state, mut held) = (State::new(organization.clone()), false);
-        for hour in (first.0..=through.0).map(Hour) {
+        for hour in HourRange::new(first, through) {
             let within = events.iter().filter(|event| event.event.event_time.hour() == hour);
             let within = HourEvents::of(hour, within.cloned());
             if !held && !has_hour(&state, &within) {
@@ -298,11 +298,11 @@ pub fn expected(
                     HourTables::without_rows(&organization, hour, &rules, count)
                 }
             };
-            hours.entry((shard_of(&organization), hour)).or_default().push(tables);
+            hours.entry(ShardHour { shard: shard_of(&organization), hour }).or_default().push(tables);
         }
     }
     let mut content = Content::new();
-    for ((shard, hour), tables) in hours {
+    for (ShardHour { shard, hour }, tables) in hours {
         for table in Table::ALL {
             for CutFile { file, .. } in FakeEncoder.encode(table, &tables, &[], u64::MAX).unwrap() {
                 let text = String::from_utf8(file.bytes).unwrap();

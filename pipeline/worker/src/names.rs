@@ -218,6 +218,21 @@ pub fn replayed(digest: &str) -> String {
     format!("{REPLAYED}{digest}.json")
 }
 
+/// An hour of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShardHour {
+    /// The shard.
+    pub shard: Shard,
+    /// The hour.
+    pub hour: Hour,
+}
+
+impl fmt::Display for ShardHour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}, hour {}", self.shard, self.hour)
+    }
+}
+
 /// The name of a table file of one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFile {

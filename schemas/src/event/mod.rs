@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 use crate::ids::OrganizationId;
-use crate::quantity::Quantity;
 use crate::time::Timestamp;
 
 pub use agreement::{
@@ -34,10 +33,7 @@ pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
 pub use rivals::Recording;
 
 pub use crate::sharing::ByName;
-
-/// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
-/// zero.
-pub type Quantities = ByName<Quantity>;
+pub use crate::size::Quantities;
 
 /// Labels of a Kubernetes object, value by name.
 pub type Labels = ByName<Text>;

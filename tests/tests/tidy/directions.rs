@@ -17,7 +17,7 @@ const KNOWN: &[&str] = &[
     "pipeline/worker/src/checkpoint: draft, log, model, retention",
     "pipeline/worker/src/ports: archive, source",
     "pipeline/worker/src/shard: fold, reading",
-    "pipeline/worker/src/stream: assignments, poll, stopped, tasks, worker",
+    "pipeline/worker/src/stream: assignments, poll, shard_table, stopped, tasks, worker",
     "pipeline/worker/src/stream/poll: backlog, lost",
     "pipeline/worker/src/stream/shard: fold, restate",
     "pipeline/worker/tests/stream/sim: chaos, fleet, foreign",

@@ -36,6 +36,16 @@ pub(crate) struct MetadataClient {
     answered: Cell<bool>,
 }
 
+/// The outcome of one look at a topic.
+enum TopicLook {
+    /// The topic has this number of partitions.
+    Partitions(u32),
+    /// There is no such topic.
+    Missing,
+    /// No broker answered, with the reason if it is known.
+    NoAnswer(Option<String>),
+}
+
 impl MetadataClient {
     /// Makes the client, which connects on its own.
     ///
@@ -76,10 +86,10 @@ impl MetadataClient {
             let mut looks = 0;
             let count = loop {
                 match self.look(topic, deadline)? {
-                    Ok(Some(count)) => break count,
-                    Ok(None) if looks >= LOOKS => break 0,
-                    Ok(None) => looks += 1,
-                    Err(why) => reason = why.unwrap_or(reason),
+                    TopicLook::Partitions(count) => break count,
+                    TopicLook::Missing if looks >= LOOKS => break 0,
+                    TopicLook::Missing => looks += 1,
+                    TopicLook::NoAnswer(why) => reason = why.unwrap_or(reason),
                 }
                 if Instant::now() >= deadline {
                     let hint = "if brokers are up, check kafka.bootstrap_servers and kafka.security_protocol";
@@ -108,17 +118,16 @@ impl MetadataClient {
     /// once, and stops after the first one without an answer.
     pub(crate) fn partitions_now(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
         let deadline = Instant::now() + ATTEMPT;
-        let told = topics.iter().map_while(|topic| Some((topic, self.look(topic, deadline).ok()?.ok()?)));
-        told.filter_map(|(topic, count)| Some((topic.clone(), count?))).collect()
+        let looks = topics.iter().map_while(|topic| match self.look(topic, deadline) {
+            Ok(TopicLook::Partitions(count)) => Some(Some((topic.clone(), count))),
+            Ok(TopicLook::Missing) => Some(None),
+            Ok(TopicLook::NoAnswer(_)) | Err(_) => None,
+        });
+        looks.flatten().collect()
     }
 
-    /// Makes one attempt. Returns the topic's number of partitions, `None` if there is no such topic, or the
-    /// reason for a missing answer if it is known.
-    fn look(
-        &self,
-        topic: &Text,
-        deadline: Instant,
-    ) -> Result<Result<Option<u32>, Option<String>>, SourceError> {
+    /// Looks at a topic once.
+    fn look(&self, topic: &Text, deadline: Instant) -> Result<TopicLook, SourceError> {
         self.serve();
         let left =
             deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(50), ATTEMPT);
@@ -127,20 +136,23 @@ impl MetadataClient {
                 self.answered.set(true);
                 metadata
             }
-            Err(error) => return self.why(&error).map(Err),
+            Err(error) => return self.why(&error).map(TopicLook::NoAnswer),
         };
         let Some(found) = metadata.topics().iter().find(|found| found.name() == &**topic) else {
-            return Ok(Err(None));
+            return Ok(TopicLook::NoAnswer(None));
         };
         match found.error().map(Code::from) {
-            None => Ok(Ok(Some(u32::try_from(found.partitions().len()).unwrap_or(u32::MAX)))),
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(Ok(None)),
+            None => {
+                let partitions = u32::try_from(found.partitions().len());
+                Ok(TopicLook::Partitions(partitions.unwrap_or(u32::MAX)))
+            }
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(TopicLook::Missing),
             Some(Code::InvalidTopic) => {
                 Err(wrong(format!("'{topic}' is not a valid topic name: correct kafka.topics")))
             }
             Some(code) => {
                 match failure::at_start(&self.connection, code, &format!("topic {topic}: {code}")) {
-                    SourceError::Unavailable(reason) => Ok(Err(Some(reason))),
+                    SourceError::Unavailable(reason) => Ok(TopicLook::NoAnswer(Some(reason))),
                     other => Err(other),
                 }
             }

@@ -8,9 +8,9 @@ use prorata_connectors::DeltaTables;
 use prorata_connectors::SystemClock;
 use prorata_connectors::store::Store;
 use prorata_inspect::check::Checkpoints;
-use prorata_inspect::{HourRange, LakeTables, TableLog};
+use prorata_inspect::{LakeTables, TableLog};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, HourRange, Timestamp};
 use prorata_worker::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{Clock, ObjectStore};
@@ -93,6 +93,19 @@ pub async fn try_again(attempts: usize) -> bool {
     let _ = writeln!(std::io::stderr(), "prorata: {READ_AGAIN}");
     tokio::time::sleep(*pause).await;
     true
+}
+
+/// Returns the hours that `--from` and `--to` select.
+///
+/// # Errors
+/// If the end is before the beginning.
+pub fn hours(from: Option<Hour>, to: Option<Hour>) -> Result<HourRange, Failure> {
+    let range = HourRange::between(from, to);
+    let HourRange { first, last } = range;
+    if last < first {
+        return Err(Failure::usage(format!("--to {last} is before --from {first}; swap them")));
+    }
+    Ok(range)
 }
 
 /// Reads the tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first,

@@ -393,7 +393,7 @@ impl Collector {
     /// what is announced of their devices stays.
     fn awaits_slices(&self, now: Timestamp) -> bool {
         let (first, listed) = self.slices;
-        let is_new = first.is_none_or(|first| now.0.saturating_sub(first.0) < pods::WAIT_MAX_MICROS);
+        let is_new = first.is_none_or(|first| first > now.before(pods::WAIT_MAX));
         !listed && is_new && self.options.watched.contains(&ObjectKind::ResourceSlice)
     }
 

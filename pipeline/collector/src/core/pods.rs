@@ -1,5 +1,7 @@
 //! Events of pods.
 
+use std::time::Duration;
+
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
@@ -14,7 +16,7 @@ use crate::state::{Announced, Key, Phase};
 
 /// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
 /// appears.
-pub(super) const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// The scheme of devices of claims that pods share, or that are parts of a card.
 const DRA: &str = "dra";
@@ -66,7 +68,7 @@ impl Collector {
         let waits_since = self.kept.get(&facts.uid).and_then(|kept| kept.waits_since).unwrap_or(now);
         facts.waits_since = Some(waits_since);
         let awaits_slices = !facts.claims.is_empty() && self.awaits_slices(now);
-        let may_wait = now.0.saturating_sub(waits_since.0) < WAIT_MAX_MICROS;
+        let may_wait = waits_since > now.before(WAIT_MAX);
         match self.placed(&facts, may_wait).filter(|_| !(awaits_slices && may_wait)) {
             None => drop(self.kept.insert(facts.uid.clone(), facts)),
             Some(placed) => {
@@ -249,9 +251,7 @@ impl Collector {
             let known = self.state.announced.get(&key(uid));
             known.is_some_and(|known| known.phase != Phase::Announcing)
         };
-        let waited = |facts: &&PodFacts| {
-            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
-        };
+        let waited = |facts: &&PodFacts| facts.waits_since.is_some_and(|since| since <= now.before(WAIT_MAX));
         let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
         for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);

@@ -182,8 +182,8 @@ fn settle(mut accounts: Vec<&mut ResourceAccount>, lending: &Lending, unit: u128
             by_min.entry(*min).or_default().push((index, *span));
         }
         let mut above: Stretches<()> = Vec::new();
-        for (span, levels) in &account.borrowing {
-            let spans = lending.above_guaranteed(*span, *levels, unit);
+        for (span, (min, borrowed)) in &account.borrowing {
+            let spans = lending.above_guaranteed(*span, *min, *borrowed, unit);
             spans.for_each(|span| extend(&mut above, span, ()));
         }
         account.above_guaranteed = above.into_iter().map(|(span, ())| span).collect();

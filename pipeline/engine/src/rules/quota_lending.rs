@@ -161,7 +161,8 @@ impl Lending {
     pub(crate) fn above_guaranteed(
         &self,
         span: Span,
-        (min, borrowed): (u128, u128),
+        min: u128,
+        borrowed: u128,
         unit: u128,
     ) -> impl Iterator<Item = Span> {
         let steps = self.steps_in(span);
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(guaranteed(1).over(span(4, 16)), UBig::from(6_u8 * 5 + 6 * 3));
         assert_eq!(guaranteed(2).over(span(2, 16)), UBig::from(8_u8 * 4 + 6 * 2));
         assert_eq!(guaranteed(1).over(span(3, 10)), UBig::from(7_u8 * 5));
-        let above = |borrowed| lending.above_guaranteed(span(4, 16), (10, borrowed), 1).collect::<Vec<_>>();
+        let above = |borrowed| lending.above_guaranteed(span(4, 16), 10, borrowed, 1).collect::<Vec<_>>();
         assert_eq!(above(3), []);
         assert_eq!(above(4), [span(10, 16)]);
         assert_eq!(above(6), [span(4, 10), span(10, 16)]);

@@ -51,7 +51,7 @@ pub(crate) fn quota_usage(
             let costs = costs.get(&(cluster_id, quota_id)).unwrap_or(&none);
             for (resource, account) in &quota.resources {
                 let preemptible = preemptible(account, costs, over_spans.get(&key))?;
-                out.push(row(&key, (ledger, quota), (resource, account), costs, preemptible)?);
+                out.push(row(&key, ledger, quota, resource, account, costs, preemptible)?);
             }
         }
     }
@@ -116,8 +116,10 @@ fn shared(span: Span, others: &[Span]) -> u128 {
 
 fn row(
     (cluster_id, quota_id): &QuotaKey,
-    (ledger, quota): (&ClusterLedger, &QuotaAccount),
-    (resource, account): (&Text, &ResourceAccount),
+    ledger: &ClusterLedger,
+    quota: &QuotaAccount,
+    resource: &Text,
+    account: &ResourceAccount,
     costs: &Costs<'_>,
     preemptible_cost: Decimal12,
 ) -> Result<QuotaUsageRow, EngineError> {

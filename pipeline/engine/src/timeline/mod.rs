@@ -37,7 +37,8 @@ pub(crate) fn run(
     hour: Hour,
     events: Vec<Event>,
     samples: Vec<(PodUid, PackedSamples)>,
-    (rules, focus): (&Rules, Option<&Arc<Focus>>),
+    rules: &Rules,
+    focus: Option<&Arc<Focus>>,
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::names;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::finding::{Findings, Problem};
 use crate::columns::{ReadError, Rows};
-use crate::lake::HourRange;
 
 /// Columns of `commitment_utilization`: the committed capacity, and the capacity that it could cover.
 pub const COMMITMENT_COLUMNS: [&str; 9] = [
@@ -132,7 +131,7 @@ fn text<'t>(column: &[Option<&'t str>], row: usize) -> &'t str {
 }
 
 fn holds(range: HourRange, hours: &[Option<Hour>], row: usize) -> bool {
-    hours.get(row).copied().flatten().is_some_and(|hour| range.holds(hour))
+    hours.get(row).copied().flatten().is_some_and(|hour| range.contains(hour))
 }
 
 fn is_positive(column: &[Option<Decimal12>], row: usize) -> bool {

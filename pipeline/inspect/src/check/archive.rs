@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prorata_schemas::time::{Date, Hour};
+use prorata_schemas::time::{Date, Hour, HourRange};
 use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, log};
-use prorata_worker::names::{self, Shard};
+use prorata_worker::names::{self, Shard, ShardHour};
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::{ArchiveIndex, WorkerError};
 
 use super::files::{Shards, Unpublished};
 use super::finding::{Findings, Problem};
-use super::hours_of;
-use crate::lake::HourRange;
 
 /// Hours with a row in `hours`. The shard is `None` if a file's name does not give it: then any shard's row
 /// counts.
@@ -42,10 +40,11 @@ impl<'a> Archives<'a> {
         &mut self,
         date: Date,
         range: HourRange,
-        (unpublished, with_totals): (&Unpublished, &WithTotals),
+        unpublished: &Unpublished,
+        with_totals: &WithTotals,
         findings: &mut Findings,
     ) -> Result<(), WorkerError> {
-        let (first, last) = hours_of(date);
+        let HourRange { first, last } = date.hours();
         let mut broken = Vec::new();
         for (shard, (checkpoint, archive)) in &mut self.shards {
             match archive.ensure(self.store, (first, last)).await {
@@ -59,14 +58,14 @@ impl<'a> Archives<'a> {
             }
             let hours = archive.hours();
             let hours: Vec<Hour> =
-                hours.range(first..=last).copied().filter(|hour| range.holds(*hour)).collect();
-            check_files(self.store, *shard, (&hours, archive), findings).await?;
+                hours.range(first..=last).copied().filter(|hour| range.contains(*hour)).collect();
+            check_files(self.store, *shard, &hours, archive, findings).await?;
             for hour in hours {
                 let closed = checkpoint.closed_through >= Some(hour);
                 let totals =
                     with_totals.contains(&(Some(*shard), hour)) || with_totals.contains(&(None, hour));
-                if closed && !unpublished.contains(&(*shard, hour)) && !totals {
-                    let place = format!("shard {shard}, hour {hour}");
+                let place = ShardHour { shard: *shard, hour };
+                if closed && !unpublished.contains(&place) && !totals {
                     findings.add(Problem::HourMissing, place, "its archive has events, but hours has no row");
                 }
             }
@@ -80,7 +79,8 @@ impl<'a> Archives<'a> {
 async fn check_files(
     store: &dyn ObjectStore,
     shard: Shard,
-    (hours, archive): (&[Hour], &ArchiveIndex),
+    hours: &[Hour],
+    archive: &ArchiveIndex,
     findings: &mut Findings,
 ) -> Result<(), WorkerError> {
     let Some(first) = hours.first() else { return Ok(()) };

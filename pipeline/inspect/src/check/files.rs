@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{HourRange, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
-use prorata_worker::names::{self, Shard};
+use prorata_worker::names::{self, Shard, ShardHour};
 use prorata_worker::ports::ObjectStore;
 
 use super::finding::{Findings, Problem};
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 /// The folder of a table's log, under the table's folder.
 const DELTA_LOG: &str = "_delta_log/";
@@ -101,7 +101,7 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
 
 /// Hours whose newest revision is not in every table yet. They are reported as unpublished and not compared
 /// further: tables of two revisions never agree.
-pub type Unpublished = BTreeSet<(Shard, Hour)>;
+pub type Unpublished = BTreeSet<ShardHour>;
 
 /// Compares the files that every checkpoint names with the live files.
 pub fn check_checkpoints(
@@ -118,42 +118,45 @@ pub fn check_checkpoints(
 
 fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &mut Findings) -> Unpublished {
     let mut unpublished = Unpublished::new();
-    let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
+    let mut live: BTreeMap<ShardHour, BTreeSet<String>> = BTreeMap::new();
     for file in lake.files() {
-        if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
-            live.entry((name.shard, name.hour)).or_default().insert(file.to_string());
+        if let Some(name) = file.name().filter(|name| range.contains(name.hour)) {
+            live.entry(ShardHour { shard: name.shard, hour: name.hour })
+                .or_default()
+                .insert(file.to_string());
         }
     }
     for file in lake.files() {
         let Some(day) = file.day() else { continue };
         let named = shards.get(&day.shard).map(|checkpoint| &checkpoint.hours);
         let comes_back =
-            |hour: &Hour| range.holds(*hour) && named.is_some_and(|named| named.contains_key(hour));
+            |hour: &Hour| range.contains(*hour) && named.is_some_and(|named| named.contains_key(hour));
         if let Some(hour) = day.hours().find(comes_back) {
             let what = format!("hour {hour} is still in '{file}', but the shard's checkpoint has it");
             findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
-            unpublished.extend(day.hours().filter(comes_back).map(|hour| (day.shard, hour)));
+            unpublished
+                .extend(day.hours().filter(comes_back).map(|hour| ShardHour { shard: day.shard, hour }));
         }
     }
     for (shard, checkpoint) in shards {
-        for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.holds(**hour)) {
+        for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.contains(**hour)) {
             let named: BTreeSet<String> =
                 entry.files().map(|(table, file)| format!("{}/{}", names::table(table), file.path)).collect();
-            let found = live.remove(&(*shard, *hour)).unwrap_or_default();
-            let place = format!("shard {shard}, hour {hour}");
+            let place = ShardHour { shard: *shard, hour: *hour };
+            let found = live.remove(&place).unwrap_or_default();
             for path in named.difference(&found) {
-                findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
+                findings.add(Problem::NotPublished, place, format!("the table does not hold '{path}' yet"));
             }
             // The table still holds the previous revision instead.
             if !named.is_subset(&found) {
-                unpublished.insert((*shard, *hour));
+                unpublished.insert(place);
                 continue;
             }
             for path in found.difference(&named) {
                 findings.add(Problem::UnreferencedFile, path, "the shard's checkpoint names no such file");
             }
         }
-        if let Some(first) = checkpoint.dirty.first().filter(|first| range.to.is_none_or(|to| *first <= to)) {
+        if let Some(first) = checkpoint.dirty.first().filter(|first| *first <= range.last) {
             let what = format!("hours from {first} on are waiting to be recomputed");
             findings.add(Problem::Dirty, format!("shard {shard}"), what);
         }

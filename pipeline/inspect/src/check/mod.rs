@@ -14,11 +14,11 @@ mod report;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use prorata_schemas::time::{Date, Hour};
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 
 use crate::Sum;
-use crate::lake::{FoundFile, HourRange, LakeTables};
+use crate::lake::{FoundFile, LakeTables};
 
 pub use files::Checkpoints;
 
@@ -32,7 +32,7 @@ use money::Day;
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// First and last hour with a row in `hours`.
-    pub hours: Option<(Hour, Hour)>,
+    pub hours: Option<HourRange>,
     /// Number of hours of organizations whose rows were added up.
     pub organization_hours: u64,
     /// Number of live files that were read.
@@ -76,10 +76,8 @@ pub async fn check(
     let mut agreements = MatchedAgreements::default();
     let mut archives = Archives::new(lake.store(), &checkpoints.shards);
     for (date, files) in &days {
-        let with_totals =
-            check_day(lake, (range, &unpublished), files, (&mut checked, &mut agreements)).await?;
-        let known = (&unpublished, &with_totals);
-        archives.check_date(*date, range, known, &mut checked.findings).await?;
+        let with_totals = check_day(lake, range, &unpublished, files, &mut checked, &mut agreements).await?;
+        archives.check_date(*date, range, &unpublished, &with_totals, &mut checked.findings).await?;
     }
     agreements.finish(&mut checked.findings);
     Ok(checked)
@@ -88,9 +86,11 @@ pub async fn check(
 /// Reads the files of a date, and adds up its hours. Returns the hours that have totals, by shard.
 async fn check_day(
     lake: &LakeTables<'_>,
-    (range, unpublished): (HourRange, &Unpublished),
+    range: HourRange,
+    unpublished: &Unpublished,
     files: &[FoundFile],
-    (checked, agreements): (&mut Checked, &mut MatchedAgreements),
+    checked: &mut Checked,
+    agreements: &mut MatchedAgreements,
 ) -> Result<WithTotals, WorkerError> {
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
@@ -137,10 +137,4 @@ fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
     };
     let same = named.has_hours(parts.iter().map(|part| part.hour));
     (!same).then(|| "its hours differ from those in its name".to_owned())
-}
-
-/// Returns the date's first and last hour.
-fn hours_of(date: Date) -> (Hour, Hour) {
-    let first = date.days() * 24;
-    (Hour(first), Hour(first + 23))
 }

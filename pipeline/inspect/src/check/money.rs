@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::names::Shard;
 
 use super::Checked;
@@ -14,7 +14,7 @@ use super::files::Unpublished;
 use super::finding::{Findings, Problem};
 use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
-use crate::lake::{FoundFile, HourRange};
+use crate::lake::FoundFile;
 
 const COST_COLUMNS: [&str; 16] = [
     "BillingAccountId",
@@ -168,7 +168,7 @@ impl Day {
             }
             let kind = text(&kinds);
             let pod = text(&pods);
-            let is_read = hours.get(row).copied().flatten().is_some_and(|hour| range.holds(hour));
+            let is_read = hours.get(row).copied().flatten().is_some_and(|hour| range.contains(hour));
             if kind == "pod_serverless" && is_read {
                 agreements.add_pod(&text(&organizations), &text(&regions), &text(&models));
             }
@@ -242,13 +242,13 @@ impl Day {
     /// Compares the sums, and reports the problems. An hour that waits to be published is counted, but not
     /// compared.
     pub fn finish(&self, range: HourRange, unpublished: &Unpublished, checked: &mut Checked) {
-        let unpublished: BTreeSet<Hour> = unpublished.iter().map(|(_, hour)| *hour).collect();
-        for ((organization, hour), entry) in self.hours.iter().filter(|((_, hour), _)| range.holds(*hour)) {
+        let unpublished: BTreeSet<Hour> = unpublished.iter().map(|place| place.hour).collect();
+        for ((organization, hour), entry) in self.hours.iter().filter(|((_, hour), _)| range.contains(*hour))
+        {
             let place = format!("organization '{organization}', hour {hour}");
             checked.organization_hours += 1;
             checked.rows += entry.rows.unsigned_abs();
-            let (first, last) = checked.hours.unwrap_or((*hour, *hour));
-            checked.hours = Some((first.min(*hour), last.max(*hour)));
+            checked.hours = Some(checked.hours.unwrap_or((*hour).into()).with(*hour));
             let waits = unpublished.contains(hour);
             let Some(totals) = &entry.totals else {
                 if waits {

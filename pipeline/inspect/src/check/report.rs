@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use prorata_schemas::time::HourRange;
 use serde_json::{Value, json};
 
 use super::Checked;
@@ -43,8 +44,8 @@ impl Checked {
             })
             .collect();
         json!({
-            "from": self.hours.map(|(first, _)| first.to_string()),
-            "to": self.hours.map(|(_, last)| last.to_string()),
+            "from": self.hours.map(|hours| hours.first.to_string()),
+            "to": self.hours.map(|hours| hours.last.to_string()),
             "organization_hours": self.organization_hours,
             "rows": self.rows,
             "files": self.files,
@@ -68,7 +69,7 @@ impl fmt::Display for Checked {
 impl Checked {
     fn write_text(&self, out: &mut PlainText) -> fmt::Result {
         match self.hours {
-            Some((first, last)) => writeln!(
+            Some(HourRange { first, last }) => writeln!(
                 out,
                 "Checked {first} to {last}: {} hours of organizations, {} rows, {} files.",
                 self.organization_hours, self.rows, self.files

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::{Bearer, Change, Difference, Side};
 use crate::columns::{self, ReadError};
-use crate::lake::HourRange;
 
 const COST_COLUMNS: [&str; 9] = [
     "BillingAccountId",
@@ -67,7 +66,7 @@ impl DayCosts {
                     column.get(row).copied().flatten().unwrap_or_default().to_owned()
                 };
                 let hour = hours.get(row).copied().flatten().unwrap_or(Hour(0));
-                if !range.holds(hour) {
+                if !range.contains(hour) {
                     continue;
                 }
                 let namespace = match text(&namespaces) {
@@ -97,7 +96,7 @@ impl DayCosts {
             for row in 0..rows.len() {
                 let organization = organizations.get(row).copied().flatten().unwrap_or_default().to_owned();
                 let hour = hours.get(row).copied().flatten().unwrap_or(Hour(0));
-                if !range.holds(hour) {
+                if !range.contains(hour) {
                     continue;
                 }
                 match side {
@@ -122,8 +121,7 @@ impl DayCosts {
     /// Adds the differences and the totals to the difference of the lakes.
     pub fn finish(self, difference: &mut Difference) {
         for ((organization, hour), change) in &self.totals {
-            let (first, last) = difference.hours.unwrap_or((*hour, *hour));
-            difference.hours = Some((first.min(*hour), last.max(*hour)));
+            difference.hours = Some(difference.hours.unwrap_or((*hour).into()).with(*hour));
             difference.totals.entry(organization.clone()).or_default().join(change);
         }
         for (line, change) in self.lines.into_iter().filter(|(_, change)| !change.is_none()) {

@@ -8,11 +8,11 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 
 use crate::Sum;
-use crate::lake::{FoundFile, HourRange, LakeTables};
+use crate::lake::{FoundFile, LakeTables};
 
 use lines::{BearerHour, DayCosts};
 
@@ -87,7 +87,7 @@ pub struct PodName {
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     /// First and last hour that either lake has.
-    pub hours: Option<(Hour, Hour)>,
+    pub hours: Option<HourRange>,
     /// Totals of every organization from `hours`, including equal ones.
     pub totals: BTreeMap<String, Change>,
     /// Changes by namespace.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use prorata_schemas::time::HourRange;
 use serde_json::{Value, json};
 
 use super::{Bearer, Change, Difference};
@@ -70,8 +71,8 @@ impl Difference {
             object(&names, change)
         });
         json!({
-            "from": self.hours.map(|(first, _)| first.to_string()),
-            "to": self.hours.map(|(_, last)| last.to_string()),
+            "from": self.hours.map(|hours| hours.first.to_string()),
+            "to": self.hours.map(|hours| hours.last.to_string()),
             "organizations": organizations,
             "only_in": self.only,
             "hours": hours,
@@ -125,7 +126,7 @@ impl fmt::Display for Difference {
 impl Difference {
     fn write_text(&self, out: &mut PlainText) -> fmt::Result {
         match self.hours {
-            Some((first, last)) => writeln!(out, "Compared {first} to {last}.")?,
+            Some(HourRange { first, last }) => writeln!(out, "Compared {first} to {last}.")?,
             None => return writeln!(out, "Neither lake has an hour to compare."),
         }
         for (file, why) in &self.unreadable {

@@ -120,7 +120,7 @@ fn is_of(subject: &Subject, row: &CostRow) -> bool {
         })
     };
     let (namespace, name) = named(pod);
-    subject.has(&find::grain(row), (&namespace, &name))
+    subject.has(&find::grain(row), &namespace, &name)
 }
 
 /// Returns the objects to trace for a subject.

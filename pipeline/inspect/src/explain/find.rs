@@ -7,11 +7,11 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::{CostRow, ResourceHours, Unpriced};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::{ExplainError, Question, Subject};
 use crate::columns::{self, ReadError, Rows};
-use crate::lake::{FoundFile, HourRange, LakeTables};
+use crate::lake::{FoundFile, LakeTables};
 
 /// Maximum number of names to report if nothing has the requested name.
 const NEAR_MAX: usize = 5;
@@ -100,7 +100,7 @@ pub struct Found {
 
 impl Subject {
     /// Returns whether a row belongs to the subject.
-    pub fn has(&self, grain: &Grain, (namespace, pod_name): (&str, &str)) -> bool {
+    pub fn has(&self, grain: &Grain, namespace: &str, pod_name: &str) -> bool {
         let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced], _) = grain;
         let in_cluster = |name: &str, asked: &str| name == asked || format!("{cluster}/{name}") == asked;
         match self {
@@ -119,7 +119,7 @@ impl Subject {
 
     /// Returns whether a row of the table belongs to the subject.
     fn has_row(&self, row: &TableRow) -> bool {
-        self.has(&row.grain, (&row.pod.0, &row.pod.1))
+        self.has(&row.grain, &row.pod.0, &row.pod.1)
     }
 
     /// Returns the name by which a question finds this row, or `None` if the row is of another kind.
@@ -312,17 +312,17 @@ async fn scan(
     organization: Option<&OrganizationId>,
     mut each: impl FnMut(&FoundFile, Hour, TableRow),
 ) -> Result<(), ExplainError> {
-    let range = HourRange { from: hours.first().copied(), to: hours.last().copied() };
+    let range = HourRange::between(hours.first().copied(), hours.last().copied());
     let days = lake.days(range);
     let files = days.values().flatten().filter(|file| {
-        file.table == Table::CostAllocation && file.hours().iter().any(|hour| range.holds(*hour))
+        file.table == Table::CostAllocation && file.hours().iter().any(|hour| range.contains(*hour))
     });
     let mut damaged = None;
     lake.read_each(files, |file, bytes| {
         let read = match bytes {
             Some(bytes) => read(bytes, |hour, row| {
                 let is_wanted = organization.is_none_or(|wanted| **wanted == *row.organization);
-                if is_wanted && range.holds(hour) {
+                if is_wanted && range.contains(hour) {
                     each(file, hour, row);
                 }
             })

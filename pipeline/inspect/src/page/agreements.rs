@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 
 use super::Report;
 use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 /// Usage of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,14 +71,9 @@ pub struct PoolSpend {
 ///
 /// # Errors
 /// If storage is unavailable.
-pub async fn read(
-    lake: &LakeTables<'_>,
-    (first, last): (Hour, Hour),
-    report: &mut Report,
-) -> Result<(), WorkerError> {
-    let range = HourRange { from: Some(first), to: Some(last) };
+pub async fn read(lake: &LakeTables<'_>, range: HourRange, report: &mut Report) -> Result<(), WorkerError> {
     for files in lake.days(range).into_values() {
-        let in_range = files.iter().filter(|file| file.hours().iter().any(|hour| range.holds(*hour)));
+        let in_range = files.iter().filter(|file| file.hours().iter().any(|hour| range.contains(*hour)));
         let wanted = in_range.filter(|file| !matches!(file.table, Table::CostAllocation | Table::Hours));
         lake.read_each(wanted, |file, bytes| {
             let read = match bytes {
@@ -103,7 +98,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(rows: &'a Rows, range: HourRange, report: &Report) -> Result<Self, ReadError> {
         let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
-        let in_range = |hour: &Option<Hour>| range.holds(hour.unwrap_or_default());
+        let in_range = |hour: &Option<Hour>| range.contains(hour.unwrap_or_default());
         let both = organizations.iter().zip(&hours);
         let is_shown =
             both.map(|(organization, hour)| report.shows(*organization) && in_range(hour)).collect();

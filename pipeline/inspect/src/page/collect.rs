@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 use serde_json::Value;
 
 use super::{BearerAmounts, CostBearer, GroupBy, Report};
 use crate::columns::{self, ReadError, Rows};
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 const COLUMNS: [&str; 19] = [
     "BillingAccountId",
@@ -51,12 +51,8 @@ struct CostLine {
 ///
 /// # Errors
 /// If storage is unavailable.
-pub async fn costs(
-    lake: &LakeTables<'_>,
-    (first, last): (Hour, Hour),
-    report: &mut Report,
-) -> Result<(), WorkerError> {
-    scan(lake, (first, last), report, |report, line| {
+pub async fn costs(lake: &LakeTables<'_>, range: HourRange, report: &mut Report) -> Result<(), WorkerError> {
+    scan(lake, range, report, |report, line| {
         let time = report.time_of(line.hour);
         if !line.unpriced.is_empty() && !line.bearer.uid.is_empty() {
             let key = (line.bearer.organization.clone(), line.unpriced);
@@ -80,17 +76,14 @@ pub async fn costs(
 ///
 /// # Errors
 /// If storage is unavailable.
-pub async fn before(
-    lake: &LakeTables<'_>,
-    (first, last): (Hour, Hour),
-    report: &mut Report,
-) -> Result<(), WorkerError> {
-    let (from, to) = (Hour(first.0 - (last.0 - first.0 + 1)), first.previous());
-    if !hours(lake).any(|hour| from <= hour && hour <= to) {
+pub async fn before(lake: &LakeTables<'_>, range: HourRange, report: &mut Report) -> Result<(), WorkerError> {
+    let HourRange { first, last } = range;
+    let before = HourRange::new(Hour(first.0 - (last.0 - first.0 + 1)), first.previous());
+    if !hours(lake).any(|hour| before.contains(hour)) {
         return Ok(());
     }
-    report.before_hours = Some((from, to));
-    scan(lake, (from, to), report, |report, line| {
+    report.before_hours = Some(before);
+    scan(lake, before, report, |report, line| {
         let CostBearer { organization, currency, group, .. } = line.bearer;
         report.before.entry((organization, currency, group)).or_default().add(line.amounts.cost);
     })
@@ -99,14 +92,13 @@ pub async fn before(
 
 async fn scan(
     lake: &LakeTables<'_>,
-    (first, last): (Hour, Hour),
+    range: HourRange,
     report: &mut Report,
     each: impl Fn(&mut Report, CostLine),
 ) -> Result<(), WorkerError> {
-    let range = HourRange { from: Some(first), to: Some(last) };
     for files in lake.days(range).into_values() {
         let costs = files.iter().filter(|file| file.table == Table::CostAllocation);
-        let in_range = costs.filter(|file| file.hours().iter().any(|hour| range.holds(*hour)));
+        let in_range = costs.filter(|file| file.hours().iter().any(|hour| range.contains(*hour)));
         lake.read_each(in_range, |file, bytes| {
             let read = match bytes {
                 Some(bytes) => read(bytes, range, report, &each).map_err(|error| error.to_string()),
@@ -146,7 +138,7 @@ fn read(
                 continue;
             }
             let hour = at(&hours, row).unwrap_or_default();
-            let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.holds(hour)) else { continue };
+            let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.contains(hour)) else { continue };
             let labels = at(&tags, row).or(at(&own_tags, row)).unwrap_or_default();
             let is_pod = kind == "pod";
             let mut bearer = CostBearer {

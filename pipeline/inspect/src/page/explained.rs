@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::{Ports, WorkerError};
 
 use super::{BearerAmounts, CostBearer, Report};
 use crate::check::Checkpoints;
 use crate::explain::{ExplainError, HourToExplain, Subject};
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 /// Maximum number of cost bearers that an organization may have in an explained hour, or in its day if the
 /// page shows days: all events of the hour are in memory during the explanation.
@@ -48,7 +48,7 @@ pub async fn dearest(
                         Some(checkpoints) => checkpoints,
                         none => none.insert(Checkpoints::read(&*ports.store).await?),
                     };
-                    let range = HourRange { from: Some(hour), to: Some(hour) };
+                    let range = HourRange::from(hour);
                     answer.is_published = checkpoints.are_published(lake, range);
                     answer.to_string()
                 }
@@ -133,12 +133,12 @@ mod tests {
     fn what_costs_most_is_explained_unless_its_hour_would_fill_the_memory() {
         let options = ReportOptions {
             lake: "lake".to_owned(),
-            range: HourRange { from: None, to: None },
+            range: HourRange::ALL,
             organization: None,
             group_by: GroupBy::Namespace,
             explain: 3,
         };
-        let mut report = Report::new(&options, Some((Hour(24), Hour(47))));
+        let mut report = Report::new(&options, Some(HourRange::new(Hour(24), Hour(47))));
         let large = pods("large", BEARERS_MAX + 1, 9);
         let loads = large.chain(pods("full", BEARERS_MAX, 5)).chain(pods("small", 2, 7));
         report.amounts = loads.map(|(bearer, amounts)| ((Hour(30), bearer), amounts)).collect();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use serde_json::{Map, Value, json};
 
 use super::{BearerAmounts, CostBearer, Report};
@@ -90,7 +90,7 @@ impl Report {
         let bearer_of: Vec<usize> =
             self.amounts.keys().filter_map(|(_, bearer)| bearers.get(bearer).copied()).collect();
         let hours =
-            |hours: Option<(Hour, Hour)>| hours.map(|(first, last)| [first.to_string(), last.to_string()]);
+            |hours: Option<HourRange>| hours.map(|range| [range.first.to_string(), range.last.to_string()]);
         let time_name = |hour: &Hour| {
             if self.by_day { hour.date().to_string() } else { hour.to_string() }
         };

@@ -14,16 +14,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::{Ports, WorkerError};
 
 use crate::Sum;
-use crate::lake::{HourRange, LakeTables};
+use crate::lake::LakeTables;
 
 pub use agreements::{CommitmentUse, PoolSpend, QuotaUse, ReservationUse};
 
 /// Maximum number of hours that the page shows as hours; a longer period is shown in days.
-const HOURS_SHOWN_MAX: i64 = 96;
+const HOURS_SHOWN_MAX: u64 = 96;
 
 /// The property that costs are grouped by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,10 +143,10 @@ pub struct Report {
     pub organization: Option<String>,
     /// The property that costs are grouped by.
     pub group_by: GroupBy,
-    /// First and last hour. `None` if the lake is empty.
-    pub hours: Option<(Hour, Hour)>,
+    /// The hours. `None` if the lake is empty.
+    pub hours: Option<HourRange>,
     /// The previous period of the same length, if the lake has any of it.
-    pub before_hours: Option<(Hour, Hour)>,
+    pub before_hours: Option<HourRange>,
     /// Whether the page shows days instead of hours.
     pub by_day: bool,
     /// Amounts by time and bearer. The time is an hour, or the first hour of the day if the page shows days.
@@ -171,14 +171,14 @@ pub struct Report {
 
 impl Report {
     /// Creates an empty page of these hours.
-    fn new(options: &ReportOptions, hours: Option<(Hour, Hour)>) -> Self {
+    fn new(options: &ReportOptions, hours: Option<HourRange>) -> Self {
         Self {
             lake: options.lake.clone(),
             organization: options.organization.clone(),
             group_by: options.group_by.clone(),
             hours,
             before_hours: None,
-            by_day: hours.is_some_and(|(first, last)| last.0 - first.0 >= HOURS_SHOWN_MAX),
+            by_day: hours.is_some_and(|hours| hours.count() > HOURS_SHOWN_MAX),
             amounts: BTreeMap::new(),
             explained: BTreeMap::new(),
             before: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl Report {
 
     /// Returns the time of an hour on the page: the hour itself, or the first hour of its day.
     fn time_of(&self, hour: Hour) -> Hour {
-        if self.by_day { Hour(hour.date().days() * 24) } else { hour }
+        if self.by_day { hour.date().hours().first } else { hour }
     }
 }
 
@@ -212,13 +212,13 @@ pub async fn report(
     options: &ReportOptions,
 ) -> Result<Report, WorkerError> {
     let all = collect::hours(lake);
-    let hours = all.filter(|hour| options.range.holds(*hour)).collect::<std::collections::BTreeSet<_>>();
-    let hours = hours.first().copied().zip(hours.last().copied());
+    let shown = all.filter(|hour| options.range.contains(*hour)).map(HourRange::from);
+    let hours = shown.reduce(|range, hour| range.with(hour.first));
     let mut report = Report::new(options, hours);
-    if let Some((first, last)) = hours {
-        collect::costs(lake, (first, last), &mut report).await?;
-        agreements::read(lake, (first, last), &mut report).await?;
-        collect::before(lake, (first, last), &mut report).await?;
+    if let Some(range) = hours {
+        collect::costs(lake, range, &mut report).await?;
+        agreements::read(lake, range, &mut report).await?;
+        collect::before(lake, range, &mut report).await?;
         explained::dearest(lake, ports, options.explain, &mut report).await?;
     }
     Ok(report)

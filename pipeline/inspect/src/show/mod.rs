@@ -92,17 +92,6 @@ fn damaged(object: &str, cause: impl ToString) -> String {
     WorkerError::Damaged { object: object.to_owned(), cause: cause.to_string() }.to_string()
 }
 
-/// Reads an object of JSON as it is stored, without a look at its checksum.
-async fn stored_json(
-    store: &dyn ObjectStore,
-    object: &str,
-) -> Result<Result<serde_json::Value, String>, ShowError> {
-    let Some(bytes) = store.get(object).await.map_err(WorkerError::Store)? else {
-        return Ok(Err(damaged(object, "it does not exist")));
-    };
-    Ok(serde_json::from_slice(&bytes).map_err(|error| damaged(object, error)))
-}
-
 fn document(value: &impl Serialize, faults: Vec<String>) -> Result<Shown, ShowError> {
     Ok(Shown { json: serde_json::to_string_pretty(value)?, faults })
 }

@@ -157,7 +157,7 @@ pub fn table_encoder(
         if hour.organization_id < other.organization_id { [hour, other] } else { [other, hour] };
     for replaced in [first, second] {
         for file_rows in [FILE_ROWS, 1] {
-            splice(encoder, (table, file_rows), [first, second], replaced, clock)?;
+            splice(encoder, table, file_rows, [first, second], replaced, clock)?;
         }
     }
     let refused = TableSplice {
@@ -175,7 +175,8 @@ pub fn table_encoder(
 /// Checks that replacing the rows of one of two organizations gives the same result as encoding both again.
 fn splice(
     encoder: &dyn TableEncoder,
-    (table, file_rows): (Table, u64),
+    table: Table,
+    file_rows: u64,
     both: [&HourTables; 2],
     replaced: &HourTables,
     clock: impl Fn(i64) -> HourClock,

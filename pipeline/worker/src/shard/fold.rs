@@ -82,7 +82,7 @@ struct Course {
 type CourseStates = BTreeMap<OrganizationId, CourseState>;
 
 /// One shard's hour that is about to be folded.
-struct ShardHour {
+struct HourToFold {
     shard: Shard,
     hour: Hour,
     rules: Arc<Rules>,
@@ -128,7 +128,7 @@ pub async fn fold(
     }
     let mut reader = ArchiveReader::new(ports, files, None);
     for step in 0.. {
-        let next: Vec<ShardHour> =
+        let next: Vec<HourToFold> =
             courses.iter_mut().filter_map(|(shard, course)| course.next(*shard)).collect();
         if next.is_empty() {
             break;
@@ -149,7 +149,7 @@ pub async fn fold(
 }
 
 /// Returns the shards to fold next: as many as fit, and at least one; `None` if there are no more.
-fn next_group(next: &mut VecDeque<ShardHour>, event_bytes: u64) -> Option<Vec<ShardHour>> {
+fn next_group(next: &mut VecDeque<HourToFold>, event_bytes: u64) -> Option<Vec<HourToFold>> {
     let (mut bytes, mut group) = (0_u64, Vec::new());
     while let Some(of) = next.pop_front_if(|of| {
         bytes = bytes.saturating_add(of.archived.saturating_mul(REDUCED_FACTOR));
@@ -189,18 +189,18 @@ pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
     let files = files.into_iter().map(|file| (0, shard, file)).collect();
     let intake = ArchiveReader::new(ports, files, wanted).read(0, HourIntake::new([(shard, hour)])).await?;
     let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
-    let of = ShardHour { shard, hour, rules, archived: 0, bodies: Arc::default(), states, rests };
+    let of = HourToFold { shard, hour, rules, archived: 0, bodies: Arc::default(), states, rests };
     let folded = tokio::task::spawn_blocking(move || fold_hours(vec![of], intake)).await??;
     let named = folded.into_iter().map(|one| (one.organization_id, (one.state, one.tables)));
     Ok(named.collect())
 }
 
 impl Course {
-    fn next(&mut self, shard: Shard) -> Option<ShardHour> {
+    fn next(&mut self, shard: Shard) -> Option<HourToFold> {
         let (hour, rules) = self.hours.next()?;
         // An hour without any organization counts, too.
         self.folded.entry(hour).or_default();
-        Some(ShardHour {
+        Some(HourToFold {
             shard,
             hour,
             rules,
@@ -223,7 +223,7 @@ impl Course {
 }
 
 /// Folds one hour of each of some shards, all organizations on all cores.
-fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folded>> {
+fn fold_hours(hours: Vec<HourToFold>, mut intake: HourIntake) -> Result<Vec<Folded>> {
     let mut parts = Vec::new();
     for hour in hours {
         intake.take_bodies(hour.shard, &hour.bodies)?;
@@ -233,8 +233,8 @@ fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folde
 }
 
 /// Returns states and events by organization, in ascending order.
-fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item = OrganizationPart> {
-    let ShardHour { shard, hour, rules, states, rests, .. } = of;
+fn organizations(of: HourToFold, intake: &mut HourIntake) -> impl Iterator<Item = OrganizationPart> {
+    let HourToFold { shard, hour, rules, states, rests, .. } = of;
     let part = |organization_id, state, events| {
         let rules = rules.clone();
         OrganizationPart { shard, rules, organization_id, state, events, rests }

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use prorata_inspect::HourRange;
 use prorata_inspect::check::finding::Severity;
 use prorata_inspect::check::{Checked, check};
 use prorata_schemas::time::Hour;
 use serde_json::{Value, json};
 
-use crate::failure::{DEAD_LETTERED, Failure};
+use crate::failure::DEAD_LETTERED;
 use crate::{config, report, wiring};
 use start::{CheckOutcome, StartCheck};
 
@@ -79,12 +78,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
-    let range = HourRange { from: args.from, to: args.to };
-    if let (Some(from), Some(to)) = (range.from, range.to)
-        && to < from
-    {
-        return Err(Failure::usage(format!("--to {to} is before --from {from}; swap them")).into());
-    }
+    let range = wiring::lake::hours(args.from, args.to)?;
     let store = wiring::lake::store(lake).await?;
     let (tables, checkpoints) = wiring::lake::settled(&store, range).await?;
     Ok(check(&tables, &checkpoints, range).await?)

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use prorata_collector::parse_instant;
-use prorata_inspect::HourRange;
 use prorata_inspect::diff::{Difference, diff};
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -56,7 +55,7 @@ pub fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn compare(args: &DiffArgs) -> anyhow::Result<Difference> {
-    let range = HourRange { from: args.from, to: args.to };
+    let range = wiring::lake::hours(args.from, args.to)?;
     let lake = wiring::lake::store(&args.lake).await?;
     let now = wiring::lake::tables(&lake, None).await?;
     Ok(match &args.with {

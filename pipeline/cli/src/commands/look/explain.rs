@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use prorata_connectors::store::Store;
+use prorata_inspect::LakeTables;
 use prorata_inspect::check::Checkpoints;
 use prorata_inspect::explain::{Answer, ExplainError, PackingStore, Question, Subject, explain};
-use prorata_inspect::{HourRange, LakeTables};
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, HourRange, Timestamp};
 use prorata_worker::{Ports, WorkerError};
 
 use super::diff::parse_time;
@@ -125,7 +125,7 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
         // The rows of the table may belong to another revision than the folded rows.
         let checkpoints = Checkpoints::read(&*lake.ports.store).await?;
-        let hour = HourRange { from: Some(args.hour), to: Some(args.hour) };
+        let hour = HourRange::from(args.hour);
         let is_published = checkpoints.are_published(&tables, hour);
         let is_dirty = answer.as_ref().is_ok_and(|answer| answer.input.is_dirty);
         let again = lake.tables(None).await?;

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use prorata_connectors::store::Store;
-use prorata_inspect::HourRange;
 use prorata_inspect::export::{ExportError, ExportOptions, export};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
@@ -51,12 +50,7 @@ struct Count {
 /// If the output is not empty, there is no lake or no such organization, a file is damaged, or storage is
 /// unavailable.
 pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let range = HourRange { from: args.from, to: args.to };
-    if let (Some(from), Some(to)) = (range.from, range.to)
-        && to < from
-    {
-        return Err(Failure::usage(format!("--to {to} is before --from {from}; swap them")).into());
-    }
+    let range = wiring::lake::hours(args.from, args.to)?;
     let options = ExportOptions { organization: args.organization.clone(), range };
     let counts = wiring::small_runtime()?.block_on(write(args, &options))?;
     let text = if args.json { json(args, &counts) } else { text(args, &counts) };

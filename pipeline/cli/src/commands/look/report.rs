@@ -6,7 +6,6 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use prorata_connectors::SystemClock;
 use prorata_connectors::store::Store;
-use prorata_inspect::HourRange;
 use prorata_inspect::page::{GroupBy, ReportOptions, report};
 use prorata_schemas::time::Hour;
 use prorata_worker::WorkerError;
@@ -55,12 +54,7 @@ fn explained() -> RangedI64ValueParser<u16> {
 /// If there is no lake, storage is unavailable, or the file cannot be written.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let since = args.days.map(|days| Hour(SystemClock.now().hour().0 - 24 * days));
-    let range = HourRange { from: args.from.or(since), to: args.to };
-    if let (Some(from), Some(to)) = (range.from, range.to)
-        && to < from
-    {
-        return Err(Failure::usage(format!("--to {to} is before --from {from}; swap them")).into());
-    }
+    let range = wiring::lake::hours(args.from.or(since), args.to)?;
     wiring::small_runtime()?.block_on(async {
         let store = wiring::lake::store(&args.lake).await?;
         let tables = wiring::lake::tables(&store, None).await?;

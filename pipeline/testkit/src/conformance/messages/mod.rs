@@ -157,8 +157,11 @@ fn own_events() -> Vec<EventRecord> {
         .into()
 }
 
+/// An event, or the reason why the message is rejected.
+type Judged = Result<EventRecord, Reject>;
+
 /// Decodes as the worker does, and fetches a missing schema once.
-async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
+async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Judged, String> {
     let outcome = match decoder.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => {
             decoder.fetch(id).await.map_err(|error| error.to_string())?;
@@ -176,7 +179,7 @@ async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<Ev
 }
 
 /// Checks that the message is rejected for this reason, and that the rejection has a message.
-fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> Checked {
+fn rejected(what: &str, found: Judged, reason: Reason) -> Checked {
     match found {
         Ok(record) => Err(format!("{what} became {:?}", record.event)),
         Err(reject) if reject.message.trim().is_empty() => {

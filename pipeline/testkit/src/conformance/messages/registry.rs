@@ -5,12 +5,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventRecord;
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::Reason;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use tokio::time::sleep;
 
 use super::{
-    Answering, Checked, MessageStage, Written, decoded, equal, node_stopped, quota_deleted, rejected,
+    Answering, Checked, Judged, MessageStage, Written, decoded, equal, node_stopped, quota_deleted, rejected,
 };
 use crate::wait::Deadline;
 
@@ -43,11 +43,7 @@ async fn settle(stage: &MessageStage, decoder: &dyn MessageDecoder, schema_id: u
 }
 
 /// Decodes a message whose schema the registry may not know.
-async fn settled(
-    stage: &MessageStage,
-    decoder: &dyn MessageDecoder,
-    value: &[u8],
-) -> Result<Result<EventRecord, Reject>, String> {
+async fn settled(stage: &MessageStage, decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Judged, String> {
     if let Err(DecodeFailure::NeedsSchema(id)) = decoder.decode(value) {
         settle(stage, decoder, id).await?;
     }
