@@ -184,7 +184,7 @@ fn hostile_schemas_past_a_bound_are_refused_with_what_is_wrong() {
     let mut other = halves[1].clone();
     other["name"] = "G".into();
     halves.as_array_mut().unwrap().push(other);
-    assert!(refused(&halves).ends_with("more than 10000 fields"), "those of all records count");
+    assert!(refused(&halves).ends_with("more than 10000 fields"), "the fields of all records count");
     let field = |bytes| record("R", [("f".repeat(bytes), json!("int"))]);
     assert!(refused(&field(NAME_BYTES_MAX + 1)).contains("a name has 513 bytes, more than the 512"));
     assert!(Decoder::compile(&field(NAME_BYTES_MAX).to_string()).is_ok());

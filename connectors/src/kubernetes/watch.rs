@@ -77,9 +77,9 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known; if pods waited, pods
-    /// are listed as of that version first. Changes go to `queue`; while it is full, nothing is read. Each kind
-    /// is checked after `relist_interval`.
+    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known; if pods waited,
+    /// pods are listed as of that version first. Changes go to `queue`; while it is full, nothing is read.
+    /// Each kind is checked after `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],

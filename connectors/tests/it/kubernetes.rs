@@ -27,8 +27,8 @@ const BOOKMARK: &str =
     r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
 
 /// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group. The
-/// first watch of nodes ends after a bookmark, and watches from version 5 end without a change; no other watch
-/// ends.
+/// first watch of nodes ends after a bookmark, and watches from version 5 end without a change; no other
+/// watch ends.
 #[derive(Clone, Default)]
 struct Played(Arc<Mutex<Vec<String>>>);
 
