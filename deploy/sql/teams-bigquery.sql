@@ -23,7 +23,8 @@ WITH hours AS (
         ResourceId AS node_id,
         ChargePeriodStart,
         max(x_GpuModel) AS gpu_model,
-        sum(1e0 * PricingQuantity * safe_cast(json_value(SkuPriceDetails, '$.GpuCount') AS float64)) AS physical,
+        sum(1e0 * PricingQuantity
+            * safe_cast(json_value(SkuPriceDetails, '$.GpuCount') AS float64)) AS physical,
         sum(1e0 * coalesce(x_GpuHours, 0)) AS allocated
     FROM cost_allocation
     WHERE x_RowKind IN ('pod_node', 'node_idle') AND SkuPriceDetails IS NOT NULL

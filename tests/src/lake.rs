@@ -61,6 +61,22 @@ impl StoredLake {
         self.runtime.block_on(all).unwrap()
     }
 
+    /// Returns the owners of each shard, of all checkpoints that are kept.
+    pub fn owners(&self) -> BTreeSet<(Shard, String)> {
+        let all = async {
+            let mut found = BTreeSet::new();
+            for object in self.store.list(names::STATE).await? {
+                let Some((shard, seq)) = names::parse_checkpoint(&object.path) else { continue };
+                // A part of an earlier checkpoint may be gone.
+                if let Ok(decided) = log::read(&self.store, shard, seq).await {
+                    found.extend(decided.owner.as_ref().map(|owner| (shard, owner.id.to_string())));
+                }
+            }
+            Ok::<_, prorata_worker::WorkerError>(found)
+        };
+        self.runtime.block_on(all).unwrap()
+    }
+
     /// An object of the lake.
     pub fn object(&self, path: &str) -> bytes::Bytes {
         self.runtime.block_on(self.store.get(path)).unwrap().unwrap_or_else(|| panic!("no {path}"))

@@ -8,7 +8,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::RecordError;
 use serde_json::{Value as Json, json};
 
-use super::limits::{FIELDS_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
+use super::limits::{FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 use super::skip::STEPS;
 use super::{Decoder, Reading};
 
@@ -180,6 +180,17 @@ fn hostile_schemas_past_a_bound_are_refused_with_what_is_wrong() {
     assert!(refused(&wrapped(20, 900_000)).contains(&format!("more than the {SCHEMA_BYTES_MAX} that are")));
     assert!(refused(&default(70)).contains("recursion limit"));
     assert!(refused(&many_fields(FIELDS_MAX + 1)).ends_with("more than 10000 fields"));
+    let mut halves = many_fields(FIELDS_MAX / 2 + 1);
+    let mut other = halves[1].clone();
+    other["name"] = "G".into();
+    halves.as_array_mut().unwrap().push(other);
+    assert!(refused(&halves).ends_with("more than 10000 fields"), "those of all records count");
+    let field = |bytes| record("R", [("f".repeat(bytes), json!("int"))]);
+    assert!(refused(&field(NAME_BYTES_MAX + 1)).contains("a name has 513 bytes, more than the 512"));
+    assert!(Decoder::compile(&field(NAME_BYTES_MAX).to_string()).is_ok());
+    let mut parts = field(1);
+    parts["namespace"] = "n.".repeat(NAME_BYTES_MAX / 2).trim_end_matches('.').into();
+    assert!(refused(&parts).contains("a name has 513 bytes, more than the 512"), "a name of many parts");
     let fixed = |count| (0..count).map(|at| json!({"type": "fixed", "name": format!("t{at}"), "size": 0}));
     assert!(refused(&fixed(NAMED_MAX + 1).collect()).ends_with("more than 4096 named types"));
     assert!(Decoder::compile(&fixed(NAMED_MAX).collect::<Json>().to_string()).is_ok());

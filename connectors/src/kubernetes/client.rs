@@ -18,7 +18,6 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::time::ServerClock;
-use super::waits::minutes;
 use super::{KubeFault, kinds};
 use crate::store::causes;
 
@@ -133,8 +132,9 @@ impl KubeCluster {
         self.get("/version").await.map(drop)
     }
 
-    /// Keeps the server's time known to fractions of a second while the clocks drift apart.
-    pub(super) async fn keep_time(self) {
+    /// Keeps the server's time known to fractions of a second while the clocks drift apart, with this pause
+    /// between two checks.
+    pub(super) async fn keep_time(self, pause: fn() -> Duration) {
         loop {
             for _ in 0..TIME_REQUESTS {
                 let Some(wait) = self.clock.until_halved() else { break };
@@ -142,7 +142,7 @@ impl KubeCluster {
                 // If the server does not answer now, it will answer later.
                 drop(self.learn_time().await);
             }
-            sleep(minutes()).await;
+            sleep(pause()).await;
             self.clock.doubt();
         }
     }
@@ -225,5 +225,28 @@ pub(super) fn fault(error: &kube::Error) -> KubeFault {
         kube::Error::Api(status) => KubeFault::Unavailable(format!("{} {}", status.code, status.message)),
         kube::Error::Auth(error) => KubeFault::Permission(causes(error)),
         error => KubeFault::Unavailable(causes(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_testkit::wait::eventually;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_clock_is_doubted_every_few_minutes() {
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let cluster = KubeCluster { client, clock: Arc::default(), url: String::new() };
+        // The server is 20 to 30 ms ahead.
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let millis = |millis| start + Duration::from_millis(millis);
+        cluster.clock.responded(millis(1_000), millis(980), millis(980));
+        cluster.clock.responded(start, millis(970), millis(970));
+        let apart = || cluster.now().0 - cluster.earliest_now().0;
+        assert!(apart() < 20_000, "{}", apart());
+        let keeping = tokio::spawn(cluster.clone().keep_time(|| Duration::ZERO));
+        eventually("the bounds are wider", || if apart() > 120_000 { Ok(()) } else { Err(apart()) });
+        keeping.abort();
     }
 }

@@ -4,6 +4,9 @@
 //! Every few hours the kind is checked: it is listed as of the exact version up to which the watch has
 //! reported everything, so the list must show what is already known. The watch continues from there.
 //!
+//! After a restart, pods are watched from the stored version. If pods waited then, the pods are first listed
+//! as of that version, because a watch would not show the waiting ones again.
+//!
 //! A list that breaks off begins again; the collector counts only complete lists as complete. Pods wait until
 //! every other kind was listed, because they name nodes and claims.
 
@@ -14,8 +17,8 @@ use std::time::Duration;
 use futures::{Stream, TryStreamExt};
 use kube::core::WatchEvent;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
-use prorata_collector::Change;
 use prorata_collector::object::{NodeObject, ObjectKind, PodObject};
+use prorata_collector::{Change, PodsVersion};
 use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
 use serde::Deserialize;
@@ -58,7 +61,7 @@ pub struct KindStatus {
     pub lists: u64,
     /// The number of changes that a watch reported.
     pub changes: u64,
-    /// The time at which the server last reported anything.
+    /// The time at which the server last reported anything, or opened a watch that then showed no change.
     pub last_contact: Option<Timestamp>,
     /// Whether the server does not have the kind, or the kind may not be listed.
     pub is_absent: bool,
@@ -74,12 +77,13 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known. Changes go to
-    /// `queue`; while it is full, nothing is read. Each kind is checked after `relist_interval`.
+    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known; if pods waited, pods
+    /// are listed as of that version first. Changes go to `queue`; while it is full, nothing is read. Each kind
+    /// is checked after `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],
-        pods_version: Option<Text>,
+        pods_version: Option<PodsVersion>,
         queue: &mpsc::Sender<Observation>,
         relist_interval: Duration,
     ) -> Self {
@@ -90,7 +94,7 @@ impl Watches {
         let (held, mut all_listed) = watch::channel(());
         let held = Arc::new(held);
         let (found, served) = watch::channel(None);
-        tasks.spawn(cluster.clone().keep_time());
+        tasks.spawn(cluster.clone().keep_time(minutes));
         tasks.spawn(discovery::discover(cluster.clone(), watched.to_vec(), found));
         for kind in watched.iter().copied() {
             let relist = Arc::new(Notify::new());
@@ -104,12 +108,14 @@ impl Watches {
                 relist_interval,
                 list_due: Instant::now() + relist_interval,
                 version: None,
+                resumes: false,
                 status: Arc::clone(&status),
                 unlisted: (kind != ObjectKind::Pod).then(|| Arc::clone(&held)),
             };
             match kind {
                 ObjectKind::Pod => {
-                    follower.version = pods_version.as_ref().map(ToString::to_string);
+                    follower.version = pods_version.as_ref().map(|pods| pods.version.to_string());
+                    follower.resumes = pods_version.as_ref().is_some_and(|pods| pods.has_waiting);
                     let mut others = all_listed.clone();
                     tasks.spawn(async move {
                         // An error means that nobody holds a sender any more.
@@ -207,6 +213,8 @@ struct Follower {
     list_due: Instant,
     /// The version from which a watch continues; `None` to list first.
     version: Option<String>,
+    /// Whether a list as of the version must show the pods that waited before a restart.
+    resumes: bool,
     status: Arc<Mutex<BTreeMap<ObjectKind, KindStatus>>>,
     /// Held until the kind was listed, or is known not to be listable.
     unlisted: Option<Arc<watch::Sender<()>>>,
@@ -221,8 +229,11 @@ impl Follower {
         loop {
             let (began, had_version) = (Instant::now(), self.version.is_some());
             let outcome = match self.version.clone() {
-                None => self.list::<T>(None).await,
-                Some(version) if Instant::now() >= self.list_due => self.list::<T>(Some(version)).await,
+                None => self.list::<T>(Change::ListBegins, None).await,
+                Some(version) if self.resumes => self.list::<T>(Change::ResumeBegins, Some(version)).await,
+                Some(version) if Instant::now() >= self.list_due => {
+                    self.list::<T>(Change::CheckBegins, Some(version)).await
+                }
                 Some(version) => self.watch::<T>(&version).await,
             };
             let pause = match outcome {
@@ -327,9 +338,13 @@ impl Follower {
     }
 
     /// Lists all objects, page by page; if a version is given, as of that version.
-    async fn list<T: WireObject>(&mut self, checked: Option<String>) -> Result<(), Pause> {
+    async fn list<T: WireObject>(
+        &mut self,
+        begins: fn(ObjectKind) -> Change,
+        exact: Option<String>,
+    ) -> Result<(), Pause> {
         let mut params = ListParams::default().limit(PAGE_OBJECTS);
-        if let Some(version) = &checked {
+        if let Some(version) = &exact {
             params = params.at(version).matching(VersionMatch::Exact);
         }
         params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
@@ -339,7 +354,6 @@ impl Follower {
         loop {
             let request = kube::core::Request::new(kinds::path(self.kind)).list(&params);
             let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
-            let begins = if checked.is_some() { Change::CheckBegins } else { Change::ListBegins };
             let began = begins(self.kind);
             let at = self.cluster.now();
             let page: Page<T> = self.cluster.client().request(request).await?;
@@ -356,11 +370,12 @@ impl Follower {
             if params.continue_token.is_none() {
                 let version = page.metadata.resource_version;
                 self.tell(Change::ListEnds(self.kind, Text::from(version.as_str()))).await?;
-                self.version = checked.or(Some(version));
+                self.version = exact.or(Some(version));
                 break;
             }
         }
         self.list_due = Instant::now() + self.relist_interval;
+        self.resumes = false;
         self.unlisted = None;
         let heard = self.cluster.now();
         self.note(|status| {
@@ -382,6 +397,7 @@ impl Follower {
         let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
         let client = self.cluster.client().clone();
         let mut events = std::pin::pin!(client.request_events::<T>(request).await?);
+        let (opened, mut is_silent) = (self.cluster.now(), true);
         self.note(|status| status.error = None);
         let (relist, list_due) = (Arc::clone(&self.relist), self.list_due);
         loop {
@@ -393,7 +409,12 @@ impl Follower {
                 }
                 () = sleep_until(list_due) => return Ok(()),
                 event = next(&mut events, SILENCE) => match event {
-                    Ok(None) => return Ok(()),
+                    Ok(None) => {
+                        if is_silent {
+                            self.note(|status| status.last_contact = status.last_contact.max(Some(opened)));
+                        }
+                        return Ok(());
+                    }
                     Ok(Some(event)) => event,
                     // One object of an unexpected shape must not hold up all others.
                     Err(kube::Error::SerdeError(fault)) => {
@@ -416,6 +437,7 @@ impl Follower {
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
             };
             let heard = self.cluster.now();
+            is_silent = false;
             self.note(|status| {
                 status.last_contact = Some(heard);
                 status.changes += 1;

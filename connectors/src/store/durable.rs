@@ -203,7 +203,7 @@ mod tests {
     use object_store::ObjectStoreExt;
 
     use super::*;
-    use crate::store::kind_of;
+    use crate::store::{Store, kind_of};
 
     thread_local! {
         /// One text per sync: the size of the file, or `folder`, then the names in the folder under test.
@@ -268,6 +268,13 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::StorageFull);
             assert_eq!(names(lake.path()), [""; 0]);
         }
+    }
+
+    #[test]
+    fn local_folders_are_durable() {
+        let lake = tempfile::tempdir().unwrap();
+        let store = Store::open(lake.path().to_str().unwrap()).unwrap();
+        assert!(format!("{:?}", store.root).starts_with("DurableFileSystem"), "{:?}", store.root);
     }
 
     #[tokio::test]

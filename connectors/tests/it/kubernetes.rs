@@ -1,4 +1,5 @@
-//! The requests of a collector to an API server: watches that last minutes, and no lists of absent kinds.
+//! The requests of a collector to an API server: watches that last minutes, no lists of absent kinds, and how
+//! pods resume after a restart.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -7,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prorata_collector::object::ObjectKind;
-use prorata_connectors::kubernetes::{KubeCluster, KubeSettings, Watches};
+use prorata_collector::{Change, PodsVersion};
+use prorata_connectors::kubernetes::{KubeCluster, KubeSettings, Observation, Watches};
 use prorata_testkit::wait::eventually;
-use tokio::sync::mpsc;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{self, Receiver};
 
 const KINDS: [ObjectKind; 6] = [
     ObjectKind::Node,
@@ -24,7 +27,8 @@ const BOOKMARK: &str =
     r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
 
 /// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group. The
-/// first watch of nodes ends after a bookmark; no other watch ends.
+/// first watch of nodes ends after a bookmark, and watches from version 5 end without a change; no other watch
+/// ends.
 #[derive(Clone, Default)]
 struct Played(Arc<Mutex<Vec<String>>>);
 
@@ -57,6 +61,9 @@ impl Played {
             self.0.lock().unwrap().push(target.clone());
             if target.contains("watch=true") {
                 write!(stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                if target.contains("resourceVersion=5") {
+                    write!(stream, "0\r\n\r\n")?;
+                }
                 if target.starts_with("/api/v1/nodes") && target.contains("resourceVersion=7") {
                     write!(stream, "{:x}\r\n{BOOKMARK}\n\r\n0\r\n\r\n", BOOKMARK.len() + 1)?;
                 }
@@ -86,8 +93,15 @@ impl Played {
     }
 }
 
-#[test]
-fn watches_are_long_and_absent_kinds_are_not_listed() {
+/// Watches of a played API server. Dropping them ends them.
+struct Followed {
+    played: Played,
+    watches: Watches,
+    observations: Receiver<Observation>,
+    _runtime: Runtime,
+}
+
+fn follow(pods_version: Option<PodsVersion>) -> Followed {
     let (played, url) = Played::start();
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
@@ -96,13 +110,61 @@ fn watches_are_long_and_absent_kinds_are_not_listed() {
          users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
     );
     std::fs::write(&kubeconfig, text).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let _entered = runtime.enter();
+    let runtime = Runtime::new().unwrap();
+    let entered = runtime.enter();
     let settings = KubeSettings { kubeconfig: Some(kubeconfig), context: None };
     let cluster = runtime.block_on(KubeCluster::open(&settings)).unwrap();
-    let (queue, mut observations) = mpsc::channel(64);
-    let watches = Watches::start(&cluster, &KINDS, None, &queue, Duration::from_secs(3_600));
+    let (queue, observations) = mpsc::channel(64);
+    let watches = Watches::start(&cluster, &KINDS, pods_version, &queue, Duration::from_secs(3_600));
+    drop(entered);
+    Followed { played, watches, observations, _runtime: runtime }
+}
 
+/// Returns the first two requests for pods after a restart at version 5, and the changes of pods.
+fn resumed(has_waiting: bool) -> (Vec<String>, Vec<String>) {
+    let mut followed = follow(Some(PodsVersion { version: "5".into(), has_waiting }));
+    let wanted = if has_waiting { 2 } else { 1 };
+    let asked = eventually("pods are watched", || {
+        let asked = followed.played.asked().remove("/api/v1/pods").unwrap_or_default();
+        if asked.len() >= wanted { Ok(asked) } else { Err(format!("{asked:?}")) }
+    });
+    eventually("a watch that showed no change counts as contact", || {
+        followed.watches.status().get(&ObjectKind::Pod).and_then(|status| status.last_contact)
+    });
+    let mut changes = Vec::new();
+    while let Ok(observation) = followed.observations.try_recv() {
+        if matches!(
+            observation.change,
+            Change::ListBegins(ObjectKind::Pod)
+                | Change::CheckBegins(ObjectKind::Pod)
+                | Change::ResumeBegins(ObjectKind::Pod)
+                | Change::ListEnds(ObjectKind::Pod, _)
+        ) {
+            changes.push(format!("{:?}", observation.change));
+        }
+    }
+    (asked, changes)
+}
+
+#[test]
+fn pods_resume_from_the_stored_version() {
+    let (asked, changes) = resumed(false);
+    assert!(asked[0].contains("watch=true") && asked[0].contains("resourceVersion=5"), "{asked:?}");
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
+#[test]
+fn pods_that_waited_are_listed_as_of_the_stored_version() {
+    let (asked, changes) = resumed(true);
+    let exact = ["limit=", "resourceVersion=5", "resourceVersionMatch=Exact"];
+    assert!(exact.iter().all(|part| asked[0].contains(part)), "{asked:?}");
+    assert!(asked[1].contains("watch=true") && asked[1].contains("resourceVersion=5"), "{asked:?}");
+    assert_eq!(changes, ["ResumeBegins(Pod)", "ListEnds(Pod, \"7\")"]);
+}
+
+#[test]
+fn watches_are_long_and_absent_kinds_are_not_listed() {
+    let Followed { played, watches, mut observations, _runtime } = follow(None);
     let paths = ["/api/v1/nodes", "/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"];
     let asked = eventually("all kinds are watched", || {
         let asked = played.asked();

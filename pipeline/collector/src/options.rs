@@ -9,6 +9,7 @@ use prorata_schemas::quantity::NVIDIA_GPU;
 use prorata_schemas::time::Timestamp;
 
 use crate::object::ObjectKind;
+use crate::sharing::{GpuOptions, GpuScheme, schemes};
 
 /// The instant from which a pod counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,11 @@ pub struct CollectorOptions {
     pub gpu_resources: Vec<Text>,
     /// Resource names for device classes that do not name one.
     pub device_classes: BTreeMap<Text, Text>,
+    /// Ways in which pods share GPUs, in the order in which they are looked for.
+    pub gpu_sharing: Vec<GpuScheme>,
+    /// Patterns of the names of resources that look like parts of GPUs: a pod that requests one which no
+    /// scheme knows is reported. A `*` at the beginning or the end stands for any text.
+    pub gpu_share_names: Vec<Text>,
     /// Kinds that are watched: a pod waits for its claims only if claims are watched.
     pub watched: BTreeSet<ObjectKind>,
     /// Share of the running objects that one list may end, in percent. A list that would end more is not
@@ -84,6 +90,16 @@ pub struct CollectorOptions {
 }
 
 impl CollectorOptions {
+    /// Returns the options that decide about parts of GPUs.
+    pub(crate) fn gpus(&self) -> GpuOptions<'_> {
+        GpuOptions {
+            gpu_resources: &self.gpu_resources,
+            gpu_sharing: &self.gpu_sharing,
+            gpu_share_names: &self.gpu_share_names,
+            tensor_fusion_domain: &self.tensor_fusion_domain,
+        }
+    }
+
     /// Returns the defaults for a cluster.
     pub fn new(organization_id: OrganizationId, cluster_id: ClusterId, currency: Text) -> Self {
         Self {
@@ -108,6 +124,8 @@ impl CollectorOptions {
                 .map(Text::from)
                 .into(),
             device_classes: [("gpu.nvidia.com".into(), NVIDIA_GPU.into())].into(),
+            gpu_sharing: schemes(),
+            gpu_share_names: ["*gpu*", "*vcuda*"].map(Text::from).into(),
             watched: [ObjectKind::Node, ObjectKind::Pod].into(),
             mass_stop_percent: 50,
             mass_stop_confirmations: 3,

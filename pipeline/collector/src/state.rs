@@ -71,6 +71,16 @@ pub struct Announced {
     pub intended_stop: Option<Timestamp>,
 }
 
+/// The version from which a watch of pods continues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodsVersion {
+    /// Resource version up to which everything was reported.
+    pub version: Text,
+    /// Whether pods waited that were seen up to this version. A watch would not show them again, so a restart
+    /// first lists the pods as of this version: see [`Change::ResumeBegins`](crate::Change::ResumeBegins).
+    pub has_waiting: bool,
+}
+
 /// The state that must survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorState {
@@ -78,8 +88,8 @@ pub struct CollectorState {
     pub since: Option<Timestamp>,
     /// The API server's time up to which all changes of a kind are known, by kind.
     pub caught_up: BTreeMap<ObjectKind, Timestamp>,
-    /// Resource version from which a watch of pods continues. `None` if pods must be listed first.
-    pub pods_version: Option<Text>,
+    /// The version from which a watch of pods continues. `None` if pods must be listed first.
+    pub pods_version: Option<PodsVersion>,
     /// The announced objects.
     #[serde(with = "entries")]
     pub announced: BTreeMap<Key, Announced>,

@@ -41,7 +41,7 @@ async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
     Root::new(1).create(&store).await.unwrap();
     let mut draft = Decided::unowned(0).next_draft();
-    draft.add_owner("aa".into(), OwnerKind::Backfill);
+    draft.set_owner("aa".into(), OwnerKind::Backfill);
     draft.close_through(Hour(FIRST.0 + 60 * 24));
     log::decide(&store, &draft.seal(WallTime(0))).await.unwrap();
     let hours: Vec<Hour> = [0, 3, 4, 23, 30].into_iter().map(|hour| Hour(FIRST.0 + hour)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prorata_collector::{CollectorOptions, MissedStop, StartAt};
+use prorata_collector::{CollectorOptions, GpuScheme, MissedStop, StartAt};
 use prorata_schemas::Text;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,10 @@ pub struct CollectConfig {
     pub gpu_resources: Vec<Text>,
     /// Resource names of device classes.
     pub device_classes: BTreeMap<Text, Text>,
+    /// Ways in which pods share GPUs.
+    pub gpu_sharing: Vec<GpuScheme>,
+    /// Patterns of names of resources that look like parts of GPUs.
+    pub gpu_share_names: Vec<Text>,
     /// Largest share of running objects, in percent, that one list may end.
     pub mass_stop_percent: u32,
     /// Number of lists that must agree before a larger share is believed.
@@ -170,6 +174,8 @@ impl Default for CollectConfig {
             gpu_models: options.gpu_models,
             gpu_resources: options.gpu_resources,
             device_classes: options.device_classes,
+            gpu_sharing: options.gpu_sharing,
+            gpu_share_names: options.gpu_share_names,
             mass_stop_percent: options.mass_stop_percent,
             mass_stop_confirmations: options.mass_stop_confirmations,
             usage_source: MeasuredBy::None,

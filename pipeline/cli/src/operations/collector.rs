@@ -14,6 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Registry, Unit};
+use prorata_collector::FaultReason;
 use serde::Serialize;
 
 use super::metrics::{Labels, Out, PREFIX};
@@ -26,7 +27,7 @@ pub struct KindReport {
     pub lists: u64,
     /// Changes that the watch delivered.
     pub changes: u64,
-    /// Time of the last list or watch event from the API server.
+    /// Time of the last list or change from the API server, or of a watch that showed no change.
     pub last_contact_at: Option<String>,
     /// Whether the server does not serve the kind, or the collector may not list it.
     pub absent: bool,
@@ -83,6 +84,8 @@ pub struct CollectorReport {
     pub waiting_pods: usize,
     /// Nodes without a price. Each has the entry that the price list lacks.
     pub unpriced_nodes: BTreeMap<String, String>,
+    /// Nodes with parts of GPUs that are not known, by reason, each with its first cause.
+    pub unknown_gpu_shares: BTreeMap<String, BTreeMap<String, String>>,
     /// Number of events written.
     pub events: u64,
     /// Time of the last write.
@@ -176,6 +179,12 @@ impl Collector for CollectorReport {
         out.gauge("collector_waiting_pods", help, None, plain(self.waiting_pods as f64))?;
         let help = "Nodes held back because they have no price";
         out.gauge("collector_unpriced_nodes", help, None, plain(self.unpriced_nodes.len() as f64))?;
+        let with = |reason: FaultReason| {
+            let nodes = self.unknown_gpu_shares.values().filter(|of| of.contains_key(reason.name()));
+            (vec![("reason", reason.name().to_owned())], nodes.count() as f64)
+        };
+        let help = "Nodes with a part of a GPU that is not known";
+        out.gauge("collector_unknown_gpu_shares", help, None, FaultReason::ALL.map(with))?;
         let problems = self.kinds.iter().map(|(kind, report)| {
             (vec![("kind", kind.clone())], f64::from(u8::from(report.error.is_some())))
         });

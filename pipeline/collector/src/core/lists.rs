@@ -20,35 +20,45 @@ use crate::state::{Key, Phase};
 /// Fewer stops than this are believed at once.
 const MASS_STOPS_MIN: usize = 10;
 
+/// The purpose of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The list shows what exists.
+    Complete,
+    /// The list shows whether everything was reported.
+    Check,
+    /// The list shows the objects that waited before a restart.
+    Resume,
+}
+
 /// A list that is in progress.
 #[derive(Debug)]
 pub(super) struct ListInProgress {
     began: Timestamp,
     /// Instant up to which everything was known before the list.
     caught_up: Option<Timestamp>,
-    /// Whether the list has the version up to which everything was already reported.
-    is_check: bool,
+    purpose: Purpose,
     /// Ids that the list has shown.
     seen: BTreeSet<Text>,
 }
 
 impl ListInProgress {
-    pub(super) const fn is_check(&self) -> bool {
-        self.is_check
+    pub(super) fn is_check(&self) -> bool {
+        self.purpose == Purpose::Check
     }
 }
 
 impl Collector {
-    pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp, is_check: bool) {
+    pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp, purpose: Purpose) {
         let known = |kind| self.state.caught_up.get(&kind).copied();
         // Pods that were seen on a node show that it existed: the node ends after all of them.
         let of_pods = known(ObjectKind::Pod).filter(|_| kind == ObjectKind::Node);
         let caught_up = known(kind).max(of_pods);
-        // After a check, the watch continues where it was.
-        if kind == ObjectKind::Pod && !is_check {
+        // After the other lists, the watch continues where it was.
+        if kind == ObjectKind::Pod && purpose == Purpose::Complete {
             self.pods_version = None;
         }
-        self.lists.insert(kind, ListInProgress { began: now, caught_up, is_check, seen: BTreeSet::new() });
+        self.lists.insert(kind, ListInProgress { began: now, caught_up, purpose, seen: BTreeSet::new() });
     }
 
     /// Records that a list, if one is in progress, has shown an object.
@@ -84,15 +94,27 @@ impl Collector {
     pub(super) fn list_ends(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
         // A list whose start is not known may be incomplete.
         let Some(list) = self.lists.remove(&kind) else { return };
+        if kind == ObjectKind::Pod {
+            self.has_unshown = false;
+        }
+        if list.purpose == Purpose::Resume {
+            return;
+        }
         self.drop_unlisted(kind, &list, now);
         if self.is_believed(kind, &list) {
             self.doubts.remove(&kind);
             self.end_unlisted(kind, &list);
-            if !list.is_check {
+            if !list.is_check() {
                 self.caught_up_to(kind, version, list.began);
             }
-            if kind == ObjectKind::GpuPool {
-                self.look_again_at_pools(now);
+            match kind {
+                ObjectKind::GpuPool => self.look_again_at_pools(now),
+                ObjectKind::ResourceSlice => {
+                    self.slices.1 = true;
+                    self.look_again_at_cards(now);
+                    self.look_again_at_claims(now);
+                }
+                _ => {}
             }
         } else if kind == ObjectKind::Pod {
             // The watch continues from here; `caught_up` stays, and so does the bound of the missed stops.
@@ -137,7 +159,7 @@ impl Collector {
                     earliest: list.caught_up.unwrap_or(list.began).min(list.began),
                     latest: list.began,
                 });
-                if list.is_check {
+                if list.is_check() {
                     self.notices.push(Notice::Repaired { kind, name: key.id.to_string() });
                 }
             }
@@ -165,7 +187,7 @@ impl Collector {
                 for (uid, mut facts) in gone {
                     let known = self.state.announced.get(&pods::key(&uid));
                     if known.is_none_or(|known| known.phase == Phase::Announcing) {
-                        if list.is_check {
+                        if list.is_check() {
                             self.notices.push(Notice::Repaired { kind, name: uid.to_string() });
                         }
                         facts.ended = Some(PodEnd { at: Some(self.lost(list)), reason: Some("lost".into()) });

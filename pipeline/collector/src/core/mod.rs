@@ -23,10 +23,11 @@ use crate::describe::pod::PodFacts;
 use crate::object::{KubeObject, ObjectKind};
 use crate::options::CollectorOptions;
 use crate::prices::PriceBook;
-use crate::state::{Announced, CollectorState, Key, Phase};
+use crate::sharing::FaultReason;
+use crate::state::{Announced, CollectorState, Key, Phase, PodsVersion};
 
 use announce::Intent;
-use lists::ListInProgress;
+use lists::{ListInProgress, Purpose};
 use nodes::KnownNode;
 
 /// An input of the collector.
@@ -38,6 +39,9 @@ pub enum Change {
     /// Like [`Self::ListBegins`], with the version up to which everything was already reported. The list
     /// shows only known objects, unless something went wrong.
     CheckBegins(ObjectKind),
+    /// After a restart, a list begins as of [`CollectorState::pods_version`]. It shows the pods that waited.
+    /// It ends nothing, because an announced object may be newer than the list.
+    ResumeBegins(ObjectKind),
     /// An object in its present state, from a list or a watch.
     Seen(KubeObject),
     /// The last revision of an object that is gone.
@@ -85,6 +89,15 @@ pub enum Notice {
         /// Driver and device of each unmapped device.
         devices: Vec<String>,
     },
+    /// A part of the GPUs of a node is not known, for the first time with this reason.
+    UnknownGpuShare {
+        /// Name of the node.
+        node: Text,
+        /// Why it is not known.
+        reason: FaultReason,
+        /// The cause.
+        what: String,
+    },
     /// An object ended between these two instants, and its stop was not seen.
     MissedStop {
         /// Kind of the object.
@@ -131,7 +144,7 @@ pub struct Batch {
     pub caught_up: BTreeMap<ObjectKind, Timestamp>,
     /// The version from which a watch of pods continues: to be stored with the changes. `None` if pods must
     /// be listed first.
-    pub pods_version: Option<Text>,
+    pub pods_version: Option<PodsVersion>,
     /// Notices for people and metrics.
     pub notices: Vec<Notice>,
 }
@@ -146,14 +159,18 @@ pub struct Collector {
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
+    /// The time of the first input, and whether slices were listed since.
+    slices: (Option<Timestamp>, bool),
     /// Pods that wait for their node, pool or claims, or were sent without them, and all pods that name a
-    /// pool or have claims.
+    /// pool, have claims, or may share GPUs.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
     /// Number of consecutive lists that were not believed.
     doubts: BTreeMap<ObjectKind, u32>,
     /// The resource version that the watch of pods has reached.
     pods_version: Option<Text>,
+    /// Whether pods waited when the stored state was written, and no list has shown them since.
+    has_unshown: bool,
     changed: BTreeSet<Key>,
     intents: BTreeMap<Key, Intent>,
     events: Vec<Event>,
@@ -162,16 +179,18 @@ pub struct Collector {
 
 impl Collector {
     /// Creates a collector that continues from a stored state. Every kind except pods must be listed first.
-    /// Pods must be listed only if [`CollectorState::pods_version`] is `None` or too old.
+    /// Pods must be listed only if [`CollectorState::pods_version`] is `None`, too old, or has waiting pods.
     pub fn new(options: CollectorOptions, prices: Arc<PriceBook>, state: CollectorState) -> Self {
         Self {
             options,
             prices,
-            pods_version: state.pods_version.clone(),
+            pods_version: state.pods_version.as_ref().map(|pods| pods.version.clone()),
+            has_unshown: state.pods_version.as_ref().is_some_and(|pods| pods.has_waiting),
             state,
             nodes: BTreeMap::new(),
             gpu_nodes: BTreeMap::new(),
             devices: Devices::default(),
+            slices: (None, false),
             kept: BTreeMap::new(),
             lists: BTreeMap::new(),
             doubts: BTreeMap::new(),
@@ -188,13 +207,15 @@ impl Collector {
         if self.state.since.is_none() {
             self.state.since = Some(self.options.since.unwrap_or(Timestamp(now.seconds() * 1_000_000)));
         }
+        self.slices.0.get_or_insert(now);
         match change {
-            Change::ListBegins(kind) => self.list_begins(kind, now, false),
+            Change::ListBegins(kind) => self.list_begins(kind, now, Purpose::Complete),
             Change::CheckBegins(kind) => {
                 // Prices that have changed meanwhile are not an error.
                 self.look_again_at_prices(now);
-                self.list_begins(kind, now, true);
+                self.list_begins(kind, now, Purpose::Check);
             }
+            Change::ResumeBegins(kind) => self.list_begins(kind, now, Purpose::Resume),
             Change::Seen(object) => {
                 self.catch_up(&object, now);
                 self.seen_once(object, now);
@@ -216,9 +237,8 @@ impl Collector {
 
     /// Takes the events and entries since the last batch.
     pub fn take_batch(&mut self) -> Batch {
-        // A waiting pod was seen before the version: a watch from there would not show it again.
-        let waits = self.waiting_pods() > 0;
-        let pods_version = self.pods_version.clone().filter(|_| !waits);
+        let has_waiting = self.has_unshown || self.waiting_pods() > 0;
+        let pods_version = self.pods_version.clone().map(|version| PodsVersion { version, has_waiting });
         self.state.pods_version.clone_from(&pods_version);
         let announced = &self.state.announced;
         let intent = |(key, intent): (Key, Intent)| {
@@ -248,6 +268,13 @@ impl Collector {
     /// Nodes that are held back because they have no price: their names, and the key that a price list lacks.
     pub fn unpriced_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
+    }
+
+    /// Nodes with parts of GPUs that are not known: their names, the reason and its first cause.
+    pub fn gpu_faults(&self) -> impl Iterator<Item = (&Text, FaultReason, &str)> {
+        self.nodes.iter().flat_map(|(name, node)| {
+            node.gpu_faults.iter().map(move |(reason, what)| (name, *reason, what.as_str()))
+        })
     }
 
     /// Number of announced objects of a kind that run, as far as is known.
@@ -310,6 +337,7 @@ impl Collector {
             KubeObject::ResourceSlice(slice) => {
                 self.note_seen(ObjectKind::ResourceSlice, &slice.metadata.name);
                 self.devices.set_slice(&slice);
+                self.announce_node(&slice.spec.node_name, now, now);
                 self.look_again_at_claims(now);
             }
             KubeObject::DeviceClass(class) => {
@@ -332,7 +360,10 @@ impl Collector {
             KubeObject::GpuNode(node) => self.gpu_node_gone(&node.metadata.name, now),
             // A pod keeps the devices of its claim: the claim is deleted after the pod.
             KubeObject::ResourceClaim(claim) => self.devices.drop_claim(&claim_name(&claim)),
-            KubeObject::ResourceSlice(slice) => self.devices.drop_slice(&slice.metadata.name),
+            KubeObject::ResourceSlice(slice) => {
+                self.devices.drop_slice(&slice.metadata.name);
+                self.announce_node(&slice.spec.node_name, now, now);
+            }
             KubeObject::DeviceClass(class) => self.devices.drop_class(&class.metadata.name),
         }
     }
@@ -356,6 +387,14 @@ impl Collector {
         if kind == ObjectKind::Pod && !version.is_empty() {
             self.pods_version = Some(version);
         }
+    }
+
+    /// Returns whether slices are watched and not known yet, in the first minutes after a start: until then,
+    /// what is announced of their devices stays.
+    fn awaits_slices(&self, now: Timestamp) -> bool {
+        let (first, listed) = self.slices;
+        let is_new = first.is_none_or(|first| now.0.saturating_sub(first.0) < pods::WAIT_MAX_MICROS);
+        !listed && is_new && self.options.watched.contains(&ObjectKind::ResourceSlice)
     }
 
     fn tick(&mut self, now: Timestamp) {

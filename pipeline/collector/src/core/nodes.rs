@@ -1,5 +1,6 @@
 //! Events and prices of nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_schemas::Text;
@@ -12,6 +13,7 @@ use super::{Collector, Notice};
 use crate::describe::node::{GpuNodeFacts, NodeFacts};
 use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
 use crate::prices::{PriceBook, priced_region};
+use crate::sharing::{FaultReason, ShareFault};
 use crate::state::{Key, Phase};
 
 /// A node that exists.
@@ -24,6 +26,10 @@ pub(super) struct KnownNode {
     pub is_announced: bool,
     /// Whether people were notified that the node is held back.
     pub is_told: bool,
+    /// Why parts of the node's GPUs are not known, with the first cause of each reason.
+    pub gpu_faults: BTreeMap<FaultReason, String>,
+    /// The reasons of which people were notified.
+    pub gpu_told: BTreeSet<FaultReason>,
     /// Lower bound for the starts of the node's pods: until then, another node of this id existed.
     pub least: Timestamp,
 }
@@ -74,8 +80,14 @@ impl Collector {
         let announced = self.state.announced.get(&key(&node_id)).map(|known| known.phase);
         let is_announced = matches!(announced, Some(Phase::Started | Phase::Changed));
         let is_told = self.nodes.get(&name).is_some_and(|node| node.is_told);
-        let known = KnownNode { facts, node_id, is_announced, is_told, least };
+        let gpu_told = self.nodes.get(&name).map(|node| node.gpu_told.clone()).unwrap_or_default();
+        let fault = facts.gpus.fault.take();
+        let gpu_faults = BTreeMap::new();
+        let known = KnownNode { facts, node_id, is_announced, is_told, gpu_faults, gpu_told, least };
         self.nodes.insert(name.clone(), known);
+        if let Some(fault) = fault {
+            self.gpu_fault(&name, fault);
+        }
         self.announce_node(&name, now, now);
         self.look_again_on_node(&name, now);
     }
@@ -135,7 +147,7 @@ impl Collector {
 
     /// Announces a node in its present state, at `change` if an announced node changed. A node without a
     /// price is held back.
-    fn announce_node(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
+    pub(super) fn announce_node(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
         let Some(node) = self.nodes.get(name) else { return };
         if node.facts.is_virtual || !node.facts.is_initialized {
             return;
@@ -143,6 +155,9 @@ impl Collector {
         let key = key(&node.node_id);
         let known = self.state.announced.get(&key).map(|known| known.phase);
         let was_running = matches!(known, Some(Phase::Started | Phase::Changed));
+        if was_running && self.awaits_slices(now) && !node.facts.has_gpus(&self.options) {
+            return;
+        }
         let created = node.facts.created.max(self.since()).max(node.least);
         let first = if was_running {
             Some(change)
@@ -189,12 +204,19 @@ impl Collector {
         if let Some(gpu_node) = self.gpu_nodes.get(&node.facts.name) {
             gpu_node.apply(&mut description);
         }
+        // The driver of claims lists its cards apart from the capacity.
+        if !node.facts.has_gpus(&self.options) {
+            description.gpus = self.devices.cards(&node.facts.name, &self.options).or(description.gpus);
+        }
         Some(description)
     }
 
     /// Announces the prices that took effect since a node's last event, each at its own instant.
     fn price_steps(&mut self, name: &Text, now: Timestamp) {
         let Some(node) = self.nodes.get(name).filter(|node| node.is_announced) else { return };
+        if self.awaits_slices(now) && !node.facts.has_gpus(&self.options) {
+            return;
+        }
         let key = key(&node.node_id);
         let Some(last) = self.state.announced.get(&key).map(|known| known.last) else { return };
         for at in self.prices.changes(&node.facts.priced(&self.options), last, now) {
@@ -225,6 +247,25 @@ impl Collector {
                 Some(node) if node.is_held() => self.announce_node(&name, now, now),
                 _ => {}
             }
+        }
+    }
+
+    /// Notes why a part of a node's GPUs is not known. People are notified once of each reason.
+    pub(super) fn gpu_fault(&mut self, name: &Text, fault: ShareFault) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let ShareFault { reason, what } = fault;
+        if node.gpu_told.insert(reason) {
+            let (node, what) = (name.clone(), what.clone());
+            self.notices.push(Notice::UnknownGpuShare { node, reason, what });
+        }
+        node.gpu_faults.entry(reason).or_insert(what);
+    }
+
+    /// Announces the nodes whose cards have changed with the slices of a driver.
+    pub(super) fn look_again_at_cards(&mut self, now: Timestamp) {
+        let announced = self.nodes.iter().filter(|(_, node)| node.is_announced);
+        for name in announced.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.announce_node(&name, now, now);
         }
     }
 

@@ -1,7 +1,5 @@
 //! Events of pods.
 
-use std::time::Duration;
-
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
@@ -11,11 +9,15 @@ use super::announce::{Named, Since, after};
 use super::{Collector, Notice};
 use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
+use crate::sharing::{PodShare, ShareFault, gpus};
 use crate::state::{Announced, Key, Phase};
 
 /// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
 /// appears.
-const WAIT_MAX: Duration = Duration::from_secs(300);
+pub(super) const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
+
+/// The scheme of devices of claims that pods share, or that are parts of a card.
+const DRA: &str = "dra";
 
 /// Returns the key of a pod.
 pub(super) fn key(uid: &str) -> Key {
@@ -63,7 +65,9 @@ impl Collector {
         let Some(starts) = facts.starts else { return };
         let waits_since = self.kept.get(&facts.uid).and_then(|kept| kept.waits_since).unwrap_or(now);
         facts.waits_since = Some(waits_since);
-        match self.placed(&facts, waits_since > now.before(WAIT_MAX)) {
+        let awaits_slices = !facts.claims.is_empty() && self.awaits_slices(now);
+        let may_wait = now.0.saturating_sub(waits_since.0) < WAIT_MAX_MICROS;
+        match self.placed(&facts, may_wait).filter(|_| !(awaits_slices && may_wait)) {
             None => drop(self.kept.insert(facts.uid.clone(), facts)),
             Some(placed) => {
                 if placed.missing.is_empty() {
@@ -76,7 +80,8 @@ impl Collector {
                 let recorded = facts.changed.max(placed.changed);
                 let change = recorded.unwrap_or(now).min(now);
                 self.announce_pod(key, &facts, placed.description, Since { start, change, recorded });
-                if facts.claims.is_empty() && facts.pool.is_none() && facts.waits_since.is_none() {
+                let depends = !facts.claims.is_empty() || facts.pool.is_some() || facts.gpus.is_some();
+                if !depends && facts.waits_since.is_none() {
                     self.kept.remove(&facts.uid);
                 } else {
                     self.kept.insert(facts.uid.clone(), facts);
@@ -173,6 +178,14 @@ impl Collector {
                 None if may_wait => return None,
                 None => missing.push("its claims".to_owned()),
                 Some(claimed) => {
+                    // Before the claims are added: what the requests alone count.
+                    let counted = description.size(&self.options.gpu_resources).gpu_millis;
+                    if let Some(part) = claimed.gpus
+                        && let Some(millis) = part.thousandths()
+                    {
+                        description.gpus = Some(gpus(counted.saturating_add(millis)));
+                        description.gpu_sharing = Some(DRA.into());
+                    }
                     crate::describe::add(&mut description.requests, &claimed.quantities);
                     crate::describe::add(&mut description.limits, &claimed.quantities);
                     changed = changed.max(claimed.changed);
@@ -183,10 +196,30 @@ impl Collector {
                 }
             }
         }
+        if description.gpus.is_none() {
+            self.share_gpus(facts, &mut description);
+        }
         Some(Placed { description, changed, least, missing })
     }
 
-    /// Processes the pods that waited for this node again.
+    /// Adds the part of its node's GPUs that a pod holds. A part that is not known is reported.
+    fn share_gpus(&mut self, facts: &PodFacts, description: &mut PodStarted) {
+        let Some(node) = self.nodes.get(&facts.node_name).filter(|node| !node.facts.is_virtual) else {
+            return;
+        };
+        let share = facts.gpus.as_ref().and_then(|gpus| gpus.share(&node.facts.gpus, self.options.gpus()));
+        let Some(PodShare { scheme, gpus }) = share else { return };
+        description.gpu_sharing = Some(scheme);
+        match gpus {
+            Ok(gpus) => description.gpus = Some(gpus),
+            Err(ShareFault { reason, what }) => {
+                let pod = format!("pod {}/{}", description.namespace, description.pod_name);
+                self.gpu_fault(&facts.node_name, ShareFault { reason, what: format!("{pod}: {what}") });
+            }
+        }
+    }
+
+    /// Processes the pods that waited for this node, or share its GPUs, again.
     pub(super) fn look_again_on_node(&mut self, name: &str, now: Timestamp) {
         let waiting = self.kept.values().filter(|facts| *facts.node_name == *name);
         for facts in waiting.cloned().collect::<Vec<_>>() {
@@ -216,7 +249,9 @@ impl Collector {
             let known = self.state.announced.get(&key(uid));
             known.is_some_and(|known| known.phase != Phase::Announcing)
         };
-        let waited = |facts: &&PodFacts| facts.waits_since.is_some_and(|since| since <= now.before(WAIT_MAX));
+        let waited = |facts: &&PodFacts| {
+            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
+        };
         let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
         for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);

@@ -1,16 +1,20 @@
 //! Devices of dynamic resource allocation, as quantities by resource name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::Text;
 use prorata_schemas::event::Quantities;
+use prorata_schemas::quantity::{MEMORY, Quantity};
+use prorata_schemas::size::Size;
 use prorata_schemas::time::Timestamp;
 
-use super::quantities;
+use crate::object::quantities;
 use crate::object::{
-    AllocatedDevice, DeviceClassObject, ObjectKind, ResourceClaimObject, ResourceSliceObject,
+    AllocatedDevice, DeviceClassObject, DeviceValue, ObjectKind, ResourceClaimObject, ResourceSliceObject,
+    SliceDevice,
 };
 use crate::options::CollectorOptions;
+use crate::sharing::{Ratio, gpus, is_gpu};
 
 /// Annotation of a claim that a pod requested by an extended resource: the pod's requests already count it.
 const BY_RESOURCE_NAME: &str = "resource.kubernetes.io/extended-resource-claim";
@@ -19,9 +23,32 @@ const BY_RESOURCE_NAME: &str = "resource.kubernetes.io/extended-resource-claim";
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     claims: BTreeMap<Text, ClaimFacts>,
-    /// MIG devices and their profiles, by slice.
-    profiles: BTreeMap<Text, BTreeMap<(Text, Text, Text), Text>>,
+    slices: BTreeMap<Text, SliceFacts>,
     classes: BTreeMap<Text, Text>,
+}
+
+#[derive(Clone, Debug)]
+struct SliceFacts {
+    /// Name of the node; empty if there is not exactly one.
+    node_name: Text,
+    driver: Text,
+    pool: Text,
+    /// Devices by name.
+    devices: BTreeMap<Text, DeviceFacts>,
+    /// Bytes of memory of each set of shared counters.
+    counters: BTreeMap<Text, u128>,
+}
+
+#[derive(Clone, Debug)]
+struct DeviceFacts {
+    /// MIG profile.
+    profile: Option<Text>,
+    /// Bytes of memory.
+    memory: Option<u128>,
+    /// Set of counters and bytes of memory that the device takes of it.
+    takes: Option<(Text, u128)>,
+    /// The card that the device is, or is a part of.
+    card: Text,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +68,8 @@ pub struct Claimed {
     pub changed: Option<Timestamp>,
     /// Devices without a known resource name.
     pub unmapped: Vec<String>,
+    /// Physical GPUs, if a device is shared or is a part of a card. `None` if `quantities` count them.
+    pub gpus: Option<Ratio>,
 }
 
 /// Returns the name of a claim: `namespace/name`.
@@ -73,16 +102,20 @@ impl Devices {
     /// Stores a slice.
     pub fn set_slice(&mut self, slice: &ResourceSliceObject) {
         let spec = &slice.spec;
-        let profiles = spec.devices.iter().filter_map(|device| {
-            let profile = device.attributes.get("profile")?.string.clone()?;
-            Some(((spec.driver.clone(), spec.pool.name.clone(), device.name.clone()), profile))
-        });
-        self.profiles.insert(slice.metadata.name.as_str().into(), profiles.collect());
+        let counters = spec.shared_counters.iter();
+        let facts = SliceFacts {
+            node_name: spec.node_name.clone(),
+            driver: spec.driver.clone(),
+            pool: spec.pool.name.clone(),
+            devices: spec.devices.iter().map(|device| (device.name.clone(), device_facts(device))).collect(),
+            counters: counters.filter_map(|set| Some((set.name.clone(), memory(&set.counters)?))).collect(),
+        };
+        self.slices.insert(slice.metadata.name.as_str().into(), facts);
     }
 
     /// Forgets a slice.
     pub fn drop_slice(&mut self, name: &str) {
-        self.profiles.remove(name);
+        self.slices.remove(name);
     }
 
     /// Stores a class.
@@ -103,19 +136,27 @@ impl Devices {
     pub fn retain(&mut self, kind: ObjectKind, is_seen: impl Fn(&Text) -> bool) {
         match kind {
             ObjectKind::ResourceClaim => self.claims.retain(|name, _| is_seen(name)),
-            ObjectKind::ResourceSlice => self.profiles.retain(|name, _| is_seen(name)),
+            ObjectKind::ResourceSlice => self.slices.retain(|name, _| is_seen(name)),
             _ => self.classes.retain(|name, _| is_seen(name)),
         }
     }
 
     /// Returns the quantities that these claims give a pod, or `None` if one is not known or not allocated.
     pub fn claimed(&self, claims: &[Option<Text>], options: &CollectorOptions) -> Option<Claimed> {
-        let mut claimed = Claimed { quantities: Quantities::new(), changed: None, unmapped: Vec::new() };
+        let mut claimed =
+            Claimed { quantities: Quantities::new(), changed: None, unmapped: Vec::new(), gpus: None };
+        let (mut gpus, mut is_part) = (Some(Ratio::ZERO), false);
         for name in claims {
             let claim = self.claims.get(name.as_ref()?)?;
             let mut whole: BTreeMap<Text, u128> = BTreeMap::new();
             for (device, class) in claim.devices.as_ref()? {
-                match self.resource(device, class.as_ref(), options) {
+                let resource = self.resource(device, class.as_ref(), options);
+                if let Some((part, of_card)) = self.part(device, resource.as_ref(), options) {
+                    let part = part.divided(Ratio::whole(claim.sharers));
+                    gpus = gpus.zip(part).and_then(|(sum, part)| sum.plus(part));
+                    is_part |= of_card || claim.sharers > 1 || resource.is_none();
+                }
+                match resource {
                     Some(resource) => *whole.entry(resource).or_default() += 1000,
                     None => claimed.unmapped.push(format!("{}/{}", device.driver, device.device)),
                 }
@@ -126,7 +167,49 @@ impl Devices {
             }
             claimed.changed = claimed.changed.max(claim.changed);
         }
+        claimed.gpus = gpus.filter(|_| is_part);
         Some(claimed)
+    }
+
+    /// Returns the physical GPUs of a node: the cards of its slices. `None` if it has none.
+    pub fn cards(&self, node_name: &str, options: &CollectorOptions) -> Option<Quantity> {
+        let of_node = self.slices.values().filter(|slice| {
+            *slice.node_name == *node_name && !node_name.is_empty() && is_gpu(&slice.driver, options.gpus())
+        });
+        let cards: BTreeSet<_> = of_node
+            .flat_map(|slice| slice.devices.values().map(|device| (&slice.driver, &slice.pool, &device.card)))
+            .collect();
+        (!cards.is_empty()).then(|| gpus(cards.len() as u128 * 1000))
+    }
+
+    /// Returns the part of a card that a device is, and whether its memory says so. `None` if it is no GPU.
+    fn part(
+        &self,
+        device: &AllocatedDevice,
+        resource: Option<&Text>,
+        options: &CollectorOptions,
+    ) -> Option<(Ratio, bool)> {
+        let of_pool = || {
+            self.slices.values().filter(|slice| slice.driver == device.driver && slice.pool == device.pool)
+        };
+        let named = resource.map_or(0, |resource| {
+            let one = [(resource.clone(), quantities::of_amount(resource, 1000))].into();
+            Size::of(&one, &options.gpu_resources).gpu_millis
+        });
+        if named == 0 && !is_gpu(&device.driver, options.gpus()) {
+            return None;
+        }
+        let facts = of_pool().find_map(|slice| slice.devices.get(&device.device));
+        let consumed = device.consumed_capacity.iter().find(|(name, _)| is_memory(name));
+        let consumed = consumed.and_then(|(_, value)| Quantity::amount_of(MEMORY, &value.0).ok());
+        let by_capacity = || Ratio::new(consumed?, facts?.memory?);
+        let by_counters = || {
+            let (set, taken) = facts?.takes.as_ref()?;
+            Ratio::new(*taken, of_pool().find_map(|slice| slice.counters.get(set)).copied()?)
+        };
+        let part = by_capacity().or_else(by_counters).filter(|part| part.exceeds(Ratio::ONE) == Some(false));
+        let counted = Ratio::new(if named == 0 { 1000 } else { named }, 1000)?;
+        Some(part.map_or((counted, false), |part| (part, part != Ratio::ONE)))
     }
 
     /// Returns the resource name of a device: from its class, from the configuration of the class, or from
@@ -137,14 +220,36 @@ impl Devices {
         class: Option<&Text>,
         options: &CollectorOptions,
     ) -> Option<Text> {
-        let place = (device.driver.clone(), device.pool.clone(), device.device.clone());
-        let profile = || self.profiles.values().find_map(|profiles| profiles.get(&place));
+        let of_pool = |slice: &&SliceFacts| slice.driver == device.driver && slice.pool == device.pool;
+        let mut slices = self.slices.values().filter(of_pool);
+        let mut profile = || slices.find_map(|slice| slice.devices.get(&device.device)?.profile.as_ref());
         let said = class.and_then(|class| self.classes.get(class)).cloned();
         let mig =
             || profile().map(|profile| Text::from(format!("nvidia.com/mig-{}", profile.replace('+', "."))));
         let configured = || class.and_then(|class| options.device_classes.get(class)).cloned();
         said.or_else(mig).or_else(configured)
     }
+}
+
+fn device_facts(device: &SliceDevice) -> DeviceFacts {
+    let text = |name: &str| device.attributes.get(name).and_then(|attribute| attribute.string.clone());
+    let taken = device.consumes_counters.iter();
+    let takes = taken.filter_map(|set| Some((set.counter_set.clone(), memory(&set.counters)?))).next();
+    let of_set = || takes.as_ref().map(|(set, _)| set.clone());
+    let card = of_set().or_else(|| text("parentUUID")).or_else(|| text("uuid"));
+    let card = card.unwrap_or_else(|| device.name.clone());
+    DeviceFacts { profile: text("profile"), memory: memory(&device.capacity), takes, card }
+}
+
+/// Returns the bytes of memory among values.
+fn memory(values: &BTreeMap<Text, DeviceValue>) -> Option<u128> {
+    let (_, found) = values.iter().find(|(name, _)| is_memory(name))?;
+    Quantity::amount_of(MEMORY, &found.value.0).ok()
+}
+
+/// Returns whether a capacity or counter is memory, with or without the domain of its driver.
+fn is_memory(name: &str) -> bool {
+    name.rsplit('/').next() == Some("memory")
 }
 
 /// Returns the class of the request that a device satisfies: `request`, or `request/alternative`.

@@ -8,10 +8,12 @@ use prorata_schemas::quantity::{CPU, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
 use super::pod::pool_id;
-use super::{price, quantities};
+use super::price;
+use crate::object::quantities;
 use crate::object::{GpuNodeObject, NodeObject, ObjectMeta};
 use crate::options::CollectorOptions;
 use crate::prices::PricedNode;
+use crate::sharing::NodeGpus;
 
 /// The taint of a node that its cloud has not described yet.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -40,6 +42,8 @@ pub struct NodeFacts {
     pub os: Text,
     /// The description, without the price and without additions from the GPU node.
     pub description: NodeStarted,
+    /// The cards of the node, and what the parts of its pods depend on.
+    pub gpus: NodeGpus,
     /// Values that could not be read, for messages.
     pub faults: Vec<String>,
 }
@@ -75,6 +79,7 @@ impl NodeFacts {
         }
         let is_initialized = node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED)
             && capacity.get(CPU).is_some_and(|cpu| cpu.amount > 0);
+        let gpus = NodeGpus::read(node, &capacity, options.gpus());
         let (virtual_label, virtual_value) = &options.virtual_node_label;
         let description = NodeStarted {
             cluster_id: options.cluster_id.clone(),
@@ -93,7 +98,7 @@ impl NodeFacts {
             hourly_cost: UnitPrice::ZERO,
             currency: options.currency.clone(),
             pool_id: pool_of(meta, options).map(Into::into),
-            gpus: None,
+            gpus: gpus.cards.clone(),
         };
         Self {
             uid: meta.uid.as_str().into(),
@@ -106,14 +111,21 @@ impl NodeFacts {
             annotated_price,
             os: label(&["kubernetes.io/os"]).unwrap_or_else(|| "linux".into()),
             description,
+            gpus,
             faults,
         }
+    }
+
+    /// Returns whether the node itself says that it has GPUs.
+    pub fn has_gpus(&self, options: &CollectorOptions) -> bool {
+        self.description.size(&options.gpu_resources).gpu_millis > 0
     }
 
     /// Returns the key by which a list gives the node's price.
     pub fn priced<'n>(&'n self, options: &CollectorOptions) -> PricedNode<'n> {
         let node = &self.description;
-        let gpus = options.gpu_resources.iter().filter_map(|name| node.capacity.get(name));
+        let named = options.gpu_resources.iter().filter_map(|name| node.capacity.get(name));
+        let counted = || named.map(|quantity| quantity.amount).sum();
         PricedNode {
             provider: &node.provider,
             region: &node.region,
@@ -122,7 +134,7 @@ impl NodeFacts {
             os: &self.os,
             capacity_type: node.capacity_type,
             capacity: &node.capacity,
-            gpu_millis: gpus.map(|quantity| quantity.amount).sum(),
+            gpu_millis: node.gpus.as_ref().map_or_else(counted, |gpus| gpus.amount),
         }
     }
 }

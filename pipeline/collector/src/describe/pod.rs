@@ -7,11 +7,12 @@ use prorata_schemas::event::{Labels, PodStarted, Quantities};
 use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
-use super::quantities::raise;
 use super::{requests, workload};
 use crate::instant::Instant;
+use crate::object::quantities::raise;
 use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
 use crate::options::{CollectorOptions, StartAt};
+use crate::sharing::PodGpus;
 
 /// Facts from a pod object.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct PodFacts {
     pub claims: Vec<Option<Text>>,
     /// Facts from the annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
+    /// What may be parts of GPUs. They depend on the node.
+    pub gpus: Option<PodGpus>,
     /// The description, without additions from the node, the pool and the claims.
     pub description: PodStarted,
     /// The instant from which the pod waits for its node, its pool or its claims, or lacks one of them.
@@ -98,6 +101,7 @@ impl PodFacts {
             removed: meta.removed(),
             claims: claims(pod),
             pool,
+            gpus: PodGpus::read(pod, options.gpus()),
             description,
             waits_since: None,
             faults,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::Text;
 use serde::Deserialize;
 
-use super::{ObjectMeta, or_default};
+use super::{ObjectMeta, QuantityText, ResourceList, or_default};
 
 /// A claim for devices.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,6 +102,9 @@ pub struct AllocatedDevice {
     pub device: Text,
     /// Whether the device is claimed only for administration, and so occupies nothing.
     pub admin_access: Option<bool>,
+    /// What the claim takes of a device that several claims may share.
+    #[serde(deserialize_with = "or_default")]
+    pub consumed_capacity: ResourceList,
 }
 
 /// Devices that a driver offers.
@@ -116,8 +119,14 @@ pub struct ResourceSliceObject {
 
 /// The specification of a slice.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct SliceSpec {
+    /// Name of the node that has the devices; empty if several nodes can use them.
+    #[serde(deserialize_with = "or_default")]
+    pub node_name: Text,
+    /// Counters that partitions of a device share.
+    #[serde(deserialize_with = "or_default")]
+    pub shared_counters: Vec<CounterSet>,
     /// Driver of the devices.
     pub driver: Text,
     /// Pool of the devices.
@@ -135,15 +144,44 @@ pub struct SlicePool {
     pub name: Text,
 }
 
-/// A device of a slice.
+/// Counters: what there is of them, or what a device takes of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CounterSet {
+    /// Name of the set, in the list of what there is.
+    #[serde(deserialize_with = "or_default")]
+    pub name: Text,
+    /// Name of the set, in what a device takes.
+    #[serde(deserialize_with = "or_default")]
+    pub counter_set: Text,
+    /// Values by the names of counters.
+    #[serde(deserialize_with = "or_default")]
+    pub counters: BTreeMap<Text, DeviceValue>,
+}
+
+/// A capacity or a counter of a device.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+pub struct DeviceValue {
+    /// The value.
+    pub value: QuantityText,
+}
+
+/// A device of a slice.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct SliceDevice {
     /// Name of the device within the pool.
     pub name: Text,
     /// Attributes of the device.
     #[serde(deserialize_with = "or_default")]
     pub attributes: BTreeMap<Text, DeviceAttribute>,
+    /// Capacity of the device.
+    #[serde(deserialize_with = "or_default")]
+    pub capacity: BTreeMap<Text, DeviceValue>,
+    /// Counters that the device takes while it is allocated.
+    #[serde(deserialize_with = "or_default")]
+    pub consumes_counters: Vec<CounterSet>,
 }
 
 /// An attribute of a device; only text values are kept.

@@ -7,6 +7,7 @@
 mod claim;
 mod node;
 mod pod;
+pub(crate) mod quantities;
 mod sets;
 
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ use crate::instant::Instant;
 
 pub use claim::{
     AllocatedDevice, ClaimAllocation, ClaimDevices, ClaimRequest, ClaimResults, ClaimSpec, ClaimStatus,
-    DeviceAttribute, DeviceClassObject, DeviceClassSpec, ResourceClaimObject, ResourceSliceObject,
-    SliceDevice, SlicePool, SliceSpec, SubRequest,
+    CounterSet, DeviceAttribute, DeviceClassObject, DeviceClassSpec, DeviceValue, ResourceClaimObject,
+    ResourceSliceObject, SliceDevice, SlicePool, SliceSpec, SubRequest,
 };
 pub use node::{NodeObject, NodeSpec, NodeStatus, Taint};
 pub use pod::{

@@ -236,10 +236,14 @@ fn claim(name: &str, words: &mut Words<'_>) -> Value {
     let got = words.take("got");
     for (index, text) in got.iter().flat_map(|text| text.split(',')).enumerate() {
         let (device, class) = text.split_once(':').unwrap();
+        let (class, memory) = class.split_once(':').map_or((class, None), |(class, of)| (class, Some(of)));
         let (driver, device) = device.split_once('/').unwrap();
         let request = format!("r{index}");
         requests.push(json!({"name": request, "exactly": {"deviceClassName": class}}));
-        results.push(json!({"request": request, "driver": driver, "pool": "pool", "device": device}));
+        results.push(json!({
+            "request": request, "driver": driver, "pool": "pool", "device": device,
+            "consumedCapacity": memory.map(|memory| json!({"memory": memory})),
+        }));
     }
     let sharers: usize = words.take("shared").map_or(1, |text| text.parse().unwrap());
     let reserved: Vec<Value> =
@@ -252,16 +256,31 @@ fn claim(name: &str, words: &mut Words<'_>) -> Value {
     })
 }
 
-/// Makes a slice from a driver and devices with their MIG profiles: `driver=gpu.nvidia.com d0=1g.10gb`.
+/// Makes a slice from a driver and devices with their MIG profiles: `driver=gpu.nvidia.com d0=1g.10gb`. A
+/// device `d0=gpu:80Gi` has memory of its own, `d0=20Gi/80Gi` takes memory of the card `card`.
 fn slice(name: &str, words: &mut Words<'_>) -> Value {
     let driver = words.take("driver").unwrap();
     let metadata = words.metadata(name, "");
-    let device = |(name, profile): (String, Value)| {
+    let node_name = words.take("on");
+    let mut counters = Vec::new();
+    let mut device = |(name, profile): (String, Value)| {
+        let text = profile.as_str().unwrap_or_default();
+        if let Some(memory) = text.strip_prefix("gpu:") {
+            return json!({"name": name, "capacity": {"gpu.nvidia.com/memory": {"value": memory}}});
+        }
+        if let Some((taken, all)) = text.split_once('/') {
+            counters = vec![json!({"name": "card", "counters": {"memory": {"value": all}}})];
+            let takes = json!([{"counterSet": "card", "counters": {"memory": {"value": taken}}}]);
+            return json!({"name": name, "consumesCounters": takes});
+        }
         let attributes = json!({"profile": {"string": profile}, "index": {"int": 1}});
         json!({"name": name, "attributes": attributes})
     };
-    let devices: Vec<Value> = words.rest().into_iter().map(device).collect();
-    json!({"metadata": metadata, "spec": {"driver": driver, "pool": {"name": "pool"}, "devices": devices}})
+    let devices: Vec<Value> = words.rest().into_iter().map(&mut device).collect();
+    json!({"metadata": metadata, "spec": {
+        "driver": driver, "pool": {"name": "pool"}, "nodeName": node_name, "devices": devices,
+        "sharedCounters": counters,
+    }})
 }
 
 fn class(name: &str, words: &mut Words<'_>) -> Value {

@@ -38,6 +38,7 @@ pub fn event(event: &Event) -> Vec<String> {
             words.extend(optional("zone", &node.zone));
             words.extend(optional("model", &node.gpu_model));
             words.extend(optional("pool", &node.pool_id));
+            words.extend(node.gpus.as_ref().map(|gpus| format!("gpus={}", gpus.text)));
         }
         Payload::NodeStopped(node) => words.push(node.node_id.to_string()),
         Payload::PodStarted(pod) => {
@@ -51,6 +52,8 @@ pub fn event(event: &Event) -> Vec<String> {
             words.extend(optional("zone", &pod.zone));
             words.extend(optional("pool", &pod.pool_id));
             words.extend(optional("model", &pod.gpu_model));
+            words.extend(pod.gpus.as_ref().map(|gpus| format!("gpus={}", gpus.text)));
+            words.extend(optional("sharing", &pod.gpu_sharing));
             let workload = pod.workload_kind.as_ref().zip(pod.workload_name.as_ref());
             words.extend(workload.map(|(kind, name)| format!("workload={kind}/{name}")));
             words.extend(pod.labels.iter().map(|(name, value)| format!("label.{name}={value}")));

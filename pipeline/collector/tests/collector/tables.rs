@@ -44,6 +44,10 @@ impl Case {
         let change = match verb {
             "list" => Change::ListBegins(kind()?),
             "check" => Change::CheckBegins(kind()?),
+            "resume" if self.rig.stored.pods_version.as_ref().is_some_and(|pods| pods.has_waiting) => {
+                Change::ResumeBegins(kind()?)
+            }
+            "resume" => return Err("no pods waited at a stored version".to_owned()),
             "listed" => Change::ListEnds(kind()?, "7".into()),
             "bookmark" => Change::Bookmark(kind()?, "7".into()),
             "tick" => Change::Tick,

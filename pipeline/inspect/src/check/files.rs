@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{HourRange, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
 use prorata_worker::names::{self, Shard, ShardHour};

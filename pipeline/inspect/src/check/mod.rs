@@ -14,7 +14,7 @@ mod report;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use prorata_schemas::time::{Hour, HourRange};
+use prorata_schemas::time::HourRange;
 use prorata_worker::WorkerError;
 
 use crate::Sum;

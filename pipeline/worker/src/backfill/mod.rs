@@ -89,6 +89,7 @@ pub struct BackfillOptions {
     pub rewrite: bool,
     /// Archive files, by path, that no longer count because they are lost or damaged: this run brings a copy
     /// of their events.
+    #[serde(skip)]
     pub without_archive_files: Vec<String>,
     /// Whether shards may be taken from a worker that has not released them.
     #[serde(skip)]

@@ -112,9 +112,9 @@ pub async fn archive_files(
     checkpoint: &Checkpoint,
     hour: Hour,
 ) -> Result<Vec<String>> {
-    let mut archive = ArchiveIndex::default();
-    archive.ensure(store, checkpoint, (hour, hour)).await?;
-    let files = archive.to_read(checkpoint.shard, hour);
+    let mut archive = ArchiveIndex::of(checkpoint);
+    archive.ensure(store, (hour, hour)).await?;
+    let files = archive.to_read(hour);
     Ok(files.into_iter().map(|file| file.path).collect())
 }
 

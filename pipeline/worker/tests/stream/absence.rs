@@ -155,7 +155,7 @@ async fn archive_files_whose_checkpoints_are_lost_stay() {
     let foreign_events = [pod("acme", 365, "foreign", 1), pod("hooli", 366, "foreign", 1)];
     let mut options = BackfillOptions::new("bb".into());
     options.shards = Some(world.shards);
-    options.readers = 1;
+    options.threads = 1;
     foreign::run(&world, &foreign_events, Faults::default(), options).await.unwrap();
     world.audit.look();
     let archived: Vec<String> =

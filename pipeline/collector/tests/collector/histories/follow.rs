@@ -93,8 +93,8 @@ impl Follower {
 
     pub fn commit(&mut self) {
         self.rig.commit();
-        // While a pod waits for its node, no version is stored: a restart lists.
-        if self.rig.stored.pods_version.is_some() {
+        // Pods that wait are not stored, so a gap may hide them.
+        if self.rig.stored.pods_version.as_ref().is_some_and(|pods| !pods.has_waiting) {
             self.stored_at = self.pods_at;
         }
     }
@@ -105,7 +105,8 @@ impl Follower {
         self.commit();
     }
 
-    /// Dies in a batch, and continues from the stored version, or with a list if that version is too old.
+    /// Dies in a batch, and continues from the stored version, or with a list if that version is too old. May
+    /// die again before it has continued.
     pub fn die(&mut self, cluster: &Cluster, b: u8, is_expired: bool) {
         self.pods_at = self.stored_at;
         self.rig.cut(match b % 4 {
@@ -120,10 +121,33 @@ impl Follower {
         if is_expired {
             self.expired = cluster.log.len();
         }
-        let version = self.rig.stored.pods_version.as_ref().map(|version| version.parse().unwrap());
-        match version.filter(|version| *version >= self.expired) {
-            Some(version) => self.pods_at = version,
-            None => self.list(cluster, false, false),
+        let stored = self.rig.stored.pods_version.clone();
+        let version = stored.as_ref().map(|pods| pods.version.parse().unwrap());
+        let Some(version) = version.filter(|version| *version >= self.expired) else {
+            return self.list(cluster, false, false);
+        };
+        self.pods_at = version;
+        if stored.is_some_and(|pods| pods.has_waiting) {
+            let breaks_off = b % 3 == 0;
+            self.resume(cluster, version, breaks_off);
+            if breaks_off {
+                self.rig.commit();
+                self.die(cluster, b / 3 + 1, false);
+            }
+        }
+    }
+
+    /// Lists pods as of the stored version.
+    fn resume(&mut self, cluster: &Cluster, version: usize, breaks_off: bool) {
+        self.now = self.now.max(cluster.now());
+        self.rig.apply(Change::ResumeBegins(ObjectKind::Pod), self.now);
+        let objects = cluster.objects_at(version, false);
+        let shown = if breaks_off { objects.len() / 2 } else { objects.len() };
+        for object in &objects[..shown] {
+            self.deliver(object, false, self.now);
+        }
+        if !breaks_off {
+            self.rig.apply(Change::ListEnds(ObjectKind::Pod, version.to_string().as_str().into()), self.now);
         }
     }
 

@@ -223,7 +223,7 @@ fn no_whole(folder: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use prorata_collector::object::ObjectKind;
-    use prorata_collector::{Announced, Key, Phase};
+    use prorata_collector::{Announced, Key, Phase, PodsVersion};
     use prorata_schemas::Text;
     use prorata_schemas::event::{Event, Payload, PodUsage};
 
@@ -269,7 +269,7 @@ mod tests {
             events: vec![event(i64::from(number))],
             changes: vec![(key, Some(announced)), (gone, None)],
             since: Some(Timestamp(1)),
-            pods_version: Some(number.to_string().into()),
+            pods_version: Some(PodsVersion { version: number.to_string().into(), has_waiting: false }),
             ..Batch::default()
         }
     }

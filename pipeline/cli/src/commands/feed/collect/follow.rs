@@ -1,6 +1,7 @@
 //! The loop: it reads changes and passes batches to the journal. While a batch is being stored, nothing is
 //! read, the queue fills, and the watches wait.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -219,7 +220,7 @@ impl Following {
                 NotStored::Fails(failure) => failure,
             };
             tracing::warn!(%failure, "storing failed; trying again in {wait:?}");
-            let behind = run.lag_seconds(self.cluster.now());
+            let behind = run.lag_seconds(queue.len(), self.cluster.now());
             self.note(|report| {
                 report.write_error = Some(failure.to_string());
                 report.lag_seconds = behind;
@@ -243,7 +244,7 @@ impl Following {
         let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
         (run.is_ready, run.stored_to) = (is_ready, caught_up);
         let (events, now) = (run.events, self.cluster.now());
-        let behind = run.lag_seconds(now);
+        let behind = run.lag_seconds(queue.len(), now);
         self.note(|report| {
             report.write_error = None;
             report.events = events;
@@ -279,6 +280,15 @@ impl Following {
                         pod,
                         missing,
                         "pod sent without what it names: it waited for five minutes"
+                    );
+                }
+                Notice::UnknownGpuShare { node, reason, what } => {
+                    let reason = reason.name();
+                    tracing::warn!(
+                        node = &**node,
+                        reason,
+                        what,
+                        "part of a GPU not known; see collect.gpu_sharing"
                     );
                 }
                 Notice::MissedStop { kind, id, earliest, latest } => {
@@ -319,15 +329,21 @@ impl Following {
         });
         let held = run.collector.unpriced_nodes().map(|(name, wanted)| (name.to_string(), wanted));
         let (kinds, unpriced_nodes) = (kinds.collect(), held.collect());
+        let mut gpu_shares: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (node, reason, what) in run.collector.gpu_faults() {
+            let of_node = gpu_shares.entry(node.to_string()).or_default();
+            of_node.insert(reason.name().to_owned(), what.to_owned());
+        }
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
         let usage = self.usage.as_ref().map(|usage| usage.report().clone());
-        let behind = run.lag_seconds(self.cluster.now());
+        let behind = run.lag_seconds(queue.len(), self.cluster.now());
         self.note(|report| {
             report.usage = usage;
             report.heartbeat = Some(std::time::Instant::now());
             report.kinds = kinds;
             report.unpriced_nodes = unpriced_nodes;
+            report.unknown_gpu_shares = gpu_shares;
             report.queue_depth = queue.len();
             report.lag_seconds = behind;
             report.pods = pods;
@@ -335,6 +351,13 @@ impl Following {
             report.waiting_pods = run.collector.waiting_pods();
         });
     }
+}
+
+/// Returns the time since the later of two instants; 0 if nothing was stored yet.
+fn lag_seconds(stored_to: Option<Timestamp>, contact: Option<Timestamp>, now: Timestamp) -> f64 {
+    let known = stored_to.map(|stored| contact.unwrap_or(stored).max(stored));
+    let behind = known.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
+    Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
 }
 
 /// Returns when a stop is requested.
@@ -350,15 +373,35 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// Returns how far the stored changes are behind the API server, which reports pods at least once a
-    /// minute.
-    fn lag_seconds(&self, now: Timestamp) -> f64 {
-        let behind = self.stored_to.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
-        Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
+    /// Returns how far the stored changes are behind the API server. If nothing is left to store, the last
+    /// contact counts: pods that do not change have no bookmarks, and lag nothing.
+    fn lag_seconds(&self, queued: usize, now: Timestamp) -> f64 {
+        let is_idle = self.changes == 0 && queued == 0;
+        let status = is_idle.then(|| self.watches.status());
+        let contact = status.and_then(|kinds| kinds.get(&ObjectKind::Pod)?.last_contact);
+        lag_seconds(self.stored_to, contact, now)
     }
 
     fn apply(&mut self, change: Change, at: Timestamp) {
         self.now = self.now.max(at);
         self.collector.apply(change, self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_do_not_change_lag_nothing() {
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        let lag = |stored: Option<i64>, contact: Option<i64>| {
+            lag_seconds(stored.map(at), contact.map(at), at(1_000)).to_string()
+        };
+        assert_eq!(lag(None, Some(990)), "0", "nothing was stored yet");
+        assert_eq!(lag(Some(400), None), "600", "changes are left to store");
+        assert_eq!(lag(Some(400), Some(990)), "10", "a watch was opened since, and showed nothing");
+        assert_eq!(lag(Some(995), Some(990)), "5");
+        assert_eq!(lag(Some(1_001), None), "0", "the clock was corrected");
     }
 }

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use prorata_collector::object::ObjectKind;
-use prorata_collector::{Announced, Batch, CollectorState, Key};
-use prorata_schemas::Text;
+use prorata_collector::{Announced, Batch, CollectorState, Key, PodsVersion};
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +46,7 @@ pub struct StateStep {
     entries: Vec<(Key, Option<Announced>)>,
     /// Time up to which each kind is known, and the version from which a watch of pods continues; `None` if
     /// unchanged.
-    progress: Option<(BTreeMap<ObjectKind, Timestamp>, Option<Text>)>,
+    progress: Option<(BTreeMap<ObjectKind, Timestamp>, Option<PodsVersion>)>,
 }
 
 impl StateStep {

@@ -58,6 +58,8 @@ pub fn options(
         gpu_models: collect.gpu_models.clone(),
         gpu_resources: collect.gpu_resources.clone(),
         device_classes: collect.device_classes.clone(),
+        gpu_sharing: collect.gpu_sharing.clone(),
+        gpu_share_names: collect.gpu_share_names.clone(),
         watched,
         mass_stop_percent: collect.mass_stop_percent,
         mass_stop_confirmations: collect.mass_stop_confirmations,
