@@ -9,7 +9,7 @@ use prorata_schemas::quantity::NVIDIA_GPU;
 use prorata_schemas::time::Timestamp;
 
 use crate::object::ObjectKind;
-use crate::sharing::{GpuScheme, schemes};
+use crate::sharing::{GpuOptions, GpuScheme, schemes};
 
 /// The instant from which a pod counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +90,16 @@ pub struct CollectorOptions {
 }
 
 impl CollectorOptions {
+    /// Returns the options that decide about parts of GPUs.
+    pub(crate) fn gpus(&self) -> GpuOptions<'_> {
+        GpuOptions {
+            gpu_resources: &self.gpu_resources,
+            gpu_sharing: &self.gpu_sharing,
+            gpu_share_names: &self.gpu_share_names,
+            tensor_fusion_domain: &self.tensor_fusion_domain,
+        }
+    }
+
     /// Returns the defaults for a cluster.
     pub fn new(organization_id: OrganizationId, cluster_id: ClusterId, currency: Text) -> Self {
         Self {

@@ -3,8 +3,8 @@
 //! An arrow goes from a module to its sibling if a file of the first names a path in the second, by
 //! `crate::`, `super::` or `self::`. A name that their parent re-exports counts as a name of the child that
 //! has it. A child may use the items of its parent, and a parent the items of its children: neither is an
-//! arrow. Modules of tests at the end of a file do not count. All modules of a tree lie below the folder of
-//! its `lib.rs` or `main.rs`.
+//! arrow. Modules that are compiled for tests only do not count. All modules of a tree lie below the folder
+//! of its `lib.rs` or `main.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +53,14 @@ fn code(text: &str) -> String {
         Some((at, _)) => code[..at].to_owned(),
         None => code,
     }
+}
+
+/// Returns the names of the child modules that are compiled for tests only.
+fn test_modules(text: &str) -> impl Iterator<Item = &str> {
+    text.split("#[cfg(test)]\n").skip(1).filter_map(|after| {
+        let line = after.lines().find(|line| !line.starts_with("#["))?;
+        line.strip_prefix("mod ")?.strip_suffix(';')
+    })
 }
 
 /// Reads a path or a tree of paths such as `a::{b, c::d}` at the start of a text. Returns the text after it.
@@ -202,6 +210,7 @@ fn trees() -> BTreeMap<String, Tree> {
     };
     let roots: BTreeSet<String> = sources.iter().filter_map(|(path, _)| root(path)).collect();
     let mut trees: BTreeMap<String, BTreeMap<Path, String>> = BTreeMap::new();
+    let mut tests: Vec<(String, Path)> = Vec::new();
     for (path, text) in &sources {
         let above = roots.iter().filter(|root| path.starts_with(root.as_str()));
         let Some(root) = above.max_by_key(|root| root.len()) else { continue };
@@ -209,12 +218,14 @@ fn trees() -> BTreeMap<String, Tree> {
         let inner = inner.strip_suffix("/mod").unwrap_or(inner);
         let is_root = matches!(inner, "lib" | "main" | "mod");
         let module = if is_root { Path::new() } else { inner.split('/').map(str::to_owned).collect() };
-        trees
-            .entry(root.trim_end_matches('/').to_owned())
-            .or_default()
-            .entry(module)
-            .or_default()
-            .push_str(&code(text));
+        let folder = root.trim_end_matches('/').to_owned();
+        let of_tests = test_modules(text).map(|name| [module.as_slice(), &[name.to_owned()]].concat());
+        tests.extend(of_tests.map(|module| (folder.clone(), module)));
+        trees.entry(folder).or_default().entry(module).or_default().push_str(&code(text));
+    }
+    for (folder, of_tests) in &tests {
+        let tree = trees.entry(folder.clone()).or_default();
+        tree.retain(|module, _| !module.starts_with(of_tests));
     }
     trees.into_iter().map(|(folder, code)| (folder, Tree::new(code))).collect()
 }

@@ -1,7 +1,5 @@
 //! Events of pods.
 
-use std::time::Duration;
-
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
@@ -209,7 +207,7 @@ impl Collector {
         let Some(node) = self.nodes.get(&facts.node_name).filter(|node| !node.facts.is_virtual) else {
             return;
         };
-        let share = facts.gpus.as_ref().and_then(|gpus| gpus.share(&node.facts.gpus, &self.options));
+        let share = facts.gpus.as_ref().and_then(|gpus| gpus.share(&node.facts.gpus, self.options.gpus()));
         let Some(PodShare { scheme, gpus }) = share else { return };
         description.gpu_sharing = Some(scheme);
         match gpus {
@@ -251,7 +249,9 @@ impl Collector {
             let known = self.state.announced.get(&key(uid));
             known.is_some_and(|known| known.phase != Phase::Announcing)
         };
-        let waited = |facts: &&PodFacts| facts.waits_since.is_some_and(|since| since <= now.before(WAIT_MAX));
+        let waited = |facts: &&PodFacts| {
+            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
+        };
         let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
         for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);

@@ -8,7 +8,7 @@ use prorata_schemas::quantity::{MEMORY, Quantity};
 use prorata_schemas::size::Size;
 use prorata_schemas::time::Timestamp;
 
-use super::quantities;
+use crate::object::quantities;
 use crate::object::{
     AllocatedDevice, DeviceClassObject, DeviceValue, ObjectKind, ResourceClaimObject, ResourceSliceObject,
     SliceDevice,
@@ -174,7 +174,7 @@ impl Devices {
     /// Returns the physical GPUs of a node: the cards of its slices. `None` if it has none.
     pub fn cards(&self, node_name: &str, options: &CollectorOptions) -> Option<Quantity> {
         let of_node = self.slices.values().filter(|slice| {
-            *slice.node_name == *node_name && !node_name.is_empty() && is_gpu(&slice.driver, options)
+            *slice.node_name == *node_name && !node_name.is_empty() && is_gpu(&slice.driver, options.gpus())
         });
         let cards: BTreeSet<_> = of_node
             .flat_map(|slice| slice.devices.values().map(|device| (&slice.driver, &slice.pool, &device.card)))
@@ -196,7 +196,7 @@ impl Devices {
             let one = [(resource.clone(), quantities::of_amount(resource, 1000))].into();
             Size::of(&one, &options.gpu_resources).gpu_millis
         });
-        if named == 0 && !is_gpu(&device.driver, options) {
+        if named == 0 && !is_gpu(&device.driver, options.gpus()) {
             return None;
         }
         let facts = of_pool().find_map(|slice| slice.devices.get(&device.device));

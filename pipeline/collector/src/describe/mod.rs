@@ -3,14 +3,13 @@
 pub(crate) mod devices;
 pub(crate) mod node;
 pub(crate) mod pod;
-mod quantities;
 pub mod requests;
 pub(crate) mod sets;
 mod workload;
 
 use prorata_schemas::money::UnitPrice;
 
-pub(crate) use quantities::{add, parse as parse_list};
+pub(crate) use crate::object::quantities::add;
 
 /// Parses a price as TensorFusion and people write it: a decimal, optionally after `$`. Returns `None` if it
 /// is negative, or not a decimal of at most 28 digits, 12 of them after the point.

@@ -8,7 +8,8 @@ use prorata_schemas::quantity::{CPU, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
 use super::pod::pool_id;
-use super::{price, quantities};
+use super::price;
+use crate::object::quantities;
 use crate::object::{GpuNodeObject, NodeObject, ObjectMeta};
 use crate::options::CollectorOptions;
 use crate::prices::PricedNode;
@@ -78,7 +79,7 @@ impl NodeFacts {
         }
         let is_initialized = node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED)
             && capacity.get(CPU).is_some_and(|cpu| cpu.amount > 0);
-        let gpus = NodeGpus::read(node, &capacity, options);
+        let gpus = NodeGpus::read(node, &capacity, options.gpus());
         let (virtual_label, virtual_value) = &options.virtual_node_label;
         let description = NodeStarted {
             cluster_id: options.cluster_id.clone(),

@@ -7,9 +7,9 @@ use prorata_schemas::event::{Labels, PodStarted, Quantities};
 use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
-use super::quantities::raise;
 use super::{requests, workload};
 use crate::instant::Instant;
+use crate::object::quantities::raise;
 use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
 use crate::options::{CollectorOptions, StartAt};
 use crate::sharing::PodGpus;
@@ -101,7 +101,7 @@ impl PodFacts {
             removed: meta.removed(),
             claims: claims(pod),
             pool,
-            gpus: PodGpus::read(pod, options),
+            gpus: PodGpus::read(pod, options.gpus()),
             description,
             waits_since: None,
             faults,

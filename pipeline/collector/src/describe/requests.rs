@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::event::Quantities;
 use prorata_schemas::quantity::{CPU, MEMORY, QuantityError};
 
-use super::quantities::{add, add_one, parse, raise};
+use crate::object::quantities::{add, add_one, parse, raise};
 use crate::object::{Container, ContainerStatus, PodObject, ResourceList, Resources};
 
 /// Returns the effective requests and limits of a pod, in this order.

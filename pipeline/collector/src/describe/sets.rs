@@ -5,7 +5,8 @@ use prorata_schemas::event::{PoolSet, QosPrice, QuotaKind, QuotaSet};
 use prorata_schemas::money::{Money, Ratio, UnitPrice};
 
 use super::pod::pool_id;
-use super::{price, quantities};
+use super::price;
+use crate::object::quantities;
 use crate::object::{ElasticQuotaObject, GpuPoolObject};
 use crate::options::CollectorOptions;
 

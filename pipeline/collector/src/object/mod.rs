@@ -7,6 +7,7 @@
 mod claim;
 mod node;
 mod pod;
+pub(crate) mod quantities;
 mod sets;
 
 use std::collections::BTreeMap;

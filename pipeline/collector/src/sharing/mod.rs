@@ -18,9 +18,8 @@ use prorata_schemas::quantity::{GPU_MEMORY, Quantity};
 use prorata_schemas::rules::bounds::DEVICES_MAX;
 use prorata_schemas::size::MIG_PREFIX;
 
-use crate::describe::parse_list;
+use crate::object::quantities::parse as parse_list;
 use crate::object::{Container, NodeObject, PodObject};
-use crate::options::CollectorOptions;
 
 pub use defaults::schemes;
 pub use expression::{Expression, ExpressionError};
@@ -28,6 +27,19 @@ use expression::{Value, like};
 pub(crate) use ratio::Ratio;
 use register::Register;
 pub use scheme::{Condition, GpuScheme};
+
+/// The options of a cluster that decide about parts of GPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuOptions<'a> {
+    /// Resource names whose units are GPUs.
+    pub gpu_resources: &'a [Text],
+    /// Ways in which pods share GPUs, in the order in which they are looked for.
+    pub gpu_sharing: &'a [GpuScheme],
+    /// Patterns of the names of resources that look like parts of GPUs.
+    pub gpu_share_names: &'a [Text],
+    /// Domain of the labels and annotations of TensorFusion.
+    pub tensor_fusion_domain: &'a str,
+}
 
 /// Largest number of GPUs in an event, in thousandths.
 const GPU_MILLIS_MAX: u128 = DEVICES_MAX * 1000;
@@ -111,8 +123,8 @@ pub(crate) fn gpus(millis: u128) -> Quantity {
 
 impl NodeGpus {
     /// Reads a node, and counts its cards by the first scheme that holds on it and knows them.
-    pub fn read(node: &NodeObject, capacity: &Quantities, options: &CollectorOptions) -> Self {
-        let schemes = &options.gpu_sharing;
+    pub fn read(node: &NodeObject, capacity: &Quantities, options: GpuOptions<'_>) -> Self {
+        let schemes = options.gpu_sharing;
         let labels = node.metadata.labels.iter();
         let read = labels.filter(|(name, _)| schemes.iter().any(|scheme| scheme.reads_label(name)));
         let registers = schemes.iter().filter_map(|scheme| {
@@ -133,7 +145,7 @@ impl NodeGpus {
 
     /// Returns the thousandths of cards of the node: its physical cards, or else the whole GPUs of its
     /// capacity. `None` if it has none of them.
-    fn all_millis(&self, options: &CollectorOptions) -> Option<u128> {
+    fn all_millis(&self, options: GpuOptions<'_>) -> Option<u128> {
         let whole = || {
             let named = options.gpu_resources.iter().filter_map(|name| self.capacity.get(name));
             named.map(|quantity| quantity.amount).sum()
@@ -163,8 +175,8 @@ impl NodeGpus {
 
 impl PodGpus {
     /// Reads a pod. `None` if it names nothing that may be a part of a GPU.
-    pub fn read(pod: &PodObject, options: &CollectorOptions) -> Option<Self> {
-        let schemes = &options.gpu_sharing;
+    pub fn read(pod: &PodObject, options: GpuOptions<'_>) -> Option<Self> {
+        let schemes = options.gpu_sharing;
         let reads = |name: &str| {
             looks_like_share(name, options)
                 || options.gpu_resources.iter().any(|resource| **resource == *name)
@@ -194,7 +206,7 @@ impl PodGpus {
     }
 
     /// Returns the part of GPUs that the pod holds on a node. `None` if it shares none.
-    pub fn share(&self, node: &NodeGpus, options: &CollectorOptions) -> Option<PodShare> {
+    pub fn share(&self, node: &NodeGpus, options: GpuOptions<'_>) -> Option<PodShare> {
         // The creator of a pod writes its annotations, and must not make whole cards cheaper with them.
         let has_whole = self.requested().any(|name| options.gpu_resources.contains(name));
         let holds = |scheme: &&GpuScheme| scheme.holds_on(node) && (scheme.is_of_containers() || !has_whole);
@@ -232,7 +244,7 @@ fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
 
 /// Returns whether a resource looks like a part of a GPU: it matches a configured pattern, and is neither a
 /// whole GPU nor a MIG slice.
-fn looks_like_share(name: &str, options: &CollectorOptions) -> bool {
+fn looks_like_share(name: &str, options: GpuOptions<'_>) -> bool {
     let is_counted = name == GPU_MEMORY
         || name.starts_with(MIG_PREFIX)
         || name.starts_with(&format!("{}/", options.tensor_fusion_domain))
@@ -241,7 +253,7 @@ fn looks_like_share(name: &str, options: &CollectorOptions) -> bool {
 }
 
 /// Returns whether a name, of a resource or of a driver, matches a configured pattern of GPUs.
-pub(crate) fn is_gpu(name: &str, options: &CollectorOptions) -> bool {
+pub(crate) fn is_gpu(name: &str, options: GpuOptions<'_>) -> bool {
     options.gpu_share_names.iter().any(|pattern| contains(pattern, name))
 }
 

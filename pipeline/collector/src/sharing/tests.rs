@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::options::CollectorOptions;
 
 fn options() -> CollectorOptions {
     CollectorOptions::new("o".into(), "c".into(), "USD".into())
@@ -13,12 +14,13 @@ fn node(labels: serde_json::Value, annotations: serde_json::Value, capacity: ser
     let node: NodeObject =
         serde_json::from_value(json!({"metadata": metadata, "status": {"capacity": capacity}})).unwrap();
     let capacity = parse_list(&node.status.capacity).unwrap();
-    NodeGpus::read(&node, &capacity, &options())
+    NodeGpus::read(&node, &capacity, options().gpus())
 }
 
 fn share(spec: serde_json::Value, node: &NodeGpus) -> Option<String> {
     let pod: PodObject = serde_json::from_value(json!({"spec": spec})).unwrap();
-    let share = PodGpus::read(&pod, &options())?.share(node, &options())?;
+    let options = options();
+    let share = PodGpus::read(&pod, options.gpus())?.share(node, options.gpus())?;
     Some(share.gpus.map_or_else(|fault| fault.reason.name().to_owned(), |gpus| gpus.text.to_string()))
 }
 
