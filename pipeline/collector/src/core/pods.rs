@@ -1,5 +1,7 @@
 //! Events of pods.
 
+use std::time::Duration;
+
 use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
@@ -249,9 +251,7 @@ impl Collector {
             let known = self.state.announced.get(&key(uid));
             known.is_some_and(|known| known.phase != Phase::Announcing)
         };
-        let waited = |facts: &&PodFacts| {
-            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
-        };
+        let waited = |facts: &&PodFacts| facts.waits_since.is_some_and(|since| since <= now.before(WAIT_MAX));
         let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
         for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);
