@@ -1,7 +1,4 @@
 //! Event time, wall-clock time, and UTC hours [h, h+1), which tables consist of.
-
-pub mod duration;
-
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;

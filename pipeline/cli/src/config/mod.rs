@@ -28,7 +28,7 @@ use environment::Environment;
 use yaml::Yaml;
 
 pub use collect::{CollectConfig, MeasuredBy};
-pub use prorata_schemas::time::duration;
+pub use prorata_worker::ports::duration;
 
 pub use kafka::{
     KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol, SkippedBatchConfig,

@@ -31,8 +31,8 @@ impl<'a> Archives<'a> {
         Self { store, shards: shards.iter().map(|(shard, decided)| of((shard, &**decided))).collect() }
     }
 
-    /// Checks that all archive files of a date exist, and that every closed and published hour with events has
-    /// a row in `hours`.
+    /// Checks that all archive files of a date exist, and that every closed and published hour with events
+    /// has a row in `hours`.
     ///
     /// # Errors
     /// If storage is unavailable.

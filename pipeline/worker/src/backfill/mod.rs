@@ -22,13 +22,12 @@ use std::time::{Duration, Instant};
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, WallTime, duration};
+use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::Ports;
-use crate::ports::{Input, InputFile, Progress};
+use crate::ports::{Input, InputFile, Ports, Progress, duration};
 use crate::root::Root;
 use crate::root::organizations::AllowedOrganizations;
 use crate::shard::clock::WitnessedClock;

@@ -132,7 +132,8 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes the lead shard and every shard that has been owned before. In a root with a worker, the clock must agree with the store's: hours close by it, and events are rejected.
+    /// Takes the lead shard and every shard that has been owned before. In a root with a worker, the clock
+    /// must agree with the store's: hours close by it, and events are rejected.
     pub async fn claim_existing(
         &mut self,
         ports: &Ports,
@@ -331,7 +332,8 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Deletes state that earlier owners left and no checkpoint needs. A failed deletion is left to the next owner.
+    /// Deletes state that earlier owners left and no checkpoint needs. A failed deletion is left to the next
+    /// owner.
     pub async fn sweep(&mut self, ports: &Ports) {
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
             if let Err(error) = owned.sweep(&*ports.store, ports.clock.now()).await {

@@ -2,11 +2,13 @@
 //!
 //! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites
 //! that both must pass. Read [`error`] first: every port returns an error with a kind and a source.
+//! [`duration`] is the form of durations in a configuration.
 
 use std::sync::Arc;
 
 mod archive;
 mod clock;
+pub mod duration;
 pub mod error;
 pub mod source;
 mod store;

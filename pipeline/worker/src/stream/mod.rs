@@ -6,8 +6,8 @@
 //! crash leaves half done.
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
-//! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing and other recurring tasks), `assignments`
-//! (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
+//! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing
+//! and other recurring tasks), `assignments` (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
 
 mod assignments;
 mod intake;
@@ -27,11 +27,10 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::duration;
 use serde::{Deserialize, Serialize};
 
 use crate::names::Shard;
-use crate::ports::Ports;
+use crate::ports::{Ports, duration};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;

@@ -3,7 +3,7 @@
 //! | state | event | next state |
 //! |---|---|---|
 //! | absent | the group assigns the shard: [`ShardTable::assign`] | waiting |
-//! | waiting | its back-off is over, and the group still assigns it: [`ShardTable::begin_loading`] | loading |
+//! | waiting | its back-off is over, and it is still assigned: [`ShardTable::begin_loading`] | loading |
 //! | waiting | the group does not answer: [`ShardTable::put_off`] | waiting, and asks again |
 //! | loading | it is claimed and loaded: [`ShardTable::loaded`] | live |
 //! | loading | storage or Kafka does not answer: [`ShardTable::not_loaded`] | waiting, with its claim |

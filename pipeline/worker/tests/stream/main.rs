@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-mod absence;
 mod basics;
 mod crash;
 mod pace;

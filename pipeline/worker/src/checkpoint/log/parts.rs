@@ -9,7 +9,7 @@
 //! | hours | once they are [`INLINE_HOURS`] old, or take more than [`INLINE_BYTES`] | the hours of a day |
 //! | revisions of hours that have left | at once | the revisions of a quarter |
 //! | dead letters that wait for a topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
-//! | names of archive files and dead letters | all, once there are more than [`NAMES_MAX`] | a group of names |
+//! | names of archive files, dead letters | all, once there are more than [`NAMES_MAX`] | a group of names |
 //!
 //! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
 //! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:

@@ -4,8 +4,8 @@
 //! else put it there. An object that the latest checkpoint names and that is gone is damage.
 //!
 //! The archive and the dead letters grow for ever, and a checkpoint must not. So only the latest names are in
-//! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive, 65,536
-//! sequence numbers of dead letters. A part is read only if somebody needs a name of its group.
+//! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive,
+//! 65,536 sequence numbers of dead letters. A part is read only if somebody needs a name of its group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,8 @@ impl<T: Ord> Named<T> {
         self.recent.insert(name);
     }
 
-    /// Takes a name out of the checkpoint itself. Returns `false` if it is not there: then a part may hold it.
+    /// Takes a name out of the checkpoint itself. Returns `false` if it is not there: then a part may hold
+    /// it.
     pub fn remove(&mut self, name: &T) -> bool {
         self.recent.remove(name)
     }

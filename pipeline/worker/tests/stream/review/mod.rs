@@ -1,5 +1,6 @@
 //! Findings of an adversarial review: each test asserts a property that must hold for years of operation.
 
+mod absence;
 mod clocks;
 mod currency;
 mod damaged;
