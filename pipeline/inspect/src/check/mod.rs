@@ -1,8 +1,8 @@
 //! Checks from its table files alone that a lake is complete and that its money adds up.
 //!
 //! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
-//! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds agreements
-//! that match nothing; `report` writes the result.
+//! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds
+//! agreements that match nothing; `report` writes the result.
 
 mod agreements;
 mod archive;

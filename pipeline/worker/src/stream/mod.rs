@@ -7,7 +7,8 @@
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
 //! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing
-//! and other recurring tasks), `assignments` (shards that come and go), `stopped` (shards that cannot continue), `memory` and `report`.
+//! and other recurring tasks), `assignments` (shards that come and go), `stopped` (shards that cannot
+//! continue), `memory` and `report`.
 
 mod assignments;
 mod intake;
