@@ -28,11 +28,12 @@ enum End {
 }
 
 const TABLE_FILE: &str = "table file";
+const CHECKPOINT: &str = "checkpoint";
 
 /// Returns the kind of an object by its path.
 fn kind(path: &str) -> &'static str {
     match path {
-        _ if names::parse_checkpoint(path).is_some() => "checkpoint",
+        _ if names::parse_checkpoint(path).is_some() => CHECKPOINT,
         _ if names::parse_snapshot(path).is_some() => "snapshot",
         _ if names::parse_part(path).is_some() => "part",
         _ if path.starts_with(names::EVENTS) => "archive file",
@@ -90,12 +91,13 @@ fn is_equal(world: &World) -> bool {
 
 #[tokio::test]
 async fn without_any_one_object_a_worker_ends_equal_or_stops_loudly() {
-    // A lost table file is written again when its hour changes; until then every reader of the table fails.
-    let paths: Vec<String> =
-        read().await.lake.objects().into_iter().filter(|path| kind(path) != TABLE_FILE).collect();
+    // A lost table file is written again when its hour changes; until then every reader of the table fails. The
+    // tests below take checkpoints away.
+    let is_tried = |path: &String| ![TABLE_FILE, CHECKPOINT].contains(&kind(path));
+    let paths: Vec<String> = read().await.lake.objects().into_iter().filter(is_tried).collect();
     let mut ends: BTreeMap<(&str, End), usize> = BTreeMap::new();
     for path in &paths {
-        let world = read().await.fresh_audit();
+        let world = read().await;
         let Some(bytes) = world.lake.store.get(path).await.unwrap() else { panic!("{path}: another name") };
         world.lake.store.delete(path).await.unwrap();
         world.set_minutes(30 * 60);

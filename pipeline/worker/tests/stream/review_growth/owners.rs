@@ -12,11 +12,11 @@ use crate::harness::rules;
 use crate::world::World;
 use crate::world::oracle::{self, Also};
 
-/// Returns the bytes of the shard's latest checkpoint.
-fn bytes(world: &World) -> usize {
+/// Returns the bytes of the shard's latest checkpoint, and its hours.
+fn size(world: &World) -> (usize, usize) {
     world.audit.look();
-    let seq = world.audit.latest()[&0].seq;
-    world.lake.store.objects()[&names::checkpoint(0, seq)].len()
+    let latest = world.audit.latest()[&0].clone();
+    (world.lake.store.objects()[&names::checkpoint(0, latest.seq)].len(), latest.hours.len())
 }
 
 /// Runs a process that takes the shard for some steps, and then stops it cleanly or kills it.
@@ -39,14 +39,15 @@ async fn claims_grow_no_checkpoint() {
     let world = World::on(FakeBroker::default(), 1);
     world.produce(&[pod("acme", 10, "a", 1), pod("acme", 400, "b", 1)]);
     live(&world, "first", 40, false).await;
-    let before = bytes(&world);
+    let (before, hours_before) = size(&world);
     for claim in 0..1_000 {
         live(&world, &format!("c{claim}"), 3, claim % 2 == 0).await;
     }
-    let (claims, after) = (world.audit.claims(0), bytes(&world));
+    let (claims, (after, hours)) = (world.audit.claims(0), size(&world));
     println!("{claims} claims, {before} bytes before, {after} after");
     assert!(claims > 1_000, "{claims} claims");
-    assert!(after <= before + 64, "{after} bytes after {before}");
+    let of_hours = 1_000 * (hours - hours_before);
+    assert!(after <= before + of_hours + 64, "{after} bytes after {before}, {hours} hours");
     world.produce(&[pod("acme", 20, "late", 1)]);
     live(&world, "last", 100, false).await;
     oracle::check(&world, &Also::default(), |_, hour| rules(hour), "after 1,000 claims");
