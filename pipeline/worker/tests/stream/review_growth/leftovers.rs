@@ -8,6 +8,7 @@ use prorata_testkit::fakes::{FakeBroker, Fault, Faults};
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::{self, ArchivePath};
 
+use super::maintain;
 use super::watched::{WatchedStore, worker};
 use crate::sim::foreign;
 use crate::world::World;
@@ -83,7 +84,7 @@ async fn a_delete_that_fails_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_a_dead_attempt_left_is_swept_by_the_next_owner() {
+async fn the_next_owner_sweeps_the_state_of_a_dead_attempt_and_maintenance_the_rest() {
     // The worker dies at each effect in order, and so also between its objects and its decision.
     let mut found = 0;
     for effect in 0.. {
@@ -106,14 +107,21 @@ async fn what_a_dead_attempt_left_is_swept_by_the_next_owner() {
             break;
         }
         world.broker.expire("dying");
-        found += orphaned_events(&world).len() + unnamed_snapshots(&world).len();
+        let orphans = orphaned_events(&world);
+        found += orphans.len() + unnamed_snapshots(&world).len();
         let mut next = world.member("next");
         for _ in 0..4 {
             next.settle(&world).await.unwrap();
             world.pass(Duration::from_secs(1_801));
         }
-        assert_eq!(orphaned_events(&world), [""; 0], "after effect {effect}");
         assert_eq!(unnamed_snapshots(&world), [""; 0], "after effect {effect}");
+        next.drain().await;
+        // If the log had lost checkpoints, these files would be all that is left of their events.
+        maintain::run(&world, Faults::default()).await.unwrap();
+        assert_eq!(orphaned_events(&world), orphans, "after effect {effect}");
+        world.set_minutes(25 * 60 + 8 * 24 * 60);
+        maintain::run(&world, Faults::default()).await.unwrap();
+        assert_eq!(orphaned_events(&world), [""; 0], "after effect {effect}");
     }
     assert!(found > 2, "there were orphans to sweep: {found}");
 }
