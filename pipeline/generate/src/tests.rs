@@ -55,7 +55,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
     assert_eq!(digest(load.arrivals()), "d54503e6d56f2acefb55dbc236f7d179f2679f8d26485286cdb39e58ea34df06");
     assert_eq!(
         digest(load.organization(2)),
-        "c59983f6adad133de2942d3f842235cd3c4f704edcd21a02e746c9a6794f29c3"
+        "7074693ed0896f24bc9acb052591c208bee9458eec1f98c6abe10e60d15128b8"
     );
 }
 

@@ -26,6 +26,9 @@ const COLLECT_MICROS: i64 = 3_600_000_000;
 /// concurrent requests. That is hundreds a second, many times the objects that a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
 
+/// The number of bad reads of a file of dead letters after which the file counts as damaged.
+const LETTER_READS: usize = 3;
+
 /// A task that a worker repeats for all of its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
@@ -160,9 +163,11 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
     let mut read = read_letters(ports, &path).await?;
-    if read.is_err() {
-        // One bad read does not prove that the object is bad.
-        read = read_letters(ports, &path).await?;
+    // One bad read does not prove that the object is bad.
+    for _ in 1..LETTER_READS {
+        if read.is_err() {
+            read = read_letters(ports, &path).await?;
+        }
     }
     let letters = match read {
         Ok(letters) => letters,
