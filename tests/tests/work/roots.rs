@@ -232,15 +232,18 @@ fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
         None => Err(worker.program.tail()),
     });
     let way_out =
-        format!("or delete it and fold a copy of its events with 'prorata backfill --shards {shard}'");
+        format!("fold a copy of its events with 'prorata backfill --shards {shard} --without-archive-file");
     assert!(told.contains("is damaged") && told.contains(&way_out), "{told}");
 
     damaged.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let root = Path::new(&world.root);
+    let without = damaged.iter().map(|file| file.strip_prefix(root).unwrap().to_str().unwrap());
+    let without: Vec<&str> = without.flat_map(|path| ["--without-archive-file", path]).collect();
     let copy = world.folder.path().join("copy");
     world.write(loads[0], &copy);
     let (shard, copy, config) = (shard.to_string(), copy.to_str().unwrap(), world.config());
     let arguments = ["backfill", "--shards", &shard, "--events", copy, "--lake", &world.root, "--config"];
-    world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
+    world.run(&[&arguments[..], &[config.to_str().unwrap()], &without].concat()).succeeded();
     // The worker continues with the shard automatically.
     world.drained(std::slice::from_mut(&mut worker), messages);
     worker.ready();

@@ -218,7 +218,9 @@ impl OwnedShards {
                 return refused("this run does not own its shard; name the shard with --shards");
             };
             let Some(file) = owned.archive.remove(hour, &object_id) else {
-                return refused("no checkpoint names it; its events do not count already");
+                // A run that is repeated has left it out already.
+                tracing::warn!(path, "archive file not named by any checkpoint; it does not count already");
+                continue;
             };
             tracing::warn!(path, "archive file left out; its events count only if this run brings them");
             owned.draft.drop_archive_file(file);
