@@ -53,7 +53,7 @@ fn checkpoints_behind_the_tables_are_a_loud_stop() {
     std::fs::rename(&state, &new).unwrap();
     let tables = world.lake().tables();
     let stops = || {
-        let words = ["state_behind_tables: ", " holds checkpoint ", "the newest under state/ is "];
+        let words = ["state_behind_tables: ", " knows checkpoint ", "the newest under state/ is "];
         let ways_out = ["restore the missing checkpoints", "start a new root"];
         world.worker().stops_loudly(&[&words[..], &ways_out].concat());
         assert_eq!(world.lake().tables(), tables);
