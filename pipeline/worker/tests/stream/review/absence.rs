@@ -91,8 +91,8 @@ fn is_equal(world: &World) -> bool {
 
 #[tokio::test]
 async fn without_any_one_object_a_worker_ends_equal_or_stops_loudly() {
-    // A lost table file is written again when its hour changes; until then every reader of the table fails. The
-    // tests below take checkpoints away.
+    // A lost table file is written again when its hour changes; until then every reader of the table fails.
+    // The tests below take checkpoints away.
     let is_tried = |path: &String| ![TABLE_FILE, CHECKPOINT].contains(&kind(path));
     let paths: Vec<String> = read().await.lake.objects().into_iter().filter(is_tried).collect();
     let mut ends: BTreeMap<(&str, End), usize> = BTreeMap::new();
