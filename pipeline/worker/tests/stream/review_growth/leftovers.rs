@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prorata_samples::trace::{node, pod, trace};
-use prorata_testkit::fakes::{FakeBroker, Fault, Faults};
+use prorata_testkit::fakes::{FakeBroker, Faults};
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::{self, ArchivePath};
 
-use super::maintain;
 use super::watched::{WatchedStore, worker};
 use crate::sim::foreign;
 use crate::world::World;
@@ -30,7 +29,7 @@ pub async fn days(days: i64) -> World {
 }
 
 /// Returns the stored snapshots that no latest checkpoint names.
-fn unnamed_snapshots(world: &World) -> Vec<String> {
+pub fn unnamed_snapshots(world: &World) -> Vec<String> {
     world.audit.look();
     let latest = world.audit.latest();
     let entries = latest.values().flat_map(|checkpoint| checkpoint.hours.values());
@@ -40,7 +39,7 @@ fn unnamed_snapshots(world: &World) -> Vec<String> {
 }
 
 /// Returns the archive files that no latest checkpoint names.
-fn orphaned_events(world: &World) -> Vec<String> {
+pub fn orphaned_events(world: &World) -> Vec<String> {
     world.audit.look();
     let named = world.audit.named();
     let is_orphan = |path: &String| ArchivePath::parse(path).is_some() && !named.contains(path);
@@ -81,49 +80,6 @@ async fn a_delete_that_fails_is_tried_again() {
         world.pass(Duration::from_secs(5));
     }
     assert_eq!(unnamed_snapshots(&world), [""; 0]);
-}
-
-#[tokio::test]
-async fn the_next_owner_sweeps_the_state_of_a_dead_attempt_and_maintenance_the_rest() {
-    // The worker dies at each effect in order, and so also between its objects and its decision.
-    let mut found = 0;
-    for effect in 0.. {
-        let world = days(1).await;
-        world.set_minutes(25 * 60 + 10);
-        world.produce(&[
-            pod("acme", 25 * 60 + 8, "more", 1),
-            node("acme", 70, 4),
-            node("acme", 25 * 60 + 9, 4),
-        ]);
-        let mut dying = world.start("dying", Faults::with(Fault::CrashAfter(effect)), |_| {});
-        for _ in 0..40 {
-            if dying.is_gone() {
-                break;
-            }
-            dying.step().await;
-            world.pass(Duration::from_secs(5));
-        }
-        if !dying.is_gone() {
-            break;
-        }
-        world.broker.expire("dying");
-        let orphans = orphaned_events(&world);
-        found += orphans.len() + unnamed_snapshots(&world).len();
-        let mut next = world.member("next");
-        for _ in 0..4 {
-            next.settle(&world).await.unwrap();
-            world.pass(Duration::from_secs(1_801));
-        }
-        assert_eq!(unnamed_snapshots(&world), [""; 0], "after effect {effect}");
-        next.drain().await;
-        // If the log had lost checkpoints, these files would be all that is left of their events.
-        maintain::run(&world, Faults::default()).await.unwrap();
-        assert_eq!(orphaned_events(&world), orphans, "after effect {effect}");
-        world.set_minutes(25 * 60 + 8 * 24 * 60);
-        maintain::run(&world, Faults::default()).await.unwrap();
-        assert_eq!(orphaned_events(&world), [""; 0], "after effect {effect}");
-    }
-    assert!(found > 2, "there were orphans to sweep: {found}");
 }
 
 #[tokio::test]

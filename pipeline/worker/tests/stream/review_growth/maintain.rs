@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prorata_samples::trace::pod;
+use prorata_samples::trace::{node, pod};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_testkit::fakes::{FakeEncoder, FakeTables, Fault, Faults};
@@ -13,7 +13,7 @@ use prorata_worker::WorkerError;
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::root::maintain::{MaintainPorts, Maintained, maintain};
 
-use super::leftovers::days;
+use super::leftovers::{days, orphaned_events, unnamed_snapshots};
 use crate::world::World;
 use crate::world::member::Member;
 
@@ -143,4 +143,47 @@ async fn a_folder_that_is_no_root_is_refused() {
     let error = run(&world, Faults::default()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert_eq!(world.lake.objects().len(), 0);
+}
+
+#[tokio::test]
+async fn the_next_owner_sweeps_the_state_of_a_dead_attempt_and_maintenance_the_rest() {
+    // The worker dies at each effect in order, and so also between its objects and its decision.
+    let mut found = 0;
+    for effect in 0.. {
+        let world = days(1).await;
+        world.set_minutes(25 * 60 + 10);
+        world.produce(&[
+            pod("acme", 25 * 60 + 8, "more", 1),
+            node("acme", 70, 4),
+            node("acme", 25 * 60 + 9, 4),
+        ]);
+        let mut dying = world.start("dying", Faults::with(Fault::CrashAfter(effect)), |_| {});
+        for _ in 0..40 {
+            if dying.is_gone() {
+                break;
+            }
+            dying.step().await;
+            world.pass(Duration::from_secs(5));
+        }
+        if !dying.is_gone() {
+            break;
+        }
+        world.broker.expire("dying");
+        let orphans = orphaned_events(&world);
+        found += orphans.len() + unnamed_snapshots(&world).len();
+        let mut next = world.member("next");
+        for _ in 0..4 {
+            next.settle(&world).await.unwrap();
+            world.pass(Duration::from_secs(1_801));
+        }
+        assert_eq!(unnamed_snapshots(&world), [""; 0], "after effect {effect}");
+        next.drain().await;
+        // If the log had lost checkpoints, these files would be all that is left of their events.
+        run(&world, Faults::default()).await.unwrap();
+        assert_eq!(orphaned_events(&world), orphans, "after effect {effect}");
+        world.set_minutes(25 * 60 + 8 * 24 * 60);
+        run(&world, Faults::default()).await.unwrap();
+        assert_eq!(orphaned_events(&world), [""; 0], "after effect {effect}");
+    }
+    assert!(found > 2, "there were orphans to sweep: {found}");
 }
