@@ -212,14 +212,14 @@ impl OwnedShards {
                 Err(WorkerError::Configuration(format!("--without-archive-file {path}: {cause}")))
             };
             let Some(ArchivePath { shard, hour, object_id }) = ArchivePath::parse(path) else {
-                return refused("name a file by its path under the lake, as the error message has it");
+                return refused("name a file by its path under the lake, as in the error message");
             };
             let Some(owned) = self.shards.get_mut(&shard) else {
                 return refused("this run does not own its shard; name the shard with --shards");
             };
             let Some(file) = owned.archive.remove(hour, &object_id) else {
                 // A run that is repeated has left it out already.
-                tracing::warn!(path, "archive file not named by any checkpoint; it does not count already");
+                tracing::warn!(path, "no checkpoint names this archive file, so it already does not count");
                 continue;
             };
             tracing::warn!(path, "archive file left out; its events count only if this run brings them");

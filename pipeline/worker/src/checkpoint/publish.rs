@@ -41,7 +41,7 @@ pub struct Fence {
     pub seq: u64,
 }
 
-/// What one publishing does, besides the checkpoints.
+/// The options of one publishing.
 #[derive(Clone, Copy)]
 struct Publishing<'a> {
     /// The owner of the commits.

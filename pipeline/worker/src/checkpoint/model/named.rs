@@ -3,7 +3,7 @@
 //! An object that no checkpoint names does not count: it is of a dead attempt, it was replaced, or somebody
 //! else put it there. An object that the latest checkpoint names and that is gone is damage.
 //!
-//! The archive and the dead letters grow for ever, and a checkpoint must not. So only the latest names are in
+//! The archive and the dead letters grow forever, and a checkpoint must not. So only the latest names are in
 //! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive,
 //! 65,536 sequence numbers of dead letters. A part is read only if somebody needs a name of its group.
 

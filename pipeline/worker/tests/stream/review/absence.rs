@@ -1,5 +1,5 @@
 //! The absence law: if any one object is taken away at rest, a worker ends with the same tables, or it stops
-//! loudly and goes on once the object is back.
+//! loudly and continues once the object is restored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
