@@ -214,9 +214,9 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
 async fn run_dry(broker: &FakeBroker, messages: usize) -> Spent {
     let mut source = broker.source("dry", &TOPICS);
     let watch = Watch::start();
-    let (mut told, mut polls) = (0, 0);
-    while told < messages {
-        assert!(polls < POLLS_MAX, "{told} of {messages} messages");
+    let (mut received, mut polls) = (0, 0);
+    while received < messages {
+        assert!(polls < POLLS_MAX, "{received} of {messages} messages");
         for signal in source.poll(Duration::ZERO).await.unwrap() {
             match signal {
                 SourceEvent::Assigned(shards) => {
@@ -225,7 +225,7 @@ async fn run_dry(broker: &FakeBroker, messages: usize) -> Spent {
                         source.start(shard, topics.into()).await.unwrap();
                     }
                 }
-                SourceEvent::Messages(messages) => told += messages.len(),
+                SourceEvent::Messages(messages) => received += messages.len(),
                 _ => {}
             }
         }
@@ -291,7 +291,7 @@ async fn main() {
         }
     }
     let (base, dry) = (median(&backfills), median(&dry));
-    let tell = |name: &str, spent: Spent| {
+    let print = |name: &str, spent: Spent| {
         let (processor, wall) = (spent.processor.as_secs_f64(), spent.wall.as_secs_f64());
         let rate = count as f64 / processor;
         println!(
@@ -299,10 +299,10 @@ async fn main() {
         );
     };
     let ratio = |of: Duration, to: Duration| of.as_secs_f64() / to.as_secs_f64();
-    tell("backfill", base);
+    print("backfill", base);
     for catch_up in &catch_ups {
         let spent = median(&catch_up.spent);
-        tell(catch_up.name, spent);
+        print(catch_up.name, spent);
         println!(
             "{:<24} {:.2} of the backfill's processor time, {:.2} of its wall time; fake broker: {:.0} %",
             "",

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_is_read_at_once_is_what_reading_field_by_field_gives() {
+    fn reading_a_sample_at_once_equals_reading_its_fields() {
         let (mut valid, mut invalid) = (0, 0);
         for body in bodies() {
             let (mut at_once, mut by_field) = (Wire::new(&body), Wire::new(&body));

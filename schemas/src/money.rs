@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decimal_or_does_not_fit_is_refused_and_says_why() {
+    fn an_invalid_or_too_long_decimal_is_refused_with_the_reason() {
         for text in ["", "-", ".5", "1.", "1e3", "+1", " 1", "1_0", "--1", "1.-1", "NaN"] {
             assert_eq!(text.parse::<Ratio>(), Err(DecimalError::Syntax(text.into())));
         }

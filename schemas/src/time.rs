@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hour_of_the_calendar_is_refused() {
+    fn an_invalid_hour_is_refused() {
         let wrong = [
             "2026-11-01",
             "2026-11-01T24",

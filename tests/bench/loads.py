@@ -15,7 +15,7 @@ PEERS = HERE / "peers"
 # At night a third of the pods run that a size names, in the morning of a working day nearly all.
 NIGHT, MORNING = "2026-11-20T00", "2026-11-20T09"
 
-# Columns of the peers' events, whose empty fields would not tell their types.
+# Columns of the peers' events, whose empty fields would not show their types.
 TYPES = {
     **dict.fromkeys(("organization", "cluster", "node", "pod"), "VARCHAR"),
     **dict.fromkeys(("kind", "time", "cpu", "memory", "gpu", "interval_end"), "BIGINT"),
@@ -31,7 +31,7 @@ class Size(NamedTuple):
     """Pods that run at once in each."""
     hours: int
     usage_interval: str = ""
-    """How often every pod is measured, such as `1m`, the collector's default; else seldom, and not all."""
+    """How often every pod is measured, such as `1m`, the collector's default; else rarely, and not all."""
     start: str = NIGHT
     """The first hour."""
 

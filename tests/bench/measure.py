@@ -54,9 +54,9 @@ class Figure(NamedTuple):
     def described(self) -> dict:
         """All of it, for machines."""
         ours, theirs = self.medians()
-        told = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
-        told |= {"events": self.events} if self.events else {}
-        return told | {"ours": ours._asdict(), "theirs": theirs._asdict()}
+        report = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
+        report |= {"events": self.events} if self.events else {}
+        return report | {"ours": ours._asdict(), "theirs": theirs._asdict()}
 
 
 class Growth(NamedTuple):
@@ -137,8 +137,8 @@ class Seconds(NamedTuple):
     def described(self) -> dict:
         """All of it, for machines."""
         ours, theirs = self.medians()
-        told = {"peer": self.peer, "ratio": round(ours / theirs, 3), "pairs": len(self.pairs)}
-        return told | {"ours": ours, "theirs": theirs}
+        report = {"peer": self.peer, "ratio": round(ours / theirs, 3), "pairs": len(self.pairs)}
+        return report | {"ours": ours, "theirs": theirs}
 
 
 # A line of the table.
@@ -170,8 +170,8 @@ def run(command: list[str], threads: int, cores: int = 0) -> tuple[Cost, str]:
     starts it: this file by itself.
     """
     counts = {name: str(threads) for name in ("RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")}
-    with tempfile.NamedTemporaryFile("r") as told:
-        starter = [sys.executable, "-S", __file__, told.name, str(cores), *command]
+    with tempfile.NamedTemporaryFile("r") as report:
+        starter = [sys.executable, "-S", __file__, report.name, str(cores), *command]
         done = subprocess.run(
             starter,
             stdout=subprocess.PIPE,
@@ -182,14 +182,14 @@ def run(command: list[str], threads: int, cores: int = 0) -> tuple[Cost, str]:
         )
         if done.returncode:
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stdout}")
-        seconds, peak_mb = map(float, told.read().split())
+        seconds, peak_mb = map(float, report.read().split())
     return Cost(seconds, peak_mb), done.stdout
 
 
 def start() -> None:
     """Runs the command that follows the name of a file and a number of cores (see `run`), and writes what it
     took to that file."""
-    told, count, *command = sys.argv[1:]
+    report, count, *command = sys.argv[1:]
     cores = int(count)
     if cores:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -197,7 +197,7 @@ def start() -> None:
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, usage = os.wait4(child, 0)
     held = cores * (time.monotonic() - started)
-    with open(told, "w", encoding="utf-8") as out:
+    with open(report, "w", encoding="utf-8") as out:
         out.write(f"{held or usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}")
     sys.exit(os.waitstatus_to_exitcode(status))
 
@@ -208,7 +208,7 @@ def pairs(
     theirs: Side,
     their_seconds: Callable[[str], float] | None = None,
 ) -> list[tuple[Cost, Cost]]:
-    """Runs both sides in turn, and once before that counts. A peer may tell its own time by its output."""
+    """Runs both sides in turn, and once before that counts. A peer may report its own time in its output."""
 
     def one(side: Side) -> tuple[Cost, str]:
         ready, command = side
@@ -233,8 +233,8 @@ def as_json(lines: list[Line]) -> str:
 
 def described(line: Line) -> dict:
     """One line in full."""
-    told = {"figure": line.name, "target": line.target}
-    return told | ({"differs": line.problem} if line.problem else line.described())
+    report = {"figure": line.name, "target": line.target}
+    return report | ({"differs": line.problem} if line.problem else line.described())
 
 
 def as_table(lines: list[Line], processor: str) -> str:

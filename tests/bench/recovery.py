@@ -86,7 +86,7 @@ def recovery(options: argparse.Namespace, folder: Path) -> Iterator[measure.Seco
 
 def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Namespace) -> measure.Seconds:
     """Seconds from the start of a worker in the place of one that was killed until it has committed events of
-    all shards, next to reading the snapshots that it goes on from. Events of the open hour wait for it, so
+    all shards, next to reading the snapshots that it continues from. Events of the open hour wait for it, so
     that nothing has to be folded."""
     source = stream.topic(size, *stream.PLAIN, shards=root.shards)
     config = stream.settings(folder, source.name, options.threads, root.shards)
@@ -98,7 +98,7 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     config.write_text(json.dumps(quick))
     worker = soak.Worker(config, folder, root.shards)
     worker.wait(source.last_hour())
-    # Those of the hour that stays open come behind, and would wait with those that are sent later.
+    # Events of the hour that stays open come last, and would wait with events that are sent later.
     stream.wait_for_all(worker, source)
     pairs = []
     for turn in range(options.pairs):

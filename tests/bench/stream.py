@@ -61,7 +61,7 @@ def settings(folder: Path, topic: str, threads: int, shards: int = soak.SHARDS) 
             "group_id": folder.name,
             "topics": [topic],
         },
-        # The events are old: no hour closes by the wall clock, and late ones are mended while they come.
+        # The events are old: no hour closes by the wall clock, and hours are restated while late events come.
         "work": {
             "max_watermark_hold": "365days",
             "max_restate_delay": "10s",
@@ -96,7 +96,7 @@ def work(source: Topic, folder: Path, threads: int) -> measure.Cost:
     before = children()
     worker = soak.Worker(settings(folder, source.name, threads), folder)
     worker.wait(source.last_hour())
-    # Those of the hour that stays open come behind.
+    # Events of the hour that stays open come last.
     wait_for_all(worker, source)
     peak_mb = worker.peak_mib()
     worker.stop()
@@ -239,14 +239,14 @@ def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, 
     source = topic(size, *PLAIN)
     work(source, folder, threads)
     script = loads.PEERS / "running_pods.py"
-    told = json.loads(measure.check([str(script), str(folder / "lake"), f"{size.start}:59:59"]))
+    report = json.loads(measure.check([str(script), str(folder / "lake"), f"{size.start}:59:59"]))
     worker = soak.Worker(folder / "prorata.yaml", folder)
     worker.wait(source.last_hour())
     time.sleep(SETTLES_SECONDS)
     lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
     kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
     worker.stop()
-    return told["pods"], kib * 1024, told["message_bytes"]
+    return report["pods"], kib * 1024, report["message_bytes"]
 
 
 FIGURES: dict[str, Callable] = {"stream": stream, "flink": flink, "late": late, "memory": memory}

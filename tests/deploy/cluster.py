@@ -171,7 +171,7 @@ class Admission(Room):
                 api.create(document, "?fieldValidation=Strict")
             taken.add(document["kind"])
 
-    def test_what_is_wrong_would_be_found(self):
+    def test_a_wrong_manifest_is_found(self):
         objects = render("everything", {"replicas": 3})
         rule = next(document for document in objects if document["kind"] == "PrometheusRule")
         rule["metadata"]["namespace"] = self.name
@@ -311,7 +311,7 @@ class Jobs(Room):
         pod, ended = self.path("pods", "prorata-test"), []
 
         def end() -> None:
-            # kwok starts the pod and runs nothing: the end of its container is told here.
+            # kwok starts the pod and runs nothing: the end of its container is reported here.
             eventually("the test runs", lambda: exists(pod) and ask(pod)["status"].get("phase") == "Running")
             ended.append(patch(f"{pod}/status", {"status": {"phase": "Succeeded"}}))
 

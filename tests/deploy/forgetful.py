@@ -43,17 +43,17 @@ class _Forgetful(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """What it is asked is not told."""
+        """Requests are not logged."""
 
 
 class _Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """A collector that hangs up is no fault."""
+        """A collector that hangs up is not a fault."""
 
 
 @contextlib.contextmanager
 def forgetful(name: str) -> Iterator[str]:
-    """The URL of an API server that tells nothing of objects of this name, but in lists."""
+    """The URL of an API server that reports objects of this name only in lists."""
     handler = type("Handler", (_Forgetful,), {"forgotten": f'"name":"{name}"'.encode()})
     server = _Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -336,7 +336,7 @@ def found(file: str, part: str, instead: str) -> bool:
         shutil.copytree(REPOSITORY / ".github", copy / "github")
         text = (copy / file).read_text()
         if part not in text:
-            sys.exit(f"{file} has no part {part!r}: mend the list of mutants")
+            sys.exit(f"{file} has no part {part!r}: fix the list of mutants")
         (copy / file).write_text(text.replace(part, instead))
         environment = {**os.environ, "PRORATA_DEPLOY": str(copy)}
         return (
@@ -351,7 +351,7 @@ def main() -> int:
     if not found("Dockerfile", "USER 65532:65532", "USER 0:0") or found(
         "Dockerfile", "# The image", "# The Image"
     ):
-        sys.exit("the checks do not tell a broken copy from a whole one: run tests/deploy/check first")
+        sys.exit("the checks do not distinguish a broken copy from a whole one: run tests/deploy/check first")
     chosen = [mutant for mutant in MUTANTS if len(sys.argv) < 2 or sys.argv[1] in mutant[0]]
     missed = 0
     for file, part, instead in chosen:

@@ -59,7 +59,7 @@ class Collector(Scene):
             if refused.code != 404:
                 raise
 
-    def test_a_node_without_a_price_is_held_and_told(self):
+    def test_a_node_without_a_price_is_held_and_reported(self):
         self.node("unpriced")
         worker = self.follower("events", price_per_vcpu_hour="")
         text = self.until(worker, "^prorata_collector_unpriced_nodes 1")
@@ -87,7 +87,7 @@ class Collector(Scene):
         text = self.until(worker, "^prorata_collector_write_failing 1")
         self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorWriteFailing"})
 
-    def test_a_folder_that_is_a_file_for_minutes_leaves_it_behind(self):
+    def test_a_folder_that_is_a_file_for_minutes_makes_it_lag(self):
         """Ten minutes go by: the clock of the test goes ahead, and the collector believes it."""
         with moved_clock(self.folder) as offset:
             worker = self.follower("behind")
@@ -100,7 +100,7 @@ class Collector(Scene):
         text = self.until(worker, r"^prorata_collector_lag_seconds [3-9]\d\d")
         self.assertIn("ProrataCollectorLag", self.fires(text))
 
-    def test_a_permission_that_is_taken_away_is_told(self):
+    def test_a_permission_that_is_taken_away_is_reported(self):
         group = "rbac.authorization.k8s.io"
         user = {"kind": "User", "name": "certificate", "apiGroup": group}
         binding = {
@@ -117,13 +117,13 @@ class Collector(Scene):
         text = self.until(worker, '^prorata_collector_watch_failing{kind="Pod"} 1')
         self.assertEqual(self.fires(text), {"ProrataCollectorWatchFailing"})
 
-    def test_a_price_that_is_none_is_told(self):
+    def test_a_price_that_is_not_valid_is_reported(self):
         worker = self.follower("unreadable")
         self.node("unreadable", annotations={"prorata.dev/hourly-cost": "dear"})
         text = self.until(worker, "^prorata_collector_unreadable_fields_total [1-9]")
         self.assertEqual(self.fires(text), {"ProrataCollectorUnreadableFields"})
 
-    def test_nodes_that_go_unseen_are_told_and_many_are_not_believed(self):
+    def test_nodes_that_go_unseen_are_reported_and_many_are_not_believed(self):
         names = [f"many-{number}" for number in range(12)]
         for name in names:
             self.node(name)
@@ -146,7 +146,7 @@ class Collector(Scene):
         text = self.until(worker, "^prorata_collector_suspect_lists_total 1")
         self.assertIn("ProrataCollectorSuspectLists", self.fires(text))
 
-    def test_a_node_that_the_watch_never_told_is_found_by_a_check(self):
+    def test_a_node_that_the_watch_never_reported_is_found_by_a_check(self):
         with forgetful("unseen") as server:
             worker = self.follower(
                 "checked", kubeconfig=self.kubeconfig("forgetful", server), relist_interval="2s"
@@ -157,7 +157,7 @@ class Collector(Scene):
             before = self.until(worker, lists + r"[3-9]")
             self.assertEqual(self.fires(before), set())
             self.node("unseen")
-            # The watch must have told of something later.
+            # The watch must have reported something later.
             self.node("seen-too")
             text = self.until(worker, "^prorata_collector_repaired_objects_total 1")
             self.assertEqual(self.fires(text), {"ProrataCollectorRepairedObjects"})

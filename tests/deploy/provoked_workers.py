@@ -84,14 +84,14 @@ class Worker(Scene):
         finally:
             os.kill(broker["pid"], 18)
 
-    def test_hours_that_are_held_open_are_told(self):
+    def test_hours_that_are_held_open_are_reported(self):
         never = {"max_watermark_hold": "30days", "idle_timeout": "30days"}
         worker = self.worker(self.config("open", work=never))
         text = self.until(worker, "^prorata_oldest_open_hour_age_seconds{.*} [1-9]")
         text = self.until(worker, "^prorata_watermark_lag_seconds{.*} [1-9]")
         self.assertLessEqual({"ProrataHoursNotClosed", "ProrataWatermarkLag"}, firing([text]))
 
-    def test_a_clock_that_is_wrong_is_told(self):
+    def test_a_clock_that_is_wrong_is_reported(self):
         with moved_clock(self.folder) as offset:
             worker = self.worker(self.config("clock"))
         worker.wait(f"{DAY}T23")
@@ -109,7 +109,7 @@ class Worker(Scene):
             self.assertIsNone(producer.poll(), "events came all the time")
             producer.kill()
 
-    def test_storage_that_takes_no_checkpoint_is_told(self):
+    def test_storage_that_takes_no_checkpoint_is_reported(self):
         config, worker = self.fed("late")
         with self.fed_meanwhile(config):
             self.until_firing(worker, set(), silent="ProrataCheckpointOld")
@@ -118,7 +118,7 @@ class Worker(Scene):
             self.until(worker, '^prorata_waiting_for{dependency="storage",kind="[a-z]+"} 1')
             self.until_firing(worker, {"ProrataCheckpointOld", "ProrataWaiting"})
 
-    def test_a_table_that_takes_no_commit_is_told(self):
+    def test_a_table_that_takes_no_commit_is_reported(self):
         """Checkpoints are decided meanwhile."""
         # Late events are folded while more of them come.
         config, worker = self.fed("tables", max_restate_delay="1s")
@@ -129,7 +129,7 @@ class Worker(Scene):
             self.until(worker, r"^prorata_publish_lag_seconds{.*} ([5-9]|\d+\d)\.")
             self.until_firing(worker, {"ProrataPublishLag"}, silent="ProrataCheckpointOld")
 
-    def test_shards_that_somebody_keeps_taking_are_told(self):
+    def test_shards_that_somebody_keeps_taking_are_reported(self):
         config, worker = self.fed("taken")
         events = str(self.folder / "few")
         load = ["--organizations", "1", "--pods", "1", "--hours", "1", "--seed", "9"]
@@ -145,7 +145,7 @@ class Worker(Scene):
             worker.wait(f"{DAY}T23")
         self.assertIn("ProrataConflicts", firing([text]))
 
-    def test_messages_that_wait_for_the_registry_are_behind(self):
+    def test_messages_that_wait_for_the_registry_count_as_lag(self):
         config, worker = self.fed("lag")
         self.assertNotIn("ProrataLag", firing([self.scrape(worker)]))
         worker.stop()
@@ -155,7 +155,7 @@ class Worker(Scene):
         text = self.until(worker, r"^prorata_lag_seconds{.*} \d{5,}")
         self.assertIn("ProrataLag", firing([text]))
 
-    def test_storage_that_fails_now_and_then_is_told(self):
+    def test_storage_that_fails_now_and_then_is_reported(self):
         config, worker = self.fed("retries")
         state = self.folder / "retries" / "state"
         load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "100"]
@@ -185,7 +185,7 @@ class Worker(Scene):
         text = self.until(self.worker(config), "^prorata_organizations_held{.*} [1-9]")
         self.assertIn("ProrataOrganizationHeld", firing([text]))
 
-    def test_hours_that_wait_to_be_restated_for_storage_are_told(self):
+    def test_hours_that_wait_for_storage_to_be_restated_are_reported(self):
         """Storage takes late events, and nothing from then on."""
         config, worker = self.fed("dirty", checkpoint_interval="10s")
         self.feed(config, 8)

@@ -38,7 +38,7 @@ def growth(text: str) -> dict[str, float]:
 
 def series(text: str, minutes: int, per_minute: dict[str, float] | None = None) -> list[dict]:
     """A scrape as promtool's input: the values stand for so many minutes and some more, and counters begin at
-    0 before that. Those that go up by so much a minute go on like that."""
+    0 before that. Counters that go up by so much a minute continue so."""
     found = []
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     for name, kind in kinds.items():
@@ -65,8 +65,8 @@ def growing(first: str, second: str, seconds: float) -> dict[str, float]:
     """By how much counters go up a minute, between two scrapes, and ages that nothing has made younger."""
     before = growth(first)
     grown = {key: value - before.get(key, 0) for key, value in growth(second).items()}
-    goes_on = {key: value for key, value in grown.items() if "_total" in key or value > seconds * 0.9}
-    return {key: value * 60 / seconds for key, value in goes_on.items()}
+    continuing = {key: value for key, value in grown.items() if "_total" in key or value > seconds * 0.9}
+    return {key: value * 60 / seconds for key, value in continuing.items()}
 
 
 def firing(

@@ -52,7 +52,7 @@ class Readme(unittest.TestCase):
         found = [(value.keys, value.meaning) for value in explained(text)]
         self.assertEqual(found, [(("upper",), "What it is, in two lines:"), (("upper", "lower"), "Inner.")])
 
-    def test_the_chart_tells_registries_what_it_is(self):
+    def test_the_chart_describes_itself_to_registries(self):
         about = yaml.safe_load((CHART / "Chart.yaml").read_text())
         self.assertEqual(about["annotations"]["artifacthub.io/license"], "Apache-2.0")
         with tempfile.TemporaryDirectory() as folder:

@@ -211,7 +211,7 @@ class Context(unittest.TestCase):
                 name = str(source.relative_to(REPOSITORY))
                 self.assertTrue(self.sent(name), name)
 
-    def test_what_sources_include_is_sent(self):
+    def test_files_that_sources_include_are_sent(self):
         included = []
         for crate in self.crates():
             for source in crate.glob("src/**/*.rs"):

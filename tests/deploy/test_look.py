@@ -10,7 +10,7 @@ ON = LAKE | {"check": {"enabled": True}, "report": {"enabled": True, "output": P
 
 
 class Look(unittest.TestCase):
-    def test_they_look_at_the_workers_root_unless_told_otherwise(self):
+    def test_they_look_at_the_workers_root_by_default(self):
         objects = render(override=ON)
         lake = ["--lake", "s3://bucket/lake"]
         self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--allow-warnings"])
@@ -61,16 +61,16 @@ class Look(unittest.TestCase):
             self.assertEqual(spec["schedule"], values()[component]["schedule"])
             job = one(render("everything"), "CronJob", component)["spec"]
             self.assertIs(job["suspend"], True)
-            told = values("everything")[component]
-            self.assertEqual(job["startingDeadlineSeconds"], told["startingDeadlineSeconds"])
+            configured = values("everything")[component]
+            self.assertEqual(job["startingDeadlineSeconds"], configured["startingDeadlineSeconds"])
             for key in ["activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]:
-                self.assertEqual(job["jobTemplate"]["spec"][key], told[key])
+                self.assertEqual(job["jobTemplate"]["spec"][key], configured[key])
             moved = ON | {component: ON[component] | {"placement": {"nodeSelector": {"pool": "spot"}}}}
             objects = render(override=moved)
             pod = one(objects, "CronJob", component)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
             self.assertEqual(pod["nodeSelector"], {"pool": "spot"})
 
-    def test_what_is_missing_is_named(self):
+    def test_an_error_names_the_missing_value(self):
         for override, reason in [
             ({"check": {"enabled": True}}, "check.lake: set it"),
             ({"report": {"enabled": True, "output": PAGE}}, "report.lake: set it"),

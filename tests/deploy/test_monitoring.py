@@ -113,7 +113,7 @@ class Autoscaling(unittest.TestCase):
         self.assertIn("prorata_lag_seconds{", metadata["query"])
         self.assertIn("prorata_lag_seconds", documented_metrics())
 
-    def test_what_contradicts_itself_is_refused(self):
+    def test_contradictory_values_are_refused(self):
         scaling = SCALED["autoscaling"]
         for override, reason in [
             ({"replicas": 2}, "every upgrade would reset the workers"),

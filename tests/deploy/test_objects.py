@@ -81,7 +81,7 @@ class Validity(unittest.TestCase):
                 self.assertIsNone(re.search(r"<nil>|map\[|%!|\{\{|e\+\d\d", left))
                 self.assertIsNone(re.search(r"[ \t]$", text(case), re.MULTILINE))
 
-    def test_what_is_switched_on_is_there_and_nothing_else(self):
+    def test_only_enabled_objects_exist(self):
         open_to_all = ["ConfigMap", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"]
         least = sorted([*open_to_all, "NetworkPolicy"])
         self.assertEqual(kinds(render()), least)
@@ -260,7 +260,7 @@ class Connections(unittest.TestCase):
             self.assertEqual((endpoint["port"], endpoint["path"]), ("http", "/metrics"))
         self.assertEqual([of for of in objects if of["kind"] == "ServiceMonitor"], [])
 
-    def test_what_users_add_is_there(self):
+    def test_additions_of_users_are_there(self):
         more = {"name": "proxy", "image": "proxy:1"}
         objects = render("everything", {"initContainers": [more], "extraContainers": [more]})
         pod = template(one(objects, "StatefulSet"))["spec"]

@@ -185,7 +185,7 @@ class Refusals(unittest.TestCase):
             with self.subTest(override=override):
                 render(override=override)
 
-    def test_what_the_chart_takes_for_a_default_is_the_program_s(self):
+    def test_defaults_of_the_chart_equal_defaults_of_the_program(self):
         work = documented()["work"]
         checks = (CHART / "templates" / "_checks.tpl").read_text()
         self.assertIn(f'"work" "drain_timeout" "{work["drain_timeout"]}"', checks)
@@ -281,7 +281,7 @@ class Documentation(unittest.TestCase):
         self.assertIn("port-forward cost-allocation-0 9090", notes)
         self.assertIn("--from=cronjob/cost-allocation-backfill", notes)
         self.assertIn("--from=cronjob/cost-allocation-replay", notes)
-        stop, wait, start, done, go_on = (
+        stop, wait, start, done, resume = (
             notes.index(part)
             for part in (
                 "--set replicas=0",
@@ -291,7 +291,7 @@ class Documentation(unittest.TestCase):
                 "--set replicas=12",
             )
         )
-        self.assertEqual(sorted([stop, wait, start, done, go_on]), [stop, wait, start, done, go_on])
+        self.assertEqual(sorted([stop, wait, start, done, resume]), [stop, wait, start, done, resume])
         stopped = self.notes("everything", {"replicas": 0})
         self.assertIn("--set replicas=N", stopped)
         self.assertIn("replace N with their number", stopped)

@@ -75,7 +75,7 @@ class Configuration(unittest.TestCase):
         name = config_map(objects)["metadata"]["name"]
         files = dict.fromkeys(["worker", "replay", "maintain"], "prorata.yaml")
         files["backfill"] = "backfill.yaml"
-        # These are told the lake alone.
+        # These receive only the lake.
         found = {part: pod for part, pod in pods(objects).items() if part not in ("check", "report")}
         self.assertEqual(found.keys(), files.keys())
         for part, pod in found.items():
@@ -103,7 +103,7 @@ class Configuration(unittest.TestCase):
         self.assertEqual(workers.pop("rules"), {"version": "2"})
         self.assertEqual(configuration(objects, "backfill.yaml"), workers)
 
-    def test_another_configuration_starts_the_workers_anew(self):
+    def test_another_configuration_restarts_the_workers(self):
         def checksum(case, override=None):
             return template(one(render(case, override), "StatefulSet"))["metadata"]["annotations"][
                 "checksum/config"
@@ -271,7 +271,7 @@ class Secrets(unittest.TestCase):
 
 
 class Backfill(unittest.TestCase):
-    def test_it_folds_what_it_is_told_to_where_it_is_told_to(self):
+    def test_it_folds_the_configured_events_to_the_configured_lake(self):
         self.assertEqual(
             backfill(render("backfill"))["args"],
             [
@@ -300,11 +300,11 @@ class Backfill(unittest.TestCase):
             ],
         )
 
-    def test_it_is_off_rests_and_takes_nothing_over_unless_told_to(self):
+    def test_it_is_off_and_takes_nothing_over_by_default(self):
         own = values()["backfill"]
         self.assertEqual((own["enabled"], own["suspend"], own["takeOver"]), (False, True, False))
-        told = {"backfill": {"enabled": True, "events": "s3://a/events", "lake": "s3://b"}}
-        objects = render(override=told)
+        enabled = {"backfill": {"enabled": True, "events": "s3://a/events", "lake": "s3://b"}}
+        objects = render(override=enabled)
         self.assertIs(one(objects, "CronJob")["spec"]["suspend"], True)
         self.assertNotIn("--take-over", backfill(objects)["args"])
         self.assertIs(one(render("backfill"), "CronJob")["spec"]["suspend"], False)
@@ -325,7 +325,7 @@ class Backfill(unittest.TestCase):
             (86400, 0, 3600),
         )
 
-    def test_only_what_may_mend_itself_is_tried_again(self):
+    def test_only_temporary_failures_are_tried_again(self):
         job = one(render("backfill"), "CronJob")["spec"]["jobTemplate"]["spec"]
         self.assertEqual(job["template"]["spec"]["restartPolicy"], "Never")
         stop, evicted = job["podFailurePolicy"]["rules"]
@@ -389,7 +389,7 @@ class Replay(unittest.TestCase):
         self.assertEqual(replay(render("secrets", self.ON))["args"], begin)
         self.assertEqual(replay(render("everything"))["args"], [*begin, "--reason=too_late", "--take-over"])
 
-    def test_it_reaches_what_workers_reach_and_is_no_member_of_their_group(self):
+    def test_it_reaches_what_workers_reach_and_is_not_in_their_group(self):
         for case in CASES:
             with self.subTest(case=case):
                 objects = render(case, self.ON)

@@ -3,7 +3,7 @@
 
 usage: tests/demo [--once] [--pods N] [--output FILE.html]
 
-It says where to look, and goes on until it is interrupted; with --once it ends when the report is written.
+It says where to look, and continues until it is interrupted; with --once it ends when the report is written.
 """
 
 import argparse

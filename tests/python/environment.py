@@ -37,7 +37,7 @@ def lake_argument() -> Path:
         sys.exit(f"usage: {Path(sys.argv[0]).name} LAKE")
     lake = Path(sys.argv[1]).resolve()
     if not (lake / "cost_allocation" / "_delta_log").is_dir():
-        sys.exit(f"{lake} is no lake: cost_allocation/_delta_log is not in it")
+        sys.exit(f"{lake} is not a lake: cost_allocation/_delta_log is not in it")
     return lake
 
 

@@ -140,11 +140,11 @@ class Kubernetes:
 
     def environment(self) -> dict[str, str]:
         listing = self.folder / "servers.json"
-        told = []
+        entries = []
         for server in self.servers:
             process = {"pid": server.process.pid, "command": server.command}
-            told.append({"name": server.name, "log": str(server.log), **process})
-        listing.write_text(json.dumps(told, indent=1))
+            entries.append({"name": server.name, "log": str(server.log), **process})
+        listing.write_text(json.dumps(entries, indent=1))
         return {
             "PRORATA_TEST_KUBERNETES": str(self.folder / "kubeconfig"),
             "PRORATA_TEST_KUBERNETES_SERVERS": str(listing),

@@ -102,7 +102,7 @@ def compaction(folder: Path, session, duckdb) -> list[str]:
     for table, old in dates.items():
         first = min(old, default="")
         if first and dates_of(session, lake, table).count(first) != 1:
-            problems.append(f"{table}: {first} has not come to one file")
+            problems.append(f"{table}: {first} is not one file yet")
         actions = actions_of(newest_commit(lake, table))
         if first and not all(action.get("dataChange", False) is False for action in actions):
             problems.append(f"the compaction of {table} says that it changes data: {actions}")

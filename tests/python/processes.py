@@ -135,7 +135,7 @@ def descendants(ancestor: int) -> list[int]:
                 continue
             children.setdefault(parent, []).append(int(entry.name))
     found = children.get(ancestor, [])
-    # It grows while it is read: children of children come behind.
+    # It grows while it is read: children of children come last.
     for pid in found:
         found.extend(children.get(pid, []))
     return found

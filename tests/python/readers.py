@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 
 import engines
 
-# By organization and hour: rows, billed, effective, rows and costs that `hours` tells, and its difference.
+# By organization and hour: rows, billed, effective, rows and costs that `hours` reports, and its difference.
 Sums = dict[tuple[str, str], tuple]
 
 COSTS = """
@@ -57,12 +57,12 @@ def joined(costs: list[tuple], hours: list[tuple]) -> Sums:
     zero = (0, Decimal(0), Decimal(0))
     sums = {(row[0], row[1]): zero for row in hours}
     sums |= {(row[0], row[1]): tuple(row[2:]) for row in costs}
-    told: Sums = {}
+    reported: Sums = {}
     for row in hours:
-        if (row[0], row[1]) in told:
+        if (row[0], row[1]) in reported:
             raise SystemExit(f"hours has two rows of {row[0]} {row[1]}")
-        told[(row[0], row[1])] = tuple(row[2:])
-    return {key: sums[key] + told.get(key, ()) for key in sums}
+        reported[(row[0], row[1])] = tuple(row[2:])
+    return {key: sums[key] + reported.get(key, ()) for key in sums}
 
 
 def dearest(lake: Path) -> Place | None:
@@ -91,8 +91,9 @@ def read_polars(lake: Path) -> Sums:
         entry[2] += effective
     hours = scan(lake, "hours")
     columns = ("organization_id", "hour", "rows", "supply_cost", "allocated_cost", "difference")
-    told = [(row[0], row[1].strftime(hour), *row[2:]) for row in hours.select(columns).collect().iter_rows()]
-    return joined([(*key, *entry) for key, entry in sums.items()], told)
+    selected = hours.select(columns).collect().iter_rows()
+    reported = [(row[0], row[1].strftime(hour), *row[2:]) for row in selected]
+    return joined([(*key, *entry) for key, entry in sums.items()], reported)
 
 
 def find_polars(lake: Path, place: Place) -> int:
@@ -153,11 +154,11 @@ def faults(sums: Sums) -> list[str]:
         if len(values) != 7:
             found.append(f"{organization} {hour}: rows without an entry in hours")
             continue
-        rows, billed, effective, told_rows, supply, allocated, difference = values
-        if not billed == effective == supply == allocated or difference != 0 or rows != told_rows:
+        rows, billed, effective, reported_rows, supply, allocated, difference = values
+        if not billed == effective == supply == allocated or difference != 0 or rows != reported_rows:
             found.append(
                 f"{organization} {hour}: billed {billed}, effective {effective}, supply {supply}, "
-                f"allocated {allocated}, difference {difference}; rows {rows}, told {told_rows}"
+                f"allocated {allocated}, difference {difference}; rows {rows}, reported {reported_rows}"
             )
     return found
 

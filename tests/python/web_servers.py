@@ -177,7 +177,7 @@ class Azure:
         return {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": self.encoded_key(),
-            # Azurite ignores where a listing shall start (startFrom), so object_store has to be told that it
+            # Azurite ignores where a listing shall start (startFrom), so object_store must know that it
             # talks to Azurite.
             "AZURE_STORAGE_USE_EMULATOR": "true",
             "AZURITE_BLOB_STORAGE_URL": self.address,

@@ -158,10 +158,10 @@ pub fn table(input: &[u8]) -> bool {
     let mut is_any_read = false;
     for table in Table::ALL {
         let seen = look(table, &bytes);
-        let hours = told_apart(table, &bytes);
+        let hours = rejoined_rows(table, &bytes);
         let joined = seen.hour.and_then(|hour| join(table, &[of_hour(hour, "", bytes.clone())]).ok());
         if let Some(joined) = &joined {
-            assert_eq!(told_apart(table, &joined.bytes.clone().into()), Some(joined.rows));
+            assert_eq!(rejoined_rows(table, &joined.bytes.clone().into()), Some(joined.rows));
         }
         if let Ok(spliced) = without_change(table, input) {
             for file in &spliced.files {
@@ -203,7 +203,7 @@ fn look(table: Table, bytes: &Bytes) -> Seen {
 
 /// Returns the number of rows of a file of the day after splitting it and joining it again. `None` if it is
 /// refused.
-fn told_apart(table: Table, bytes: &Bytes) -> Option<u64> {
+fn rejoined_rows(table: Table, bytes: &Bytes) -> Option<u64> {
     let files = split(table, bytes).ok()?;
     let listed = day_parts(table, bytes).ok()?;
     let part = |HourFile { hour, file }: &HourFile| DayPart {

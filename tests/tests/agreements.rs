@@ -123,7 +123,7 @@ fn a_price_or_a_quantity_that_is_corrected_downwards_counts_as_corrected() {
 }
 
 #[test]
-fn a_term_that_is_renewed_after_it_ended_goes_on() {
+fn a_term_that_is_renewed_after_it_ended_continues() {
     let old = |cost, price| {
         let (from, to) = ("2026-10-01", Some("2026-11-01"));
         (commitment(from, to, cost), reservation(from, to, 1, price))
@@ -146,7 +146,7 @@ fn a_term_that_is_renewed_after_it_ended_goes_on() {
 }
 
 #[test]
-fn a_pool_that_is_renewed_after_it_ended_goes_on() {
+fn a_pool_that_is_renewed_after_it_ended_continues() {
     let pool = |from: &str, to: Option<&str>| {
         json!({
             "id": "p", "from": from, "to": to, "cluster_id": "c", "provider": "aws", "default_qos": "low",
@@ -312,7 +312,7 @@ fn worth(events: &[Event]) -> Vec<HourTables> {
 }
 
 #[test]
-fn all_versions_of_a_file_are_worth_what_the_last_one_alone_is_worth() {
+fn all_versions_of_a_file_cost_the_same_as_the_last_alone() {
     let seeds: u64 = std::env::var("PRORATA_SEEDS").ok().map_or(300, |text| text.parse().unwrap());
     let first = match std::env::var("PRORATA_FIRST_SEED").as_deref() {
         Ok("fresh") => UNIX_EPOCH.elapsed().unwrap().as_micros() as u64,

@@ -274,7 +274,7 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
 }
 
 #[tokio::test]
-async fn topics_that_are_not_there_or_differ_are_told_at_once() {
+async fn missing_or_different_topics_are_reported_at_once() {
     let brokers = variable("PRORATA_TEST_KAFKA");
     let to = ["--output", "kafka", "--bootstrap-servers", &brokers];
     let message = failure(&generate(&[&to[..], &["--topic", "generate-nowhere"]].concat(), &[]), 2);

@@ -98,10 +98,13 @@ fn succeed(mut command: Command) -> Value {
 /// Checks that the command reports unusable storage, not an outage, in a message with `word` in it.
 fn refuse(mut command: Command, word: &str) {
     let Output { status, stderr, .. } = command.output().unwrap();
-    let told = String::from_utf8_lossy(&stderr).into_owned();
-    assert_eq!(status.code(), Some(2), "{told}");
-    assert!(told.contains("storage cannot be used") && told.contains("once this is corrected"), "{told}");
-    assert!(told.contains(word) && !told.contains("panicked") && !told.contains('<'), "{told}");
+    let printed = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains("storage cannot be used") && printed.contains("once this is corrected"),
+        "{printed}"
+    );
+    assert!(printed.contains(word) && !printed.contains("panicked") && !printed.contains('<'), "{printed}");
 }
 
 /// Returns the digests of a lake's table files, by table and hour. File names end with them, after the parts

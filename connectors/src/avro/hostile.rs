@@ -141,7 +141,7 @@ fn passed(schema: &Json) -> u64 {
 }
 
 #[test]
-fn hostile_schemas_are_compiled_and_cost_no_more_than_the_bytes_that_they_read() {
+fn hostile_schemas_cost_no_more_than_the_bytes_that_they_read() {
     let empty = || record("L", []);
     let long = || record("L", [("l".to_owned(), json!("long"))]);
     let null = || record("L", numbered(1_000, |_| json!("null")));

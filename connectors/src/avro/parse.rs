@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_attribute_must_be_is_said_where_it_is_not() {
+    fn an_error_names_the_attribute_that_is_missing_or_wrong() {
         for (text, why) in [
             ("{}", "a type lacks 'type'"),
             ("[1]", "neither a name, an object nor an array"),

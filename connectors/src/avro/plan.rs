@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_every_form_are_filled_in_and_a_type_named_twice_resolves_twice() {
+    fn defaults_of_every_form_apply_and_a_type_named_twice_resolves_twice() {
         let fields = [
             r#"{"name": "n", "type": ["null", "int"], "default": null}"#,
             r#"{"name": "b", "type": "boolean", "default": true}"#,
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_in_a_field_with_a_default_is_the_default_and_in_another_is_refused() {
+    fn a_null_becomes_the_default_of_its_field_or_is_refused() {
         let theirs = record(r#"{"name": "b", "type": ["boolean", "null"]}"#);
         let with_default = record(r#"{"name": "b", "type": "boolean", "default": true}"#);
         let Ok((false, Node::Record(node))) = plan(&with_default, &theirs) else { unreachable!() };

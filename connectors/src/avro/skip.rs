@@ -190,7 +190,7 @@ mod tests {
 
     /// The schema refers to itself, so it is not deep.
     #[test]
-    fn what_is_passed_over_is_nested_only_so_deep_whatever_nests_it() {
+    fn skipped_values_have_a_maximum_depth() {
         for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {
             let fields = json!([{"name": "x", "type": {"type": form, inner: "Other"}}]);
             let schema = json!({"type": "record", "name": "Other", "fields": fields}).to_string();

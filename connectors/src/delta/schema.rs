@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_and_a_column_that_may_not_be_null_are_told() {
+    fn a_wrong_type_and_a_required_column_are_reported() {
         let found = schema(&[("a", DataType::STRING, true), ("b", DataType::LONG, false)]);
         let wanted = schema(&[("a", DataType::LONG, true), ("b", DataType::LONG, true)]);
         let wrong = missing(&found, &wanted).unwrap_err();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_learned_anew_and_time_does_not_go_back() {
+    fn a_changed_clock_is_learned_again_and_time_does_not_go_back() {
         let clock = ServerClock::default();
         clock.learn(100 * SECOND_MICROS, 40 * SECOND_MICROS, 40 * SECOND_MICROS);
         assert_eq!(clock.at(40 * SECOND_MICROS).0, 101 * SECOND_MICROS);

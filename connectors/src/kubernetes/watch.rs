@@ -318,16 +318,16 @@ impl Follower {
         }
     }
 
-    async fn tell(&self, change: Change) -> Result<(), Pause> {
+    async fn report(&self, change: Change) -> Result<(), Pause> {
         let at = self.cluster.now();
         self.queue.send(Observation { change, at }).await.map_err(|_| Pause::Ended)
     }
 
-    async fn tell_object<T: WireObject>(&self, object: T, is_gone: bool) -> Result<Option<String>, Pause> {
+    async fn report_object<T: WireObject>(&self, object: T, is_gone: bool) -> Result<Option<String>, Pause> {
         match object.object(self.kind) {
             Ok(object) => {
                 let version = object.metadata().resource_version.clone();
-                self.tell(if is_gone { Change::Gone(object) } else { Change::Seen(object) }).await?;
+                self.report(if is_gone { Change::Gone(object) } else { Change::Seen(object) }).await?;
                 Ok(Some(version))
             }
             Err(fault) => {
@@ -364,12 +364,12 @@ impl Follower {
                 self.queue.send(observation).await.map_err(|_| Pause::Ended)?;
             }
             for object in page.items.unwrap_or_default() {
-                self.tell_object(object, false).await?;
+                self.report_object(object, false).await?;
             }
             params.continue_token = page.metadata.r#continue.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 let version = page.metadata.resource_version;
-                self.tell(Change::ListEnds(self.kind, Text::from(version.as_str()))).await?;
+                self.report(Change::ListEnds(self.kind, Text::from(version.as_str()))).await?;
                 self.version = exact.or(Some(version));
                 break;
             }
@@ -426,12 +426,12 @@ impl Follower {
             };
             let version = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    self.tell_object(object, false).await?
+                    self.report_object(object, false).await?
                 }
-                WatchEvent::Deleted(object) => self.tell_object(object, true).await?,
+                WatchEvent::Deleted(object) => self.report_object(object, true).await?,
                 WatchEvent::Bookmark(bookmark) => {
                     let version = bookmark.metadata.resource_version;
-                    self.tell(Change::Bookmark(self.kind, Text::from(version.as_str()))).await?;
+                    self.report(Change::Bookmark(self.kind, Text::from(version.as_str()))).await?;
                     Some(version)
                 }
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_silent_watch_ends_and_is_no_fault() {
+    async fn a_silent_watch_ends_without_a_fault() {
         let mut silent = stream::iter([Ok(1)]).chain(stream::pending::<kube::Result<_>>());
         assert_eq!(next(&mut silent, SILENCE).await.unwrap(), Some(1));
         assert_eq!(next(&mut silent, RETRY_FIRST).await.unwrap(), None);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_in_place_of_a_folder_is_a_missing_folder_until_it_is_gone() {
+    async fn a_file_in_place_of_a_folder_counts_as_a_missing_folder() {
         let lake = tempfile::tempdir().unwrap();
         let path = Path::from_absolute_path(lake.path()).unwrap().join("state").join("shard").join("c");
         let (store, in_the_way) = (DurableFileSystem::default(), lake.path().join("state"));

@@ -51,10 +51,10 @@ impl Explained {
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = causes(&*self.source);
+        let reported = causes(&*self.source);
         match self.advice {
-            Some(advice) => write!(f, "{advice} ({told})"),
-            None => f.write_str(&told),
+            Some(advice) => write!(f, "{advice} ({reported})"),
+            None => f.write_str(&reported),
         }
     }
 }
@@ -211,14 +211,14 @@ mod tests {
             (Store::NotSupported { source: "no".into() }, ErrorKind::Invalid),
         ] {
             assert_eq!(kind_of(&error), kind, "{error}");
-            let told = failure("read", "a", error);
-            assert_eq!(told.kind, kind);
-            assert!(told.source.source().is_some(), "the store's own error is kept: {told}");
+            let reported = failure("read", "a", error);
+            assert_eq!(reported.kind, kind);
+            assert!(reported.source.source().is_some(), "the store's own error is kept: {reported}");
         }
     }
 
     #[test]
-    fn a_bucket_that_is_not_there_is_told_apart_from_an_object() {
+    fn a_missing_bucket_is_distinguished_from_a_missing_object() {
         assert!(no_bucket(&not_found("<Error><Code>NoSuchBucket</Code></Error>")));
         assert!(!no_bucket(&not_found("<Error><Code>NoSuchKey</Code></Error>")));
         assert!(!no_bucket(&generic("<Error><Code>NoSuchBucket</Code></Error>")));
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn of_xml_the_code_and_the_message_are_told() {
+    fn the_code_and_the_message_of_xml_are_reported() {
         let xml = "<Error><Code>NoSuchBucket</Code><Message>It does not exist</Message><Id>7</Id></Error>";
-        let told = "status 404: NoSuchBucket: It does not exist";
-        assert_eq!(without_markup(&format!("status 404: <?xml version=\"1.0\"?> {xml}")), told);
-        assert_eq!(without_markup(&format!("status 404: {xml}")), told);
+        let reported = "status 404: NoSuchBucket: It does not exist";
+        assert_eq!(without_markup(&format!("status 404: <?xml version=\"1.0\"?> {xml}")), reported);
+        assert_eq!(without_markup(&format!("status 404: {xml}")), reported);
         assert_eq!(
             without_markup("status 503: <?xml version=\"1.0\"?><html>busy</html>"),
             "status 503: <?xml version=\"1.0\"?><html>busy</html>"

@@ -59,12 +59,12 @@ mod tests {
             if !existed || matches!(self.0, Way::TakesAll | Way::TakesAllAndDenies) {
                 *held = Some(bytes);
             }
-            let told = match self.0 {
+            let reports_existing = match self.0 {
                 Way::Well | Way::TakesAllAndDenies => existed,
                 Way::LosesTheFirstAnswer => true,
                 Way::TakesAll => false,
             };
-            Ok(if told { PutOutcome::Exists } else { PutOutcome::Created })
+            Ok(if reports_existing { PutOutcome::Exists } else { PutOutcome::Created })
         }
 
         async fn list(&self, _: &str) -> Result<Vec<ObjectMeta>, StoreError> {

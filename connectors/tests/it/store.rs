@@ -57,7 +57,7 @@ async fn a_half_written_object_of_a_killed_process_is_nobodys() {
 }
 
 #[test]
-fn places_that_are_none_are_refused_with_what_to_name() {
+fn invalid_locations_are_refused_with_an_example() {
     for (location, part) in [
         ("", "the location is empty"),
         ("memory:///", "keeps nothing after the command ends"),

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_remainder_takes_what_is_left_from_none_to_one_atom_a_part() {
+    fn largest_remainder_gives_each_part_at_most_one_atom() {
         let parts = [fraction(1, 1), fraction(3, 2)];
         assert_eq!(split(2, &parts), [1, 1]);
         assert_eq!(split(4, &parts), [2, 2]);

@@ -290,7 +290,7 @@ fn every_number_in_a_message_is_one_of_the_steps() {
 }
 
 #[test]
-fn a_table_that_has_other_numbers_is_told() {
+fn a_table_with_other_numbers_is_reported() {
     let folded = (0..20).flat_map(hours).find(|folded| !subjects(&folded.tables).is_empty()).unwrap();
     let subject = subjects(&folded.tables).remove(0);
     let other = answer(&folded, subject.clone(), |row| row.figures[1] = Some(Decimal12::from_int(77)));

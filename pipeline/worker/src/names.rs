@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_not_read() {
+    fn names_that_are_not_ours_are_not_read() {
         for path in [
             "date=2026-11-20/part-00000-abc.snappy.parquet",
             "x.parquet",

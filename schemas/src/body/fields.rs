@@ -254,9 +254,9 @@ impl<'w, 'a> Fields<'w, 'a> {
         if let Some(map) = maps(self.names).kept(organization, bytes) {
             return Ok(map);
         }
-        let behind = mem::replace(self.wire, from);
+        let tail = mem::replace(self.wire, from);
         let map = self.entries(field, value)?;
-        debug_assert_eq!(self.wire.rest(), behind.rest());
+        debug_assert_eq!(self.wire.rest(), tail.rest());
         // A map with a fault is not kept: it is validated each time.
         if self.fault.is_none() {
             maps(self.names).keep(organization, bytes, &map);

@@ -181,8 +181,8 @@ pub fn put_longs<const COUNT: usize>(out: &mut Vec<u8>, values: [i64; COUNT]) {
         let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
         if bits < 1 << 56 {
             let last = (bits | 1).ilog2() / 7;
-            let goes_on = CONTINUES & ((1 << (8 * last)) - 1);
-            bytes[end..end + 8].copy_from_slice(&(spread(bits) | goes_on).to_le_bytes());
+            let continues = CONTINUES & ((1 << (8 * last)) - 1);
+            bytes[end..end + 8].copy_from_slice(&(spread(bits) | continues).to_le_bytes());
             end += last as usize + 1;
             continue;
         }
@@ -240,14 +240,14 @@ mod tests {
     fn integers_of_every_length_survive_whatever_follows() {
         for shift in 0..64 {
             for value in [1_i64 << shift, (1_i64 << shift).wrapping_sub(1), -(1_i64 << (shift / 2))] {
-                for behind in 0..12 {
+                for trailing in 0..12 {
                     let mut out = Vec::new();
                     put_long(&mut out, value);
                     assert_eq!(out, byte_by_byte(value));
-                    out.extend(vec![0xff; behind]);
+                    out.extend(vec![0xff; trailing]);
                     let mut wire = Wire::new(&out);
                     assert_eq!(wire.long(), Ok(value));
-                    assert_eq!(wire.rest().len(), behind);
+                    assert_eq!(wire.rest().len(), trailing);
                 }
             }
         }
@@ -261,10 +261,10 @@ mod tests {
         }
         let mut bytes = Vec::new();
         loop {
-            let goes_on = bits > 0x7f;
-            bytes.push((bits % 0x80) as u8 + if goes_on { 0x80 } else { 0 });
+            let continues = bits > 0x7f;
+            bytes.push((bits % 0x80) as u8 + if continues { 0x80 } else { 0 });
             bits /= 0x80;
-            if !goes_on {
+            if !continues {
                 return bytes;
             }
         }

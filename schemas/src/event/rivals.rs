@@ -92,7 +92,7 @@ mod tests {
     use crate::ids::OrganizationId;
 
     #[test]
-    fn a_later_instant_is_larger_null_is_least_and_a_retraction_comes_after_its_instant() {
+    fn recordings_are_ordered_by_instant_and_then_retraction() {
         let at = |micros| Some(Timestamp(micros));
         let ascending = [
             (None, false),

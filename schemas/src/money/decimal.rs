@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decimal_is_refused() {
+    fn an_invalid_decimal_is_refused() {
         for text in [
             "",
             "-",

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 pub use by_name::ByName;
 pub(crate) use maps::Maps;
-pub use shared::share_anew;
+pub use shared::restart_sharing;
 pub(crate) use texts::Names;
 
 thread_local! {

@@ -14,7 +14,7 @@ use crate::sharing::{ByName, Maps, NAMES, Names};
 
 /// Stops sharing earlier texts: what this thread reads from here on shares no text with what it has read
 /// before. Organizations are folded on different threads, which would contend for the reference counts.
-pub fn share_anew() {
+pub fn restart_sharing() {
     NAMES.with_borrow_mut(|names| names.enter_another());
 }
 

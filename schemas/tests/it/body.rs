@@ -256,7 +256,7 @@ fn a_decimal_has_at_most_28_digits() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_malformed() {
+fn bytes_that_are_not_a_record_are_malformed() {
     for event in samples() {
         let kind = event.payload.kind();
         let body = encode(&event);
@@ -268,7 +268,7 @@ fn bytes_that_are_no_record_are_malformed() {
         assert_eq!(
             decode(kind, &longer).unwrap_err().reason,
             Reason::Malformed,
-            "{kind:?} with a byte behind it"
+            "{kind:?} with a byte after it"
         );
     }
     let not_utf8 = [2, 0xff, 0, 2, b'c', 2, b'n', 0, 0];

@@ -74,7 +74,7 @@ fn every_form_has_its_amount() {
 }
 
 #[test]
-fn what_kubernetes_refuses_is_refused() {
+fn quantities_that_kubernetes_refuses_are_refused() {
     let blanks = ["", " ", " 1", "1 ", "1 Gi", "\t1", "1\n"];
     let no_number = ["K", "k", "m", "Ki", ".", "-", "+", "+.", "-m", "e3", ".e3"];
     let bad_suffix =
@@ -90,7 +90,7 @@ fn what_kubernetes_refuses_is_refused() {
 }
 
 #[test]
-fn what_is_below_zero_is_negative_however_small() {
+fn a_quantity_below_zero_is_negative_however_small() {
     for text in ["-1", "-1n", "-0.5", "-100Gi", "-1e-999999999", "-1e999999999", "-.0000001"] {
         assert_eq!(Quantity::parse("memory", text), Err(QuantityError::Negative(text.into())), "{text:?}");
     }

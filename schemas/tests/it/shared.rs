@@ -4,7 +4,7 @@ use prorata_samples::typical::typical;
 use prorata_schemas::event::{Event, EventKind, Payload, PodStarted};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::Reason;
-use prorata_schemas::sharing::share_anew;
+use prorata_schemas::sharing::restart_sharing;
 use prorata_schemas::{Text, body};
 
 fn pod() -> PodStarted {
@@ -13,7 +13,7 @@ fn pod() -> PodStarted {
 }
 
 #[test]
-fn what_is_read_after_another_shares_its_texts_until_anew() {
+fn a_record_shares_texts_with_earlier_records_until_sharing_restarts() {
     let pod = pod();
     let bytes = postcard::to_stdvec(&pod).unwrap();
     let read = || -> PodStarted { postcard::from_bytes(&bytes).unwrap() };
@@ -26,9 +26,9 @@ fn what_is_read_after_another_shares_its_texts_until_anew() {
     let are_shared = |a: &PodStarted, b: &PodStarted| -> Vec<bool> {
         texts(a).iter().zip(&texts(b)).map(|(a, b)| Text::ptr_eq(a, b)).collect()
     };
-    share_anew();
+    restart_sharing();
     let (first, second) = (read(), read());
-    share_anew();
+    restart_sharing();
     let third = read();
     assert_eq!((&first, &second, &third), (&pod, &pod, &pod));
     assert!(texts(&pod).len() > 6, "labels and requests, too");

@@ -50,7 +50,7 @@ fn read(brokers: &str, topic: &str) -> Result<Vec<Message>, Box<dyn std::error::
     consumer.assign(&list)?;
     let (deadline, mut found) = (Deadline::start(), BTreeMap::new());
     while !waiting.is_empty() {
-        assert!(!deadline.passed(), "{waiting:?} of {topic} are not told");
+        assert!(!deadline.passed(), "{waiting:?} of {topic} are not read");
         let Some(message) = consumer.poll(Duration::from_millis(100)) else { continue };
         let message = message?;
         if waiting.get(&message.partition()).is_some_and(|high| message.offset() + 1 >= *high) {

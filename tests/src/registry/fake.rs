@@ -110,7 +110,7 @@ impl Fake {
                         return;
                     }
                     let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
-                    // A client may give up and break its connection, which is no fault of the server.
+                    // A client may give up and break its connection, which is not a fault of the server.
                     std::thread::spawn(move || connection.map(|stream| serve(stream, &asked, &*answer)));
                 }
             }

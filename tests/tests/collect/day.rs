@@ -86,9 +86,9 @@ impl Script<'_> {
             let (trained, failed) = (job("train", "succeeded"), job("broken", "failed"));
             let all =
                 well.len() == 3 + 2 + 1 && ill.len() >= doomed && trained == Some(4) && failed == Some(1);
-            let told =
+            let reported =
                 || format!("{} and {} run, {trained:?} and {failed:?} have ended", well.len(), ill.len());
-            if all { Ok(()) } else { Err(told()) }
+            if all { Ok(()) } else { Err(reported()) }
         });
     }
 
@@ -136,7 +136,7 @@ fn at(text: &str) -> u64 {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a script, and what it must come to")]
+#[expect(clippy::too_many_lines, reason = "a script, and its expected result")]
 fn a_day_at_speed_is_costed_to_the_second() {
     let scene = Scene::open(alone(), "day", 2, Room::new("token", &[]));
     let cluster = &scene.cluster;
@@ -200,11 +200,11 @@ fn a_day_at_speed_is_costed_to_the_second() {
         .collect();
     for (uid, seconds) in &ran {
         let same = |sums: &BTreeMap<String, f64>, unit_seconds: f64| {
-            let told = sums.get(uid).copied().unwrap_or_default() * 3_600.0;
+            let reported = sums.get(uid).copied().unwrap_or_default() * 3_600.0;
             // The end of a lost node has a fraction of a second.
             assert!(
-                (told - unit_seconds).abs() < 1e-6 || doomed.contains(uid),
-                "{uid}: {told}, not {unit_seconds}"
+                (reported - unit_seconds).abs() < 1e-6 || doomed.contains(uid),
+                "{uid}: {reported}, not {unit_seconds}"
             );
         };
         same(&gpus, if with_gpu.contains(uid) { *seconds as f64 } else { 0.0 });

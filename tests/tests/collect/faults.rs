@@ -15,7 +15,7 @@ use super::lives::{events, said};
 use super::scene::{Scene, shared};
 
 /// A kubeconfig that reaches the server through the proxy.
-pub fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
+pub fn kubeconfig_through(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
     let server = &mut config["clusters"][0]["cluster"]["server"];
@@ -37,7 +37,7 @@ fn connections_that_break_lose_nothing() {
     let mut random = rand::rng();
     let proxy = Proxy::before(&server());
     let mut room = Room::new("token", &[]);
-    room.use_kubeconfig(behind(&proxy, &room));
+    room.use_kubeconfig(kubeconfig_through(&proxy, &room));
     let scene = Scene::open(shared(), "cut", 1, room);
     let mut program = scene.room.collect();
     for round in 0..8 {
@@ -56,7 +56,7 @@ fn connections_that_break_lose_nothing() {
     }
     scene.clear();
     proxy.set(Weather::Clear);
-    scene.all_told();
+    scene.wait_until_reported();
     Room::stop(program).succeeded();
     assert!(proxy.harmed() > 0, "the collector did not feel it");
     scene.assert_accounts_agree();
@@ -69,7 +69,7 @@ fn a_start_that_waits_for_the_api_server_hears_a_stop() {
     for weather in [Weather::Refusing, Weather::Silent] {
         proxy.set(weather);
         let mut room = Room::new("token", &[]);
-        room.use_kubeconfig(behind(&proxy, &room));
+        room.use_kubeconfig(kubeconfig_through(&proxy, &room));
         let program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it serves its status", || room.ask("/livez").map(drop));
         // Without a stop, it would end with 4 when its patience runs out.
@@ -85,15 +85,15 @@ fn a_start_whose_connections_break_asks_again() {
     for bytes in [1_000, 4_000, 8_000, 12_000, 16_000] {
         proxy.set(Weather::Cut(bytes));
         let mut room = Room::new("token", &[]);
-        room.use_kubeconfig(behind(&proxy, &room));
+        room.use_kubeconfig(kubeconfig_through(&proxy, &room));
         let mut program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it says so, or is ready", || {
             program.assert_running();
             // A start sends each request again. The other tests' nodes may make a list longer than all of its
             // answers: then the start passes, and the list is cut while the weather lasts.
             let log = program.log();
-            let is_told = log.contains("does not answer yet") || log.contains("trying again in");
-            is_told || room.ask("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+            let is_logged = log.contains("does not answer yet") || log.contains("trying again in");
+            is_logged || room.ask("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
         });
         proxy.set(Weather::Clear);
         room.ready(&mut program);
@@ -110,19 +110,19 @@ fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_and_tried_again() {
+fn a_folder_that_cannot_be_written_is_reported_and_tried_again() {
     let scene = Scene::open(shared(), "unwritable", 1, Room::new("token", &[]));
     let room = &scene.room;
     let mut program = room.collect();
     scene.create("before", 3);
-    eventually("pods are told", || match said(&events(&room.events()), "unwritable").len() {
+    eventually("pods are reported", || match said(&events(&room.events()), "unwritable").len() {
         3 => Ok(()),
-        told => Err(format!("{told} are")),
+        reported => Err(format!("{reported} are")),
     });
     let (folder, away) = (room.events(), room.path("away"));
     swap(&program, || std::fs::rename(&folder, &away).and_then(|()| std::fs::write(&folder, "")));
     scene.create("meanwhile", 3);
-    eventually("it is told", || match room.status()["write_error"].clone() {
+    eventually("it is reported", || match room.status()["write_error"].clone() {
         Value::String(_) => Ok(()),
         other => Err(other.to_string()),
     });

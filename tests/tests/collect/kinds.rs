@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
-use super::lives::{end_told, events, running_seconds, said};
+use super::lives::{events, running_seconds, said, wait_for_end};
 use super::scene::{alone, shared};
 
 /// Defines a custom resource of any shape. Returns the path of its objects.
@@ -151,7 +151,7 @@ fn quotas_pools_and_their_nodes_are_followed() {
     cluster.patch("/api/v1/nodes/quotas-0", pooled);
 
     let node = ("aws:///us-east-1a/quotas-0".to_owned(), "7.25".to_owned(), Some("shared".to_owned()));
-    eventually("quotas, the pool and its node are told", || {
+    eventually("quotas, the pool and its node are reported", || {
         let (quotas, pools) = (sorted(&room, quota_set), sorted(&room, pool_set));
         let nodes = sorted(&room, node_started);
         let has = |uid: &str, count| quotas.iter().any(|(id, _, spaces)| *id == uid && *spaces == count);
@@ -160,13 +160,13 @@ fn quotas_pools_and_their_nodes_are_followed() {
     });
     let larger = json!({ "spec": { "min": { "nvidia.com/gpu": 3 } } });
     cluster.merge(&format!("{}/team", kinds.quotas), larger);
-    eventually("its change is told", || {
-        let told = sorted(&room, quota_set).into_iter().filter(|(id, ..)| *id == quota).collect::<Vec<_>>();
-        if told.len() == 2 && told[0].1 != told[1].1 { Ok(()) } else { Err(format!("{told:?}")) }
+    eventually("its change is reported", || {
+        let sets = sorted(&room, quota_set).into_iter().filter(|(id, ..)| *id == quota).collect::<Vec<_>>();
+        if sets.len() == 2 && sets[0].1 != sets[1].1 { Ok(()) } else { Err(format!("{sets:?}")) }
     });
     cluster.delete(&format!("{}/team", kinds.quotas), None);
     cluster.delete(&format!("{}/shared", kinds.pools), None);
-    eventually("their ends are told", || {
+    eventually("their ends are reported", || {
         let mut ends = sorted(&room, ended);
         ends.sort();
         let mut wanted = [quota.clone(), "shared".to_owned()];
@@ -204,22 +204,24 @@ fn a_claim_of_a_gpu_is_a_request() {
     claiming["spec"]["resourceClaims"] = json!([{ "name": "gpus", "resourceClaimName": "two" }]);
     claiming["spec"]["containers"][0]["resources"]["claims"] = json!([{ "name": "gpus" }]);
     let uid = uid(&cluster.create(&pods, claiming));
-    eventually("its devices are told", || {
-        let told = sorted(&room, |event| match &event.payload {
+    eventually("its devices are reported", || {
+        let reported = sorted(&room, |event| match &event.payload {
             Payload::PodStarted(pod) => {
                 let gpus = pod.requests.get("nvidia.com/gpu").map(|quantity| quantity.text.to_string());
                 (*pod.pod_uid == *uid).then_some(gpus)
             }
             _ => None,
         });
-        match &told[..] {
+        match &reported[..] {
             [Some(text)] if text == "2" => Ok(()),
-            told => Err(format!("{told:?}, {}", cluster.get(&format!("{pods}/claiming")).unwrap()["status"])),
+            reported => {
+                Err(format!("{reported:?}, {}", cluster.get(&format!("{pods}/claiming")).unwrap()["status"]))
+            }
         }
     });
     cluster.delete(&format!("{pods}/claiming"), None);
     cluster.emptied(&pods);
-    end_told(&room.events(), "claims", &uid);
+    wait_for_end(&room.events(), "claims", &uid);
     Room::stop(program).succeeded();
     let lake = room.fold();
     let (life, ran) = (&said(&events(&room.events()), "claims")[&uid], running_seconds(&lake, "claims"));
@@ -236,10 +238,10 @@ fn a_node_that_goes_ends_its_pods() {
     let room = Room::new("token", &[]);
     let program = room.collect();
     let uid = uid(&cluster.create(&pods, pod("one", "lost")));
-    eventually("the pod is told", || said(&events(&room.events()), "lost").len() == 1);
+    eventually("the pod is reported", || said(&events(&room.events()), "lost").len() == 1);
     std::thread::sleep(std::time::Duration::from_secs(3));
     cluster.delete("/api/v1/nodes/lost-0", None);
-    let stop = eventually("the node's end is told", || {
+    let stop = eventually("the node's end is reported", || {
         let stops = sorted(&room, |event| match &event.payload {
             Payload::NodeStopped(node) => {
                 (*node.node_id == *"aws:///us-east-1a/lost-0").then_some(event.event_time)

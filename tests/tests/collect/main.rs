@@ -34,7 +34,7 @@ use scene::{Scene, alone, shared};
 
 /// Deployments, a job, a stateful set, a resize, evictions and forced deletes.
 #[test]
-fn a_scripted_run_is_told_to_the_second() {
+fn a_scripted_run_is_reported_to_the_second() {
     let scene = Scene::open(shared(), "script", 2, Room::new("exec", &["relist_interval: 3s"]));
     let Scene { cluster, pods, .. } = &scene;
     let program = scene.room.collect();
@@ -72,7 +72,7 @@ fn a_scripted_run_is_told_to_the_second() {
         status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired_objects"] == 0,
         "{status}"
     );
-    scene.all_told();
+    scene.wait_until_reported();
     Room::stop(program).succeeded();
     let lives = scene.assert_accounts_agree();
     assert_eq!(lives.len(), 6 + 4 + 2);
@@ -132,7 +132,7 @@ fn killed_at_random_nothing_is_lost() {
     }
     crowd.join().unwrap();
     room.ready(&mut program);
-    scene.all_told();
+    scene.wait_until_reported();
     Room::stop(program).succeeded();
     assert!(kills > 3, "killed {kills} times");
     let lives = scene.assert_accounts_agree();
@@ -187,14 +187,14 @@ fn the_api_server_is_restarted() {
         _ => Err(scene.room.status().to_string()),
     });
     scene.clear();
-    scene.all_told();
+    scene.wait_until_reported();
     Room::stop(program).succeeded();
-    let mut told = said(&events(&scene.room.events()), "restart");
-    let lost = told.extract_if(.., |uid, _| hidden.contains_key(uid)).collect::<Vec<_>>();
-    assert_eq!(told, scene.watcher.lives());
+    let mut reported = said(&events(&scene.room.events()), "restart");
+    let lost = reported.extract_if(.., |uid, _| hidden.contains_key(uid)).collect::<Vec<_>>();
+    assert_eq!(reported, scene.watcher.lives());
     // A pod that went unseen ends no later than it really did, within the second to which the API server's
     // clock is known. Pods that came and went unseen are not reported.
-    assert_eq!((lost.len(), told.len()), (2, 9), "{lost:?}");
+    assert_eq!((lost.len(), reported.len()), (2, 9), "{lost:?}");
     for (uid, life) in &lost {
         let (ran, real) = (seconds_of(life).unwrap(), seconds_of(&hidden[uid]).unwrap());
         assert!(ran <= real + 1, "{life:?}, and it was {:?}", hidden[uid]);

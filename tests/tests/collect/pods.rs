@@ -19,10 +19,10 @@ fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
         }
         _ => None,
     };
-    let mut told: Vec<_> = events(&room.events()).iter().filter_map(of).collect();
+    let mut reported: Vec<_> = events(&room.events()).iter().filter_map(of).collect();
     // Files are read in any order.
-    told.sort();
-    told
+    reported.sort();
+    reported
 }
 
 fn container(name: &str, cores: &str) -> Value {
@@ -62,9 +62,9 @@ fn a_pod_requests_what_the_scheduler_counts() {
         }
     });
     cluster.node_of_cores("counted-large", "counted", "3450m");
-    eventually("the pod is told", || match &descriptions(room, &uid)[..] {
+    eventually("the pod is reported", || match &descriptions(room, &uid)[..] {
         [] => Err(cluster.get(&path).unwrap()["status"].to_string()),
-        told => Ok(told.to_vec()),
+        reported => Ok(reported.to_vec()),
     });
     let lives = scene.end(program);
     // The pod is reported once, from its binding: before, it has no node.
@@ -73,7 +73,7 @@ fn a_pod_requests_what_the_scheduler_counts() {
 
 /// A change is reported with the time that the API server gave it.
 #[test]
-fn a_resize_is_told_from_its_time() {
+fn a_resize_is_reported_from_its_time() {
     let scene = Scene::open(shared(), "resized", 1, Room::new("token", &[]));
     let program = scene.room.collect();
     let uid = uid(&scene.cluster.create(&scene.pods, pod("one", "resized")));
@@ -83,15 +83,15 @@ fn a_resize_is_told_from_its_time() {
     std::thread::sleep(std::time::Duration::from_secs(2));
     let resized = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
     scene.cluster.patch(&format!("{path}/resize"), json!({ "spec": { "containers": [resized] } }));
-    let told = eventually("the resize is told", || match descriptions(&scene.room, &uid) {
-        told if told.len() == 2 => Ok(told),
-        told => Err(format!("{told:?}")),
+    let reported = eventually("the resize is reported", || match descriptions(&scene.room, &uid) {
+        reported if reported.len() == 2 => Ok(reported),
+        reported => Err(format!("{reported:?}")),
     });
     let fields = scene.cluster.get(&path).unwrap()["metadata"]["managedFields"].clone();
     let fields = fields.as_array().unwrap();
     let of_resize = fields.iter().find(|one| one["subresource"] == "resize").unwrap();
     let wanted = (of_resize["time"].as_str().unwrap().to_owned(), "100m".to_owned());
-    assert_eq!(told[1], wanted, "{told:?}");
-    assert_eq!(told[0].1, "50m");
+    assert_eq!(reported[1], wanted, "{reported:?}");
+    assert_eq!(reported[0].1, "50m");
     scene.end(program);
 }

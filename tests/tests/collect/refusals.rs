@@ -46,7 +46,7 @@ fn the_charts_role_is_enough_and_no_more() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn an_error_names_the_missing_setting() {
     let _calm = shared();
     let to = |room: &Room| room.events().to_str().unwrap().to_owned();
     let room = Room::new("nobody", &[]);

@@ -51,10 +51,10 @@ fn a_large_cluster_takes_little_memory() {
     let lists = server.traffic();
     let changes = size / (100 * STAGES) * 100 * STAGES;
     server.release(changes);
-    let told = || room.status()["kinds"]["Pod"]["changes"].as_u64();
-    eventually("all is watched", || match told() {
-        Some(told) if told == changes as u64 => Ok(()),
-        told => Err(format!("{told:?} of {changes}")),
+    let reported = || room.status()["kinds"]["Pod"]["changes"].as_u64();
+    eventually("all is watched", || match reported() {
+        Some(reported) if reported == changes as u64 => Ok(()),
+        reported => Err(format!("{reported:?} of {changes}")),
     });
     room.follows(size as u64);
     let watched = Spent::of(program.id());
@@ -88,7 +88,7 @@ fn a_large_cluster_takes_little_memory() {
 
 /// Every few seconds the collector lists pods as of its watch's version, and fixes the differences.
 #[test]
-fn what_a_watch_has_dropped_is_found_and_counted() {
+fn changes_that_a_watch_has_dropped_are_found_and_counted() {
     let server = PlayedServer::start(300);
     let mut room = Room::new("token", &["relist_interval: 2s"]);
     room.use_kubeconfig(server.kubeconfig(&room));

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::cluster::{Cluster, SecondServer, pod, restart};
 use super::collector::Room;
-use super::faults::{behind, server, stop_kafka_for};
+use super::faults::{kubeconfig_through, server, stop_kafka_for};
 use super::lives::{Life, Lives, Watcher, said_by_killed, second_of};
 use super::scene::alone;
 use super::topics::{room_with, sent};
@@ -143,8 +143,8 @@ impl Storm<'_> {
     fn kill_api_server(&mut self) {
         self.room.ready(&mut self.program);
         // Changes that it has not stored yet are only known from the list.
-        let behind = || self.room.status()["lag_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
-        let from = seconds_ago(behind() as i64 + SLACK_SECONDS);
+        let lag = || self.room.status()["lag_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
+        let from = seconds_ago(lag() as i64 + SLACK_SECONDS);
         let is_killed = self.random.random_bool(0.5);
         if is_killed {
             self.program.kill();
@@ -165,9 +165,9 @@ impl Storm<'_> {
         });
         // A collector that is killed before it has stored a list lists again. It updates its lag once a
         // second.
-        eventually("what was listed is stored", || match behind() {
-            behind if behind + 1.0 <= back.elapsed().as_secs_f64() => Ok(()),
-            behind => Err(format!("{behind} s behind")),
+        eventually("what was listed is stored", || match lag() {
+            lag if lag + 1.0 <= back.elapsed().as_secs_f64() => Ok(()),
+            lag => Err(format!("{lag} s behind")),
         });
         self.gaps.push((from, seconds_ago(0)));
     }
@@ -197,24 +197,25 @@ fn resized(events: &[Event]) -> BTreeSet<String> {
 /// alone.
 fn differences(
     lives: &Lives,
-    (told, only_stopped): &(Lives, BTreeSet<String>),
+    (reported, only_stopped): &(Lives, BTreeSet<String>),
     gaps: &[(String, String)],
 ) -> Vec<String> {
     let hides = |at: &str| gaps.iter().any(|(from, to)| from.as_str() <= at && at <= to.as_str());
-    let agrees = |life: &Life, told: Option<&Life>| {
+    let agrees = |life: &Life, reported: Option<&Life>| {
         let hidden = life.end.as_deref().is_some_and(hides);
-        match told {
-            Some(told) => {
+        match reported {
+            Some(reported) => {
                 let end_fits = |end: &str| Some(end) <= life.end.as_deref() || hides(end);
-                let end_agrees = told.end == life.end || hidden && told.end.as_deref().is_some_and(end_fits);
-                end_agrees && (told.start == life.start || hides(&life.start))
+                let end_agrees =
+                    reported.end == life.end || hidden && reported.end.as_deref().is_some_and(end_fits);
+                end_agrees && (reported.start == life.start || hides(&life.start))
             }
             None => hidden && hides(&life.start),
         }
     };
-    let missing = lives.iter().filter(|(uid, life)| !agrees(life, told.get(*uid)));
-    let missing = missing.map(|(uid, life)| format!("{uid}: {life:?}, told {:?}", told.get(uid)));
-    let unknown = told.keys().chain(only_stopped).filter(|uid| !lives.contains_key(*uid));
+    let missing = lives.iter().filter(|(uid, life)| !agrees(life, reported.get(*uid)));
+    let missing = missing.map(|(uid, life)| format!("{uid}: {life:?}, reported {:?}", reported.get(uid)));
+    let unknown = reported.keys().chain(only_stopped).filter(|uid| !lives.contains_key(*uid));
     let unknown = unknown.map(|uid| format!("{uid} was not there"));
     missing.chain(unknown).collect()
 }
@@ -235,7 +236,7 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
     let proxy = Proxy::before(&server());
     // Most pods go at once, repeatedly, so a list without them is believed.
     let mut room = room_with("storm", &["mass_stop_confirmations: 1"]);
-    room.use_kubeconfig(behind(&proxy, &room));
+    room.use_kubeconfig(kubeconfig_through(&proxy, &room));
     let mut program = room.start(&[]);
     room.ready(&mut program);
     let random = ChaCha8Rng::seed_from_u64(seed);
@@ -261,20 +262,20 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
     cluster.emptied(&pods);
     room.ready(&mut program);
     let lives = watcher.lives();
-    eventually("all is told", || {
-        let told = said_by_killed(&sent(&cluster, "storm"), "storm");
-        let differ = differences(&lives, &told, &gaps);
+    eventually("all is reported", || {
+        let reported = said_by_killed(&sent(&cluster, "storm"), "storm");
+        let differ = differences(&lives, &reported, &gaps);
         if differ.is_empty() { Ok(()) } else { Err(format!("{differ:#?}, gaps {gaps:?}")) }
     });
     Room::stop(program).succeeded();
     let events = sent(&cluster, "storm");
-    let told = said_by_killed(&events, "storm");
-    assert_eq!(differences(&lives, &told, &gaps), Vec::<String>::new());
-    let exact = lives.iter().filter(|(uid, life)| told.0.get(*uid) == Some(life)).count();
+    let reported = said_by_killed(&events, "storm");
+    assert_eq!(differences(&lives, &reported, &gaps), Vec::<String>::new());
+    let exact = lives.iter().filter(|(uid, life)| reported.0.get(*uid) == Some(life)).count();
     let (made, resizes) = (crowd.made.into_inner(), crowd.resized.into_inner());
     println!(
-        "{made} pods, {} bound, {exact} to the second, {resizes} resized, {} so told; {} kills, {} restarts \
-         of the API server, {} connections harmed",
+        "{made} pods, {} bound, {exact} to the second, {resizes} resized, {} so reported; {} kills, \
+         {} restarts of the API server, {} connections harmed",
         lives.len(),
         resized(&events).len(),
         kills,

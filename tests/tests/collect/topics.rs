@@ -54,7 +54,7 @@ fn messages(cluster: &Cluster, topic: &str) -> Vec<Message> {
 }
 
 /// Returns what the topic reports of pods of a namespace.
-fn told(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
+fn reported(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
     said(&sent(cluster, topic), namespace)
 }
 
@@ -73,14 +73,14 @@ pub fn sent(cluster: &Cluster, topic: &str) -> Vec<Event> {
 
 /// Waits until the topic reports this many pods of a namespace.
 fn announced(cluster: &Cluster, topic: &str, namespace: &str, pods: usize) {
-    eventually("pods are told", || match told(cluster, topic, namespace).len() {
-        told if told == pods => Ok(()),
-        told => Err(format!("{told} are")),
+    eventually("pods are reported", || match reported(cluster, topic, namespace).len() {
+        reported if reported == pods => Ok(()),
+        reported => Err(format!("{reported} are")),
     });
 }
 
 #[test]
-fn on_kafka_a_killed_collector_goes_on() {
+fn on_kafka_a_killed_collector_continues() {
     // It runs alone, like all tests that kill: a pod of another test may wait for its node.
     let scene = Scene::open(alone(), "kafka", 1, room("collected"));
     let Scene { cluster, room, .. } = &scene;
@@ -109,9 +109,9 @@ fn on_kafka_a_killed_collector_goes_on() {
     cluster.emptied(&scene.pods);
     room.ready(&mut program);
     let lives = scene.watcher.lives();
-    eventually("all is told", || told(cluster, "collected", "kafka") == lives);
+    eventually("all is reported", || reported(cluster, "collected", "kafka") == lives);
     Room::stop(program).succeeded();
-    assert_eq!(told(cluster, "collected", "kafka"), lives);
+    assert_eq!(reported(cluster, "collected", "kafka"), lives);
 }
 
 /// The second collector of a cluster continues, and the first one ends before it sends anything more.
@@ -131,9 +131,9 @@ fn a_second_collector_shuts_the_first_out() {
     announced(cluster, "twice", "second", 10);
     scene.clear();
     let lives = scene.watcher.lives();
-    eventually("all is told", || told(cluster, "twice", "second") == lives);
+    eventually("all is reported", || reported(cluster, "twice", "second") == lives);
     Room::stop(second).succeeded();
-    assert_eq!(told(cluster, "twice", "second"), lives);
+    assert_eq!(reported(cluster, "twice", "second"), lives);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn kafka_that_stops_loses_nothing() {
         status => Err(status.to_string()),
     });
     Room::stop(program).succeeded();
-    assert_eq!(told(&scene.cluster, "outage", "outage"), scene.watcher.lives());
+    assert_eq!(reported(&scene.cluster, "outage", "outage"), scene.watcher.lives());
 }
 
 /// With a registry, messages have Confluent's framing, and a worker reads them.
@@ -179,7 +179,7 @@ fn a_worker_reads_what_is_framed_by_a_registry() {
     room.add(&format!("registry:\n  url: {url}\n  timeout: 20s\n"));
     let program = started(room);
     scene.create("pod", 5);
-    eventually("the node and its pods are told", || match messages(cluster, "framed").len() {
+    eventually("the node and its pods are reported", || match messages(cluster, "framed").len() {
         count if count >= 6 => Ok(()),
         count => Err(format!("{count} events are")),
     });

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
-use super::lives::{column_sums, end_told, events, said};
+use super::lives::{column_sums, events, said, wait_for_end};
 use super::meters::{Meter, kubeconfig_of, machine_address};
 use super::refusals::rules;
 use super::scene::shared;
@@ -127,7 +127,7 @@ impl Site {
             self.cluster.delete(&format!("{}/{name}", self.pods), None);
         }
         self.cluster.emptied(&self.pods);
-        end_told(&room.events(), self.name, &worker);
+        wait_for_end(&room.events(), self.name, &worker);
         Room::stop(program).succeeded();
         let all = events(&room.events());
         let measured = tiles(&all, &worker);
@@ -138,9 +138,9 @@ impl Site {
         let at = |text: &str| prorata_collector::parse_instant(text).unwrap().0;
         let life = at(&life.start)..at(life.end.as_ref().unwrap());
         for (column, of) in [("x_UsedCpuCoreHours", 1), ("x_UsedMemoryGibHours", 2), ("x_UsedGpuHours", 3)] {
-            let told: f64 = measured.iter().map(|tile| amount(tile, of, &life)).sum();
+            let reported: f64 = measured.iter().map(|tile| amount(tile, of, &life)).sum();
             let costed = column_sums(&lake, self.name, column)[&worker];
-            assert!(told > 0.0 && (told - costed).abs() < 1e-9, "{column}: {told} and {costed}");
+            assert!(reported > 0.0 && (reported - costed).abs() < 1e-9, "{column}: {reported} and {costed}");
         }
     }
 

@@ -23,7 +23,7 @@ fn log_of(topic: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn damaged_messages_are_not_skipped_but_told_with_their_place() {
+async fn damaged_messages_are_reported_with_their_place_instead_of_skipped() {
     topics(&["damaged"], 1).await;
     let plain = producer(&[]);
     for batch in ["before", "damaged", "behind"] {

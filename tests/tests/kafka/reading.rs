@@ -29,7 +29,7 @@ pub async fn delete_before(topic: &str, partition: i32, offset: i64) {
 }
 
 #[tokio::test]
-async fn committed_messages_are_read_aborted_and_open_ones_are_not_and_the_end_is_where_they_stop() {
+async fn only_committed_messages_are_read_and_the_end_precedes_open_ones() {
     topics(&["transactions"], 1).await;
     let transaction = |id: &str| {
         let producer = producer(&[("transactional.id", id)]);
@@ -61,7 +61,7 @@ async fn committed_messages_are_read_aborted_and_open_ones_are_not_and_the_end_i
 }
 
 #[tokio::test]
-async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
+async fn deleted_records_and_offsets_past_the_end_are_lost_offsets() {
     topics(&["kept", "cut"], 1).await;
     let plain = producer(&[]);
     send(&plain, "kept", 0, 10);
@@ -82,9 +82,9 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
         .await;
         seen.extend(signals_for(&mut source, Duration::from_secs(1)).await);
         // The other topic is read.
-        let told = seen.len();
+        let earlier = seen.len();
         seen.retain(|signal| !is_end(signal, 10));
-        assert!(seen.len() < told);
+        assert!(seen.len() < earlier);
         assert_eq!(
             seen,
             [SourceEvent::OffsetsLost {

@@ -35,7 +35,7 @@ fn message(error: &SourceError) -> &str {
 }
 
 #[tokio::test]
-async fn logins_work_and_wrong_ones_are_told() {
+async fn logins_work_and_wrong_logins_are_reported() {
     topics(&["guarded"], 1).await;
     for by in logins(&variable("PRORATA_TEST_KAFKA_PASSWORD")) {
         let mut source = joined(KafkaSettings { connection: login(by), ..settings(&["guarded"]) }).await;
@@ -102,7 +102,7 @@ async fn encrypted_connections_trust_the_authority_that_is_named() {
 }
 
 #[tokio::test]
-async fn the_wrong_protocol_is_told() {
+async fn the_wrong_protocol_is_reported() {
     let to = |name: &str, encrypted: bool, login: Login| Connection {
         security: Security { encrypted, login, ..Security::default() },
         ..Connection::plaintext(variable(name))

@@ -45,8 +45,8 @@ impl Harness for Real {
 impl MessagePlace for Proxied {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let known = settings();
-        let behind = Settings { url: self.proxy.url(&known.url), timeout: Duration::from_secs(4), ..known };
-        let registry = Registry::new(&behind).map_err(|error| error.to_string())?;
+        let proxied = Settings { url: self.proxy.url(&known.url), timeout: Duration::from_secs(4), ..known };
+        let registry = Registry::new(&proxied).map_err(|error| error.to_string())?;
         Ok(Box::new(ConfluentMessages::new(registry, Times::PATIENT)))
     }
 

@@ -119,7 +119,7 @@ async fn an_unknown_id_is_unknown() {
 }
 
 #[tokio::test]
-async fn schemas_that_are_none_of_ours_reject_their_messages() {
+async fn messages_with_a_foreign_schema_are_rejected() {
     let registry = registry();
     let other =
         json!({ "type": "record", "name": "tests.Other", "fields": [{ "name": "x", "type": "string" }] });
@@ -133,14 +133,14 @@ async fn schemas_that_are_none_of_ours_reject_their_messages() {
 }
 
 #[tokio::test]
-async fn what_is_no_schema_is_refused() {
+async fn an_invalid_schema_is_refused() {
     let refused = registry().register(&subject(), "{\"type\": \"nonsense\"}").await;
     let Err(RegistryFault::Configuration(message)) = refused else { panic!("{refused:?}") };
     assert!(message.contains("refuses the schema of subject tests."), "{message}");
 }
 
 #[tokio::test]
-async fn a_wrong_path_is_no_unknown_schema() {
+async fn a_wrong_path_does_not_count_as_an_unknown_schema() {
     let wrong = Settings { url: format!("{}/nowhere", settings().url), ..settings() };
     let registry = Registry::new(&wrong).unwrap();
     // A busy machine may take longer than the client waits.
@@ -154,7 +154,7 @@ async fn a_wrong_path_is_no_unknown_schema() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_told() {
+async fn wrong_credentials_are_reported() {
     let user = variable("PRORATA_TEST_REGISTRY_USER");
     for (username, password) in [(user.as_str(), "wrong"), ("nobody", "wrong"), ("", "")] {
         let wrong = Settings { username: username.into(), password: Secret::new(password), ..settings() };

@@ -70,7 +70,7 @@ fn a_backfill_is_refused_while_a_worker_holds_the_root_and_changes_nothing_after
 }
 
 #[test]
-fn a_worker_goes_on_after_a_backfill_has_taken_its_shards_over() {
+fn a_worker_continues_after_a_backfill_has_taken_its_shards_over() {
     let world = World::new("take-over");
     let [first, foreign, last] = [33, 34, 35].map(Load::small);
     let mut worker = world.worker();

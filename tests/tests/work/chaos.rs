@@ -94,7 +94,7 @@ fn killed_workers_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn frozen_workers_that_wake_up_without_their_shards_let_go() {
+fn frozen_workers_that_wake_up_without_their_shards_release_them() {
     let mut dice = Dice::new();
     let mut world = World::new("freeze");
     world.set("kafka.session_timeout", json!("2s"));

@@ -41,7 +41,7 @@ struct Sent {
 
 /// The report of a letter, found by the number in the message's own header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct DeadLetter {
     reason: String,
     partition: String,
     offset: i64,
@@ -153,7 +153,7 @@ fn send(topic: &str, messages: &[Sent]) {
 }
 
 /// Returns the letters on their topic by number. Each may be there more than once, but always the same.
-fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
+fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, DeadLetter> {
     let consumer: BaseConsumer = client().set("group.id", topic).create().unwrap();
     let mut partitions = TopicPartitionList::new();
     partitions.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
@@ -174,7 +174,7 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
             };
             assert!(!text("prorata.message").is_empty() && !text("prorata.version").is_empty());
             assert!(text("prorata.topic").ends_with("-a"), "{}", text("prorata.topic"));
-            let told = Told {
+            let dead_letter = DeadLetter {
                 reason: text("prorata.reason"),
                 partition: text("prorata.partition"),
                 offset: text("prorata.offset").parse().unwrap(),
@@ -182,8 +182,8 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
                 bytes: message.payload().unwrap_or_default().to_vec(),
                 own_headers: all.iter().filter(|(name, _)| !name.starts_with("prorata.")).cloned().collect(),
             };
-            let before = found.insert(text("number").parse().unwrap(), told.clone());
-            assert!(before.is_none_or(|before| before == told));
+            let before = found.insert(text("number").parse().unwrap(), dead_letter.clone());
+            assert!(before.is_none_or(|before| before == dead_letter));
         }
         if found.len() == count { Ok(()) } else { Err(format!("has {} of {count} letters", found.len())) }
     });
@@ -191,7 +191,7 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
 }
 
 /// Returns the letters in the lake's files by number.
-fn in_files(world: &World) -> BTreeMap<usize, Told> {
+fn in_files(world: &World) -> BTreeMap<usize, DeadLetter> {
     let lake = world.lake();
     let mut found = BTreeMap::new();
     for path in lake.list(DEAD_LETTERS) {
@@ -201,7 +201,7 @@ fn in_files(world: &World) -> BTreeMap<usize, Told> {
             };
             assert_eq!(topic, world.topics[0]);
             let number = headers.iter().find(|(name, _)| name == "number").unwrap().1.clone().unwrap();
-            let told = Told {
+            let dead_letter = DeadLetter {
                 reason: letter.rejected.reject.reason.code().to_owned(),
                 partition: partition.to_string(),
                 offset,
@@ -210,7 +210,7 @@ fn in_files(world: &World) -> BTreeMap<usize, Told> {
                 own_headers: headers,
             };
             let number = String::from_utf8(number).unwrap().parse().unwrap();
-            assert_eq!(found.insert(number, told), None, "{path} repeats letter {number}");
+            assert_eq!(found.insert(number, dead_letter), None, "{path} repeats letter {number}");
         }
     }
     found
@@ -226,7 +226,7 @@ fn bad(world: &World) -> (Bad, Registry) {
 }
 
 #[test]
-fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
+fn every_bad_message_becomes_a_dead_letter_and_changes_no_table() {
     let mut world = World::new("letters");
     let dead = format!("{}-dead", world.name);
     world.create(std::slice::from_ref(&dead), 1);
@@ -259,12 +259,12 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
 
     let files = in_files(&world);
     assert_eq!(files.len(), sent.len());
-    for ((number, told), (reason, sent)) in files.iter().zip(&sent) {
-        assert_eq!(told.reason, reason.code(), "letter {number}");
-        assert_eq!(told.partition, sent.partition.to_string(), "letter {number}");
-        assert_eq!(told.key, sent.key, "letter {number}");
-        assert_eq!(told.bytes, sent.value.clone().unwrap_or_default(), "letter {number}");
-        assert_eq!(told.own_headers, own_headers(*number));
+    for ((number, dead_letter), (reason, sent)) in files.iter().zip(&sent) {
+        assert_eq!(dead_letter.reason, reason.code(), "letter {number}");
+        assert_eq!(dead_letter.partition, sent.partition.to_string(), "letter {number}");
+        assert_eq!(dead_letter.key, sent.key, "letter {number}");
+        assert_eq!(dead_letter.bytes, sent.value.clone().unwrap_or_default(), "letter {number}");
+        assert_eq!(dead_letter.own_headers, own_headers(*number));
     }
     assert_eq!(on_topic(&dead, sent.len()), files);
     worker.stop();

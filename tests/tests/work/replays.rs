@@ -235,7 +235,7 @@ fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, withou
 }
 
 #[test]
-fn what_a_mend_makes_good_counts_after_a_replay_and_once() {
+fn repaired_events_count_once_after_a_replay() {
     let mut world = World::new("replay");
     let admin = Admin::new(&world);
     let broken = Broken::new(&world, Load::small(95));
@@ -304,7 +304,7 @@ fn replays_nothing_more(world: &World, admin: &Admin, left: &Counts, before: u64
 }
 
 #[test]
-fn what_came_too_late_is_folded_by_a_replay_once() {
+fn a_replay_folds_late_events_once() {
     let world = World::new("too-late");
     let (sender, _) = Sender::new(&world);
     let now = world.now.0;

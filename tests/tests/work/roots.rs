@@ -42,7 +42,7 @@ fn replace(folder: &Path, with: &Path) {
 }
 
 #[test]
-fn checkpoints_behind_the_tables_are_a_loud_stop() {
+fn checkpoints_older_than_the_tables_are_a_loud_stop() {
     let mut world = World::new("behind");
     let [first, second, third] = [101, 102, 103].map(load);
     let state = Path::new(&world.root).join("state");
@@ -227,13 +227,13 @@ fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
     // The events are late, so their hours are read from the archive again.
     let mut worker = world.worker();
     let messages = messages + world.send(loads[1]);
-    let told = eventually("a shard is stopped", || match worker.stopped_shards().pop() {
-        Some(told) => Ok(told),
+    let reported = eventually("a shard is stopped", || match worker.stopped_shards().pop() {
+        Some(reported) => Ok(reported),
         None => Err(worker.program.tail()),
     });
     let way_out =
         format!("fold a copy of its events with 'prorata backfill --shards {shard} --without-archive-file");
-    assert!(told.contains("is damaged") && told.contains(&way_out), "{told}");
+    assert!(reported.contains("is damaged") && reported.contains(&way_out), "{reported}");
 
     damaged.iter().for_each(|file| std::fs::remove_file(file).unwrap());
     let root = Path::new(&world.root);

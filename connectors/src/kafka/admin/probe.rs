@@ -102,7 +102,7 @@ mod tests {
     async fn a_question_is_given_up_after_a_while_and_never_asked_then() {
         let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
         let probe = Probe::start(&nobody).unwrap();
-        let (go_on, stands) = mpsc::channel::<()>();
+        let (unblock, stands) = mpsc::channel::<()>();
         // This query runs until the other end is dropped.
         assert!(probe.submit(move |_| assert!(stands.recv().is_err())));
         let asked = Arc::new(AtomicU32::new(0));
@@ -112,7 +112,7 @@ mod tests {
         };
         let late = SourceError::Unavailable("brokers take too long to answer earlier queries".into());
         assert_eq!(ask().await, Err(late));
-        drop(go_on);
+        drop(unblock);
         assert_eq!(ask().await, Ok(0), "the first that is asked");
     }
 }

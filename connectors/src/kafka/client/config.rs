@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn an_error_names_the_missing_setting() {
         assert!(message(Connection::plaintext(" ").client()).contains("kafka.bootstrap_servers"));
         assert!(
             message(user(|_, _| plain("me".into(), Secret::new(""))).client())
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_beats_within_its_session_and_has_time_to_let_go() {
+    fn a_member_beats_within_its_session_and_has_time_to_release() {
         for (session, revoke) in [(1, 1), (6, 20), (45, 30), (1_800, 30), (45, 3_600)] {
             let config = member(|settings| {
                 settings.session_timeout = Duration::from_secs(session);

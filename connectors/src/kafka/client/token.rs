@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_not_a_web_token_is_read_again_after_five_minutes() {
+    fn opaque_tokens_are_read_again_after_five_minutes() {
         for opaque in ["abc", "a.b.c", "no.dots"] {
             let token = parse(opaque, NOW).unwrap();
             assert_eq!((token.principal_name.as_str(), token.lifetime_ms), ("prorata", 1_000_300_000));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_assignment_continues_behind_what_was_read() {
+    fn a_new_assignment_continues_after_the_last_message_read() {
         let mut tracks = tracks();
         track(&mut tracks, "a").next = Start::At(5);
         track(&mut tracks, "b").lost = true;

@@ -225,8 +225,8 @@ impl Sender {
             Code::MessageTimedOut => {
                 let context = self.producer.context();
                 let errors = context.watch.errors();
-                let told = errors.into_iter().rev().find(|(code, _)| *code != Code::AllBrokersDown);
-                let (code, reason) = told.unwrap_or((code, reason.to_owned()));
+                let reported = errors.into_iter().rev().find(|(code, _)| *code != Code::AllBrokersDown);
+                let (code, reason) = reported.unwrap_or((code, reason.to_owned()));
                 let answered = context.answered.load(Ordering::Relaxed);
                 let meaning = if answered { failure::running } else { failure::at_start };
                 meaning(&self.connection, code, &reason)

@@ -20,20 +20,21 @@ use prorata_worker::ports::{Archive, Wanted};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
+type Outcomes = Vec<(Position, Result<EventRecord, Rejected>)>;
 
-fn read(file: &[u8]) -> Result<Told, FileError> {
-    let mut told = Vec::new();
+fn read(file: &[u8]) -> Result<Outcomes, FileError> {
+    let mut outcomes = Vec::new();
     read_events(file, &mut |position, record| {
-        told.push((position, record.map(EventRecordRef::into_owned)));
+        outcomes.push((position, record.map(EventRecordRef::into_owned)));
     })?;
-    Ok(told)
+    Ok(outcomes)
 }
 
 /// Returns the events of a file and the reasons of rejected records.
-fn sorted(told: &Told) -> (Vec<EventRecord>, Vec<Reason>) {
-    let events = told.iter().filter_map(|(_, record)| record.clone().ok()).collect();
-    let reasons = told.iter().filter_map(|(_, record)| Some(record.as_ref().err()?.reject.reason)).collect();
+fn sorted(outcomes: &Outcomes) -> (Vec<EventRecord>, Vec<Reason>) {
+    let events = outcomes.iter().filter_map(|(_, record)| record.clone().ok()).collect();
+    let reasons =
+        outcomes.iter().filter_map(|(_, record)| Some(record.as_ref().err()?.reject.reason)).collect();
     (events, reasons)
 }
 
@@ -159,7 +160,7 @@ fn a_file_in_the_order_of_organizations_is_read_by_organization() {
 }
 
 #[test]
-fn blocks_of_others_are_passed_over_unread_and_damage_of_ones_own_is_told() {
+fn blocks_of_others_are_skipped_and_damage_of_own_blocks_is_reported() {
     let events = stops(20_000);
     let mut file = own(&events);
     let at = file.len() - 100;
@@ -204,32 +205,32 @@ fn files_of_other_writers_are_read_in_every_codec() {
                 writer.append_value(datum.read_value(&mut &record.body[..]).unwrap()).unwrap();
                 writer.flush().unwrap();
             }
-            let told = read(&writer.into_inner().unwrap()).unwrap();
-            assert_eq!(sorted(&told), (events, vec![]), "{codec:?} {kind:?}");
+            let outcomes = read(&writer.into_inner().unwrap()).unwrap();
+            assert_eq!(sorted(&outcomes), (events, vec![]), "{codec:?} {kind:?}");
         }
     }
 }
 
 #[test]
-fn a_bad_record_costs_no_other_and_is_told_with_its_place_and_bytes() {
+fn a_bad_record_costs_no_other_and_is_reported_with_position_and_bytes() {
     let mut events = stops(5);
     events[2].event.organization_id = "".into();
     events[2] = EventRecord::new(events[2].event.clone());
     let bytes = file(STOPPED, "null", &blocks_of(&events, 3));
-    let told = read(&bytes).unwrap();
+    let outcomes = read(&bytes).unwrap();
     let byte = bytes.len() - blocks_of(&events, 3).concat().len();
-    assert_eq!(told.len(), 5);
-    let (position, rejected) = &told[2];
+    assert_eq!(outcomes.len(), 5);
+    let (position, rejected) = &outcomes[2];
     assert_eq!(*position, Position { block: 0, byte: byte as u64, record: Some(2) });
     assert_eq!(position.to_string(), format!("block 0 at byte {byte}, record 2"));
     let rejected = rejected.as_ref().unwrap_err();
     assert_eq!(rejected.reject.reason, Reason::InvalidField);
     assert_eq!(rejected.bytes, events[2].body.to_vec());
-    assert_eq!(sorted(&told).0, [&events[..2], &events[3..]].concat());
+    assert_eq!(sorted(&outcomes).0, [&events[..2], &events[3..]].concat());
 }
 
 #[test]
-fn records_that_are_none_of_ours_are_told_one_by_one() {
+fn foreign_records_are_reported_one_by_one() {
     let foreign = r#"{"type": "record", "name": "acme.Order", "fields": [{"name": "id", "type": "long"}]}"#;
     let events = stops(2);
     let mut data = Vec::new();
@@ -238,42 +239,42 @@ fn records_that_are_none_of_ours_are_told_one_by_one() {
         data.extend(body);
     }
     let schema = format!("[{foreign}, {STOPPED}, \"null\"]");
-    let told = read(&file(&schema, "null", &[block(4, &data)])).unwrap();
-    assert_eq!(sorted(&told), (events, vec![Reason::UnknownEvent; 2]));
-    assert_eq!(told[1].1.as_ref().unwrap_err().bytes, [0, 0x2a]);
+    let outcomes = read(&file(&schema, "null", &[block(4, &data)])).unwrap();
+    assert_eq!(sorted(&outcomes), (events, vec![Reason::UnknownEvent; 2]));
+    assert_eq!(outcomes[1].1.as_ref().unwrap_err().bytes, [0, 0x2a]);
 
-    let told = read(&file(foreign, "null", &[block(3, &[2, 4, 6])])).unwrap();
-    assert_eq!(sorted(&told), (vec![], vec![Reason::UnknownEvent; 3]));
+    let outcomes = read(&file(foreign, "null", &[block(3, &[2, 4, 6])])).unwrap();
+    assert_eq!(sorted(&outcomes), (vec![], vec![Reason::UnknownEvent; 3]));
 }
 
 #[test]
-fn a_block_that_lies_about_its_records_is_told() {
+fn a_block_with_a_wrong_record_count_is_reported() {
     let events = stops(2);
     let data = [&events[0].body[..], &events[1].body].concat();
     for (claimed, read_events, rejected) in
         [(1, 1, &events[1].body[..]), (3, 2, &[]), (i64::MAX, 2, &[]), (0, 0, &data)]
     {
-        let told = read(&file(STOPPED, "null", &[block(claimed, &data), block(2, &data)])).unwrap();
-        let (found, reasons) = sorted(&told);
+        let outcomes = read(&file(STOPPED, "null", &[block(claimed, &data), block(2, &data)])).unwrap();
+        let (found, reasons) = sorted(&outcomes);
         assert_eq!(found, [&events[..read_events], &events].concat(), "{claimed}");
         assert_eq!(reasons, [Reason::Malformed], "{claimed}");
-        assert_eq!(told[read_events].1.as_ref().unwrap_err().bytes, rejected);
+        assert_eq!(outcomes[read_events].1.as_ref().unwrap_err().bytes, rejected);
     }
 }
 
 #[test]
-fn a_block_of_records_that_take_no_bytes_is_told_once() {
+fn a_block_of_records_without_bytes_is_reported_once() {
     let empty = r#"{"type": "record", "name": "acme.Empty", "fields": []}"#;
     for schema in [empty, "\"null\""] {
         for left in [&[][..], &[0x2a], b"bytes that no record takes"] {
-            let mut told = Told::new();
+            let mut outcomes = Outcomes::new();
             let bytes = file(schema, "null", &[block(i64::MAX, left), block(0, &[])]);
             read_events(&bytes[..], &mut |position, record| {
-                told.push((position, record.map(EventRecordRef::into_owned)));
-                assert!(told.len() < 10, "it goes on and on");
+                outcomes.push((position, record.map(EventRecordRef::into_owned)));
+                assert!(outcomes.len() < 10, "reading does not end");
             })
             .unwrap();
-            let [(position, Err(rejected))] = &told[..] else { panic!("{schema}: {told:?}") };
+            let [(position, Err(rejected))] = &outcomes[..] else { panic!("{schema}: {outcomes:?}") };
             assert_eq!((position.record, &rejected.bytes[..]), (Some(0), left), "{schema}");
             assert_eq!(rejected.reject.reason, Reason::Malformed, "{schema}");
         }
@@ -281,7 +282,7 @@ fn a_block_of_records_that_take_no_bytes_is_told_once() {
 }
 
 #[test]
-fn a_damaged_block_costs_itself_and_reading_goes_on_behind_the_next_marker() {
+fn a_damaged_block_costs_only_itself_and_reading_continues_after_the_next_marker() {
     let events = stops(9);
     let blocks = blocks_of(&events, 3);
     let whole = file(STOPPED, "null", &blocks);
@@ -297,17 +298,17 @@ fn a_damaged_block_costs_itself_and_reading_goes_on_behind_the_next_marker() {
     for (what, at, bytes) in damage {
         let mut damaged = whole.clone();
         damaged[at..at + bytes.len()].copy_from_slice(bytes);
-        let told = read(&damaged).unwrap();
-        let (found, reasons) = sorted(&told);
+        let outcomes = read(&damaged).unwrap();
+        let (found, reasons) = sorted(&outcomes);
         let lost =
             if what == "its sync marker" { &events[..3] } else { &[&events[..3], &events[6..]].concat()[..] };
         assert_eq!(found, lost, "{what}");
         assert_eq!(reasons, [Reason::Malformed], "{what}");
-        let (position, rejected) = &told[3];
+        let (position, rejected) = &outcomes[3];
         assert_eq!(*position, Position { block: 1, byte: start as u64, record: None }, "{what}");
         let rejected = rejected.as_ref().unwrap_err();
-        let told_end = if what == "its sync marker" { damaged.len() } else { end };
-        assert_eq!(rejected.bytes, damaged[start..told_end], "{what}");
+        let rejected_end = if what == "its sync marker" { damaged.len() } else { end };
+        assert_eq!(rejected.bytes, damaged[start..rejected_end], "{what}");
     }
 }
 
@@ -339,17 +340,17 @@ fn a_compressed_block_that_does_not_unpack_costs_itself_alone() {
     ];
     for (codec, good, bad) in cases {
         for bad in bad {
-            let told =
+            let outcomes =
                 read(&file(STOPPED, codec, &[block(3, &good), block(3, &bad), block(3, &good)])).unwrap();
-            let (found, reasons) = sorted(&told);
+            let (found, reasons) = sorted(&outcomes);
             assert_eq!((found.len(), reasons), (6, vec![Reason::Malformed]), "{codec}");
-            assert_eq!(told[3].1.as_ref().unwrap_err().bytes, bad, "{codec}");
+            assert_eq!(outcomes[3].1.as_ref().unwrap_err().bytes, bad, "{codec}");
         }
     }
 }
 
 #[test]
-fn a_file_of_ours_that_is_cut_between_two_blocks_reads_as_fewer_events() {
+fn a_file_cut_between_two_blocks_reads_as_fewer_events() {
     // A block has 256 KiB.
     let events = stops(8_000);
     let bodies: Vec<_> = events.iter().map(|record| (EventKind::PodStopped, &*record.body)).collect();
@@ -364,30 +365,36 @@ fn a_file_of_ours_that_is_cut_between_two_blocks_reads_as_fewer_events() {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_what_was_whole_and_tells_the_rest() {
+fn a_truncated_file_gives_its_whole_records_and_reports_the_rest() {
     let events = stops(6);
     let blocks = blocks_of(&events, 2);
     let whole = file(STOPPED, "null", &blocks);
     let header = whole.len() - blocks.concat().len();
     for length in 0..whole.len() {
-        let Ok(told) = read(&whole[..length]) else {
+        let Ok(outcomes) = read(&whole[..length]) else {
             assert!(length < header, "cut to {length}");
             continue;
         };
-        let (found, reasons) = sorted(&told);
+        let (found, reasons) = sorted(&outcomes);
         assert_eq!(found, events[..found.len()], "cut to {length}");
         let boundary = (0..=3).any(|count| length == header + blocks[..count].concat().len());
         assert_eq!(reasons.is_empty(), boundary, "cut to {length}");
         assert!(reasons.iter().all(|reason| *reason == Reason::Malformed));
-        let told_bytes: usize = found.iter().map(|record| record.body.len()).sum::<usize>()
-            + told.iter().filter_map(|(_, record)| Some(record.as_ref().err()?.bytes.len())).sum::<usize>();
+        let accounted_bytes: usize = found.iter().map(|record| record.body.len()).sum::<usize>()
+            + outcomes
+                .iter()
+                .filter_map(|(_, record)| Some(record.as_ref().err()?.bytes.len()))
+                .sum::<usize>();
         // Only framing is not reported: heads of three bytes, and the markers of blocks that were read.
-        assert!(header + told_bytes + 3 * (3 + SYNC.len()) >= length, "cut to {length}: {told_bytes}");
+        assert!(
+            header + accounted_bytes + 3 * (3 + SYNC.len()) >= length,
+            "cut to {length}: {accounted_bytes}"
+        );
     }
 }
 
 #[test]
-fn what_is_no_container_file_is_an_error_of_the_file() {
+fn a_file_that_is_not_a_container_is_a_file_error() {
     let no_codec = file(STOPPED, "xz", &[]);
     let cases: [(&[u8], &str); 6] = [
         (b"", "it is empty"),
@@ -433,8 +440,8 @@ fn twenty_thousand_damaged_files_never_panic_and_hide_nothing() {
         let mut tail = file.split_off(if round % 4 < 2 { 0 } else { header + 16 });
         mutate(&mut tail, &mut dice);
         file.extend(tail);
-        if let Ok(told) = read(&file) {
-            let (found, reasons) = sorted(&told);
+        if let Ok(outcomes) = read(&file) {
+            let (found, reasons) = sorted(&outcomes);
             assert!(!reasons.is_empty() || found.len() <= 12);
             whole += usize::from(found.len() == 6);
         }
@@ -452,12 +459,12 @@ fn the_archives_schema_is_the_union_of_ours() {
 }
 
 #[test]
-fn a_rejected_record_can_be_replayed_once_mended() {
+fn a_rejected_record_can_be_replayed_once_repaired() {
     let mut event: Event = stops(1).remove(0).event;
     event.organization_id = "".into();
     let bytes = file(STOPPED, "null", &[block(1, &encode(&event))]);
     let rejected = read(&bytes).unwrap().remove(0).1.unwrap_err();
-    let mended = [&[2, b'o'][..], &rejected.bytes[1..]].concat();
-    let told = read(&file(STOPPED, "null", &[block(1, &mended)])).unwrap();
-    let Payload::PodStopped(_) = &told[0].1.as_ref().unwrap().event.payload else { unreachable!() };
+    let repaired = [&[2, b'o'][..], &rejected.bytes[1..]].concat();
+    let outcomes = read(&file(STOPPED, "null", &[block(1, &repaired)])).unwrap();
+    let Payload::PodStopped(_) = &outcomes[0].1.as_ref().unwrap().event.payload else { unreachable!() };
 }

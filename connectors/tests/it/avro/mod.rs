@@ -147,7 +147,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_apache_avro_writes_is_read(event in event()) {
+    fn records_of_apache_avro_are_read(event in event()) {
         let version = Version::newest(&event);
         prop_assert_eq!(version.decode(), Ok(EventRecord::new(event)));
     }
@@ -271,7 +271,7 @@ fn every_field_without_default_is_required_and_every_other_is_not() {
 }
 
 #[test]
-fn a_symbol_of_a_newer_enum_is_an_unknown_event_and_the_others_are_read() {
+fn an_unknown_symbol_of_an_enum_rejects_only_its_event() {
     let mut event = sample(EventKind::NodeStarted);
     let Payload::NodeStarted(node) = &mut event.payload else { unreachable!() };
     node.capacity_type = prorata_schemas::event::CapacityType::Spot;
@@ -362,7 +362,7 @@ fn hostile_counts_and_depths_cost_nothing() {
 }
 
 #[test]
-fn what_is_no_schema_is_an_error() {
+fn an_invalid_schema_is_an_error() {
     for text in ["", "{", "\"acme\"", "{\"type\": \"record\"}", "[\"string\", \"string\"]", "7", "\u{0}"] {
         assert!(Decoder::compile(text).is_err(), "{text:?}");
     }

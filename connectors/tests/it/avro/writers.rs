@@ -132,7 +132,7 @@ fn a_null_reads_as_the_default_of_its_field() {
 }
 
 #[test]
-fn what_common_writers_make_of_our_types_is_read() {
+fn records_of_common_writers_are_read() {
     for event in samples() {
         for (null_at, form) in [(1, spark as Form), (0, connect as Form)] {
             let version = version(&event, null_at, form);

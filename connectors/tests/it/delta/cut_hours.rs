@@ -52,7 +52,7 @@ async fn fold(root: &Path, events: &[EventRecord], owner: &str) -> Outcome {
 }
 
 #[test]
-fn late_events_write_some_files_of_an_hour_to_the_bytes_of_a_backfill() {
+fn late_events_rewrite_some_files_to_the_bytes_of_a_backfill() {
     let runtime = Arc::new(tokio::runtime::Runtime::new().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -75,7 +75,7 @@ async fn of_many_makers_of_a_table_all_find_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_commits_behind_one_version_one_lands() {
+async fn one_of_many_commits_after_one_version_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let folder = Arc::new(folder);
     open(&folder).1.load(Table::Hours).await.unwrap();
@@ -92,7 +92,7 @@ async fn of_many_commits_behind_one_version_one_lands() {
     for writer in writers {
         landed += u32::from(writer.await.unwrap());
     }
-    assert!(landed <= 1, "{landed} commits landed behind version 0");
+    assert!(landed <= 1, "{landed} commits landed after version 0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn load_with(file: &str, change: impl FnOnce(Option<String>) -> Option<Str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_no_retry_can_read_is_told_apart_from_an_outage() {
+async fn an_unreadable_log_is_distinguished_from_an_outage() {
     let (first, second) = ("00000000000000000000.json", "00000000000000000001.json");
     let protocol = r#"{"protocol":{"minReaderVersion":99,"minWriterVersion":99}}"#;
     let feature = serde_json::json!({"protocol": {
@@ -158,13 +158,13 @@ async fn a_log_that_no_retry_can_read_is_told_apart_from_an_outage() {
         ("no first version", load_with(first, |_| None).await),
         ("no second version", load_with(second, |_| None).await),
     ];
-    let told = cases.map(|(what, error)| {
+    let failures = cases.map(|(what, error)| {
         assert!(error.source.source().is_some(), "{what}: the library's own error is kept");
         assert!(!error.to_string().contains("backtrace"), "{what}: {error}");
         (what, error.kind, error.to_string())
     });
-    assert!(told.iter().all(|(_, kind, _)| !kind.is_retryable()), "{told:#?}");
-    assert_eq!(told[4].1, ErrorKind::Missing, "{told:#?}");
+    assert!(failures.iter().all(|(_, kind, _)| !kind.is_retryable()), "{failures:#?}");
+    assert_eq!(failures[4].1, ErrorKind::Missing, "{failures:#?}");
 }
 
 /// Creates the table `hours` as another release would have: `change` edits its columns.
@@ -215,7 +215,7 @@ async fn a_new_column_is_added_to_the_table_once() {
     let first = DeltaTables::new(store.clone()).load(Table::Hours).await.unwrap();
     assert_eq!(first.version, 1, "the column is a commit");
     let (after, properties) = metadata_of_hours(&store).await;
-    assert_eq!(after, [before, vec![added.to_owned()]].concat(), "behind the others");
+    assert_eq!(after, [before, vec![added.to_owned()]].concat(), "after the others");
     assert_ne!(properties["delta.dataSkippingStatsColumns"], "hour", "statistics are this release's, too");
     // Later workers find nothing to do, and more files can be added.
     let tables = DeltaTables::new(store.clone());

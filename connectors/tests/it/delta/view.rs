@@ -107,7 +107,7 @@ async fn a_worker_keeps_the_horizon_of_a_table_and_commits_as_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dates_that_nobody_asks_for_are_forgotten_and_older_ones_can_be_asked_for() {
+async fn unused_dates_are_forgotten_and_older_dates_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let worker = tables(folder.path());
     for day in 0..6 {

@@ -28,9 +28,9 @@ enum Order {
 
 impl Mock {
     fn start() -> Self {
-        let ((orders, taken), (address, told)) = (channel(), channel());
+        let ((orders, taken), (address, replies)) = (channel(), channel());
         std::thread::spawn(move || obey(&taken, &address));
-        Self { brokers: told.recv().unwrap(), orders, places: AtomicU64::new(0) }
+        Self { brokers: replies.recv().unwrap(), orders, places: AtomicU64::new(0) }
     }
 }
 
@@ -90,9 +90,9 @@ impl DeadLetterPlace for Topic {
     }
 
     async fn set_available(&self, available: bool) -> Result<bool, String> {
-        let (done, told) = channel();
+        let (done, replies) = channel();
         self.orders.send(Order::Answer(available, done)).unwrap();
-        told.recv().unwrap();
+        replies.recv().unwrap();
         Ok(true)
     }
 }
@@ -103,7 +103,7 @@ async fn dead_letters_on_brokers_in_memory_keep_their_promises() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_not_there_is_told_at_once() {
+async fn a_missing_topic_is_reported_at_once() {
     let cluster = cluster(&["dead"], 1);
     let connection = settings(&cluster, &["dead"]).connection;
     KafkaDeadLetters::connect(connection.clone(), "dead").await.map(drop).unwrap();

@@ -50,7 +50,7 @@ fn produce(cluster: &Cluster, topic: &str, partition: i32, count: usize, size: u
 }
 
 #[tokio::test]
-async fn a_shard_is_read_when_it_is_started_from_the_offsets_named_and_its_end_is_told_again_and_again() {
+async fn a_started_shard_is_read_from_given_offsets_and_reports_its_end_repeatedly() {
     let cluster = cluster(&["a", "b"], 2);
     produce(&cluster, "a", 1, 10, 1);
     produce(&cluster, "b", 1, 5, 1);
@@ -181,7 +181,7 @@ async fn shared(members: [&mut KafkaSource; 2]) -> [BTreeSet<u16>; 2] {
 }
 
 #[tokio::test]
-async fn what_is_not_released_in_time_is_taken() {
+async fn a_shard_that_is_not_released_in_time_is_taken() {
     let cluster = cluster(&["a"], 2);
     let mut hurried = settings(&cluster, &["a"]);
     hurried.revoke_timeout = Duration::from_secs(2);
@@ -290,7 +290,7 @@ async fn offsets_that_kafka_does_not_have_are_lost() {
 }
 
 #[tokio::test]
-async fn an_unreachable_broker_is_no_end() {
+async fn an_unreachable_broker_does_not_count_as_the_end() {
     let cluster = cluster(&["a"], 1);
     produce(&cluster, "a", 0, 10, 1);
     let mut patient = settings(&cluster, &["a"]);
@@ -301,15 +301,15 @@ async fn an_unreachable_broker_is_no_end() {
     cluster.broker_down(-1).unwrap();
     signals_for(&mut source, Duration::from_secs(1)).await;
     let (window, deadline) = (Deadline::after(Duration::from_secs(4)), Deadline::start());
-    let (mut told, mut unavailable) = (Vec::new(), 0);
+    let (mut received, mut unavailable) = (Vec::new(), 0);
     while !window.passed() || (unavailable == 0 && !deadline.passed()) {
         match source.poll(Duration::from_millis(100)).await {
-            Ok(signals) => told.extend(signals),
+            Ok(signals) => received.extend(signals),
             Err(SourceError::Unavailable(_)) => unavailable += 1,
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(told.is_empty() && unavailable > 0, "{told:?} {unavailable}");
+    assert!(received.is_empty() && unavailable > 0, "{received:?} {unavailable}");
     cluster.broker_up(-1).unwrap();
     until(&mut source, |signal| is_end(signal, 10)).await;
     source.close().await;
@@ -328,7 +328,7 @@ async fn closing_is_bounded_while_brokers_are_gone() {
 }
 
 #[tokio::test]
-async fn next_offsets_are_told_to_the_group() {
+async fn next_offsets_are_committed_to_the_group() {
     let cluster = cluster(&["a"], 1);
     produce(&cluster, "a", 0, 10, 1);
     let mut source = joined(settings(&cluster, &["a"])).await;
@@ -348,7 +348,7 @@ async fn next_offsets_are_told_to_the_group() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_told() {
+async fn settings_that_cannot_work_are_reported() {
     let nobody = Connection { timeout: Duration::from_secs(3), ..Connection::plaintext("127.0.0.1:1") };
     let refused =
         KafkaSource::connect(KafkaSettings::new(nobody, vec!["a".into()], "group")).await.err().unwrap();

@@ -27,7 +27,7 @@ fn produce_zeros(cluster: &Cluster, topic: &str) {
 }
 
 #[tokio::test]
-async fn a_batch_that_does_not_unpack_is_told_and_other_partitions_are_read_on() {
+async fn a_batch_that_cannot_be_unpacked_is_reported_and_other_partitions_continue() {
     let cluster = cluster(&["a"], 2);
     produce(&cluster, "a", 0, 3, 1);
     produce_zeros(&cluster, "a");

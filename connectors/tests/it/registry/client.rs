@@ -197,7 +197,7 @@ async fn credentials_do_not_follow_a_redirect_to_another_server() {
 }
 
 #[tokio::test]
-async fn what_a_redirect_or_an_answer_may_hold_is_not_repeated() {
+async fn errors_do_not_repeat_the_content_of_redirects_and_answers() {
     let target = always(Reply::json(200, json!({ "schema": { "a": "b" }, "x": "y".repeat(10_000) })));
     let to = target.url().replace("http://", "http://me:s3cret@");
     let fake = always(Reply::redirect(307, &format!("{to}/?token=s3cret")));
@@ -227,7 +227,7 @@ async fn other_types_and_references_are_unusable() {
 }
 
 #[tokio::test]
-async fn what_is_no_registry_is_told_by_its_answer() {
+async fn a_server_that_is_not_a_registry_is_recognized_by_its_answer() {
     for answer in [
         Reply::typed(200, "text/html", "<html>log in</html>"),
         Reply::json(200, "{}"),
@@ -263,7 +263,7 @@ async fn a_registry_that_is_there_passes_the_check() {
 }
 
 #[test]
-fn what_may_be_secret_in_a_wrong_url_is_not_repeated() {
+fn errors_do_not_repeat_secrets_of_a_wrong_url() {
     for url in [
         "https://me:s3cret@host",
         "https://me:s3cret@host:port",

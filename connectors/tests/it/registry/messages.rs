@@ -54,7 +54,7 @@ async fn decoded<'a>(
 }
 
 #[tokio::test]
-async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
+async fn the_decoder_reads_messages_of_the_encoder_in_both_formats() {
     let fake = Fake::registry();
     let registered = MessageEncoder::registered(&client(&fake.url())).await.unwrap();
     let confluent = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
@@ -115,7 +115,7 @@ fn late(id: u32, known: &Arc<AtomicBool>) -> Fake {
 }
 
 #[tokio::test]
-async fn messages_of_a_schema_that_not_every_node_of_the_registry_knows_yet_wait_for_it() {
+async fn messages_wait_until_all_registry_nodes_know_their_schema() {
     let known = Arc::new(AtomicBool::new(false));
     let fake = late(7, &known);
     let messages = ConfluentMessages::new(client(&fake.url()), Times::PATIENT);
@@ -130,7 +130,7 @@ async fn messages_of_a_schema_that_not_every_node_of_the_registry_knows_yet_wait
 }
 
 #[tokio::test]
-async fn what_is_waited_for_in_vain_is_unknown_and_stops_the_others_once_in_a_while_only() {
+async fn an_id_awaited_in_vain_is_unknown_and_rarely_delays_others() {
     let known = Arc::new(AtomicBool::new(false));
     let fake = late(9, &known);
     let millis = Duration::from_millis;
@@ -164,7 +164,7 @@ async fn an_id_that_no_registry_gives_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
+async fn an_outage_of_the_registry_does_not_reject_the_message() {
     let status = Arc::new(AtomicU16::new(503));
     let fake = Fake::answering({
         let status = Arc::clone(&status);
@@ -192,7 +192,7 @@ async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
 }
 
 #[tokio::test]
-async fn schemas_that_are_none_of_ours_reject_their_messages() {
+async fn messages_with_a_foreign_schema_are_rejected() {
     let answers = [
         (json!({ "schema": "{}", "schemaType": "JSON" }), "is of type JSON"),
         (json!({ "schema": "not a schema" }), "is not an Avro schema"),
@@ -240,7 +240,7 @@ async fn more_schemas_than_are_kept_still_decode() {
 }
 
 #[tokio::test]
-async fn damage_is_told_apart() {
+async fn kinds_of_damage_are_distinguished() {
     let fake = Fake::registry();
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
     let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);

@@ -110,7 +110,7 @@ async fn a_registry_that_gives_no_schema_at_all_is_asked_for_longer() {
 }
 
 #[tokio::test]
-async fn a_registry_that_stops_answering_is_no_verdict_on_an_id() {
+async fn a_registry_that_stops_answering_does_not_reject_an_id() {
     let down = Arc::new(AtomicBool::new(false));
     let fake = Fake::answering({
         let down = Arc::clone(&down);

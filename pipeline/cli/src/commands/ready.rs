@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_answer_or_not_in_http_is_not_ready() {
+    fn a_host_that_does_not_answer_in_http_is_not_ready() {
         let hosts = ["127.0.0.1:1".to_owned(), "no-port".to_owned(), server("SSH-2.0\r\n", 1)];
         let answers = Asker::new().unwrap().ask_all(&hosts);
         assert_eq!(answers.iter().filter(|answer| answer.is_ready).count(), 0);

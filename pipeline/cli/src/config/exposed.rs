@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logins_without_encryption_are_told() {
+    fn logins_without_encryption_are_reported() {
         let with = |security_protocol, sasl_mechanism| {
             kafka(&KafkaConfig { security_protocol, sasl_mechanism, ..KafkaConfig::default() })
         };

@@ -113,7 +113,7 @@ async fn a_worker_is_live_while_its_loop_iterates() {
 }
 
 #[tokio::test]
-async fn a_worker_may_take_its_time_before_the_first_round_but_not_for_ever() {
+async fn a_worker_may_delay_its_first_round_but_not_for_ever() {
     let status = Arc::new(Status::default());
     assert_eq!(ask(&status, "/livez").await.code, 200);
     let answer = ask_with(&status, Limits { live_within: Duration::ZERO }, "/livez", None).await;
@@ -312,7 +312,7 @@ async fn the_page_is_for_people_and_escapes_what_it_shows() {
 }
 
 #[tokio::test]
-async fn a_stopped_shard_is_told_everywhere_with_its_way_out() {
+async fn a_stopped_shard_is_reported_everywhere_with_its_remedy() {
     let status = working();
     let message = "offsets_lost: topic pods, partition 11: gone; restore the topic";
     let stop = ShardStop { reason: StopReason::OffsetsLost, message: message.to_owned() };

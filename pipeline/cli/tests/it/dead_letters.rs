@@ -116,14 +116,17 @@ fn letters_are_listed_by_reason() {
 }
 
 #[test]
-fn what_came_too_late_is_folded_once_and_the_rest_is_told() {
+fn late_events_are_folded_once_and_the_rest_is_reported() {
     let room = lake_with(&three(), true);
     let output = on_lake(&room, &["--replay"]);
-    let told = text(&output);
-    assert_eq!((code(&output), error(&output)), (3, String::new()), "{told}");
-    assert!(told.contains("Folded: 1 events, 1 of them new; 3 published hours have changed."), "{told}");
-    assert!(told.contains("2 still fail: malformed 1, key_mismatch 1."), "{told}");
-    assert!(told.contains("send the event again"), "{told}");
+    let printed = text(&output);
+    assert_eq!((code(&output), error(&output)), (3, String::new()), "{printed}");
+    assert!(
+        printed.contains("Folded: 1 events, 1 of them new; 3 published hours have changed."),
+        "{printed}"
+    );
+    assert!(printed.contains("2 still fail: malformed 1, key_mismatch 1."), "{printed}");
+    assert!(printed.contains("send the event again"), "{printed}");
     let other = Room::new();
     let mut events = trace();
     events.push(late());
@@ -142,18 +145,18 @@ fn what_came_too_late_is_folded_once_and_the_rest_is_told() {
 }
 
 #[test]
-fn a_backfills_own_letters_are_listed_and_say_which_file_to_mend() {
+fn a_backfills_own_letters_are_listed_with_the_file_to_fix() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.put("folder/garbage.avro", b"this is no avro file at all");
     assert_eq!(code(&room.run("lake", &[])), 3);
     let output = on_lake(&room, &["--replay"]);
     assert_eq!(code(&output), 3);
-    let told = text(&output);
-    assert!(told.contains("1 still fail: malformed 1."), "{told}");
+    let printed = text(&output);
+    assert!(printed.contains("1 still fail: malformed 1."), "{printed}");
     let remedy = "fix 'folder/garbage.avro' at its source, and fold it again with 'prorata backfill \
                   --events'";
-    assert!(told.contains(remedy), "{told}");
+    assert!(printed.contains(remedy), "{printed}");
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn a_replay_needs_to_know_where_kafka_is() {
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_message() {
+fn wrong_usage_is_reported_in_one_message() {
     let room = lake_with(&[], true);
     let config = room.path("prorata.yaml");
     std::fs::write(&config, "log:\n  level: warn\n").unwrap();

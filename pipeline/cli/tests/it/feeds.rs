@@ -87,7 +87,7 @@ fn agreements_become_a_file_of_events_once() {
 }
 
 #[test]
-fn what_was_written_before_is_corrected_and_the_hours_are_printed() {
+fn earlier_events_are_corrected_and_the_hours_are_printed() {
     let folder = tempfile::tempdir().unwrap();
     let [file, events, kept, lake, fresh] =
         ["agreements.yaml", "events", "kept", "lake", "fresh"].map(|name| folder.path().join(name));

@@ -32,7 +32,7 @@ fn a_folder_is_filled_once() {
 }
 
 #[test]
-fn what_is_for_kafka_alone_is_refused_for_files() {
+fn options_for_kafka_are_refused_for_files() {
     let folder = tempfile::tempdir().unwrap();
     for option in ["--config", "--bootstrap-servers", "--topic", "--rate"] {
         let message = failure(generate(folder.path(), &["--output", "events", option, "1"]), 2);

@@ -95,7 +95,7 @@ fn credentials_come_from_the_environment_or_a_file_that_the_configuration_names(
 }
 
 #[test]
-fn what_the_registry_refuses_is_an_error_of_configuration() {
+fn a_refusal_of_the_registry_is_an_error_of_configuration() {
     for (reply, expected) in [
         (Reply::error(401, 401, "Unauthorized"), "check registry.username and registry.password"),
         (Reply::error(403, 40301, "Forbidden"), "check registry.username and registry.password"),

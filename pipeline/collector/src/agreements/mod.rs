@@ -174,7 +174,7 @@ impl Agreements {
             if let (Some(to), Some(deleted)) = (version.to.filter(|to| *to <= now), &version.deleted) {
                 // An earlier file may have ended a version here that now continues. Its deletion would win
                 // over the set.
-                let retraction = Recording::new(None, goes_on(version, &versions));
+                let retraction = Recording::new(None, continues(version, &versions));
                 wanted.push(self.event(version, to, deleted.clone())?.recorded(retraction));
             }
         }
@@ -288,6 +288,6 @@ fn version(place: EntryPlace, from: Day, to: Option<Day>, set: Payload, deleted:
 
 /// Returns whether another version starts where this one ends. The other version then replaces this one,
 /// which is not deleted.
-fn goes_on(version: &Version, versions: &[Version]) -> bool {
+fn continues(version: &Version, versions: &[Version]) -> bool {
     versions.iter().any(|other| other.key == version.key && Some(other.from) == version.to)
 }

@@ -25,11 +25,11 @@ pub(super) struct KnownNode {
     /// Whether the node was announced.
     pub is_announced: bool,
     /// Whether people were notified that the node is held back.
-    pub is_told: bool,
+    pub is_reported: bool,
     /// Why parts of the node's GPUs are not known, with the first cause of each reason.
     pub gpu_faults: BTreeMap<FaultReason, String>,
     /// The reasons of which people were notified.
-    pub gpu_told: BTreeSet<FaultReason>,
+    pub gpu_reported: BTreeSet<FaultReason>,
     /// Lower bound for the starts of the node's pods: until then, another node of this id existed.
     pub least: Timestamp,
 }
@@ -79,11 +79,11 @@ impl Collector {
         };
         let announced = self.state.announced.get(&key(&node_id)).map(|known| known.phase);
         let is_announced = matches!(announced, Some(Phase::Started | Phase::Changed));
-        let is_told = self.nodes.get(&name).is_some_and(|node| node.is_told);
-        let gpu_told = self.nodes.get(&name).map(|node| node.gpu_told.clone()).unwrap_or_default();
+        let is_reported = self.nodes.get(&name).is_some_and(|node| node.is_reported);
+        let gpu_reported = self.nodes.get(&name).map(|node| node.gpu_reported.clone()).unwrap_or_default();
         let fault = facts.gpus.fault.take();
         let gpu_faults = BTreeMap::new();
-        let known = KnownNode { facts, node_id, is_announced, is_told, gpu_faults, gpu_told, least };
+        let known = KnownNode { facts, node_id, is_announced, is_reported, gpu_faults, gpu_reported, least };
         self.nodes.insert(name.clone(), known);
         if let Some(fault) = fault {
             self.gpu_fault(&name, fault);
@@ -254,7 +254,7 @@ impl Collector {
     pub(super) fn gpu_fault(&mut self, name: &Text, fault: ShareFault) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let ShareFault { reason, what } = fault;
-        if node.gpu_told.insert(reason) {
+        if node.gpu_reported.insert(reason) {
             let (node, what) = (name.clone(), what.clone());
             self.notices.push(Notice::UnknownGpuShare { node, reason, what });
         }
@@ -270,8 +270,8 @@ impl Collector {
     }
 
     fn hold(&mut self, name: &Text) {
-        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_told) else { return };
-        node.is_told = true;
+        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_reported) else { return };
+        node.is_reported = true;
         let wanted = node.wanted();
         self.notices.push(Notice::UnpricedNode { name: name.clone(), wanted });
     }

@@ -270,9 +270,9 @@ fn duration_micros(text: &str) -> Option<i64> {
     let mut micros = 0i64;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (digits, behind) = rest.split_at(end);
-        let unit = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(unit);
+        let (digits, tail) = rest.split_at(end);
+        let unit = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
         let each = match unit {
             "h" => 3_600_000_000,
             "m" => 60_000_000,
@@ -281,7 +281,7 @@ fn duration_micros(text: &str) -> Option<i64> {
             _ => return None,
         };
         micros = micros.checked_add(digits.parse::<i64>().ok()?.checked_mul(each)?)?;
-        rest = behind;
+        rest = tail;
     }
     (!text.is_empty()).then_some(micros)
 }

@@ -34,6 +34,6 @@ fn cron_job<'n>(meta: &ObjectMeta, name: &'n str) -> Option<&'n str> {
     let plain = minute.len() == 8 && minute.bytes().all(|byte| byte.is_ascii_digit());
     let minute: i64 = if plain { minute.parse().ok()? } else { return None };
     let created = meta.creation_timestamp?.0.seconds();
-    let behind = created / MINUTE_SECONDS - minute;
-    (0..=WEEK_MINUTES).contains(&behind).then_some(name)
+    let delay = created / MINUTE_SECONDS - minute;
+    (0..=WEEK_MINUTES).contains(&delay).then_some(name)
 }

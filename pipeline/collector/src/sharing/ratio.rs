@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_none_and_no_panic() {
+    fn a_result_that_does_not_fit_is_none() {
         let large = Ratio::whole(u128::MAX);
         assert_eq!((large.times(large), large.plus(large), large.thousandths()), (None, None, None));
         assert_eq!((Ratio::new(1, 0), Ratio::ONE.divided(Ratio::ZERO)), (None, None));

@@ -38,7 +38,7 @@ fn every_default_text_is_an_expression() {
 }
 
 #[test]
-fn texts_that_are_no_expressions_are_refused() {
+fn invalid_expressions_are_refused() {
     for text in ["", "request", "request a /", "a", "request a + 1", "label / 2", "-1", "1 request a"] {
         assert!(Expression::try_from(text.to_owned()).is_err(), "{text}");
     }

@@ -77,13 +77,13 @@ fn labels(mut rest: &str) -> Option<(Labels<'_>, &str)> {
     let mut labels = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', ',']);
-        if let Some(behind) = rest.strip_prefix('}') {
-            return Some((labels, behind));
+        if let Some(tail) = rest.strip_prefix('}') {
+            return Some((labels, tail));
         }
-        let (name, behind) = rest.split_once('=')?;
-        let (value, behind) = quoted(behind.trim_start().strip_prefix('"')?)?;
+        let (name, tail) = rest.split_once('=')?;
+        let (value, tail) = quoted(tail.trim_start().strip_prefix('"')?)?;
         labels.push((name.trim(), value));
-        rest = behind;
+        rest = tail;
     }
 }
 
@@ -103,8 +103,8 @@ fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
         '"' => Some(at),
         _ => None,
     })?;
-    let (value, behind) = (text.get(..end)?, text.get(end + 1..)?);
-    Some((if has_escapes { Cow::Owned(unescaped(value)) } else { Cow::Borrowed(value) }, behind))
+    let (value, tail) = (text.get(..end)?, text.get(end + 1..)?);
+    Some((if has_escapes { Cow::Owned(unescaped(value)) } else { Cow::Borrowed(value) }, tail))
 }
 
 fn unescaped(value: &str) -> String {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sample_is_told_with_its_line() {
+    fn an_invalid_sample_is_reported_with_its_line() {
         let wrong =
             ["a", "a b", "a{ 1", "a{x} 1", "a{x=1} 1", "a{x=\"1} 1", "a 1 x", "a 1 2 3", "{x=\"1\"} 1"];
         for line in wrong.into_iter().chain(["a 1 9223372036854775807", "é 1", "a{x=\"\\"]) {

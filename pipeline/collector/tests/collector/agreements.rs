@@ -84,7 +84,7 @@ fn each_entry_is_an_event_from_its_beginning() {
 }
 
 #[test]
-fn what_begins_later_is_told_and_not_sent() {
+fn later_versions_are_reported_and_not_sent() {
     let agreements = file(json!({"reservations": [
         reservation("a", "2026-01-01", Some("2026-06-01")), reservation("a", "2026-06-01", None),
     ]}));
@@ -95,7 +95,7 @@ fn what_begins_later_is_told_and_not_sent() {
 }
 
 #[test]
-fn descriptions_have_their_end_and_a_pool_that_goes_on_is_not_deleted() {
+fn descriptions_have_their_end_and_a_pool_that_continues_is_not_deleted() {
     let agreements = file(json!({"reservations": [
         reservation("a", "2026-06-01", Some("2026-08-01")),
         reservation("a", "2026-01-01", Some("2026-06-01")),

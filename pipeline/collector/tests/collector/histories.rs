@@ -171,9 +171,9 @@ fn check_intervals(cluster: &Cluster, follower: &Follower) {
         };
         let by_node = node_stop == Some(stop);
         // A change within the second of the end is sent first, and the stop a microsecond after it.
-        let behind = |exact: i64| (exact..exact + 20).contains(&stop);
+        let soon_after = |exact: i64| (exact..exact + 20).contains(&stop);
         assert!(
-            by_node || exact.is_some_and(behind) || bounded(),
+            by_node || exact.is_some_and(soon_after) || bounded(),
             "{uid} stops at {stop}, ended at {exact:?}, its node at {node_stop:?}"
         );
     }

@@ -121,7 +121,7 @@ fn parts_of_google_may_be_on_several_pages() {
 }
 
 #[test]
-fn a_mark_of_utf_8_is_no_part_of_a_document() {
+fn a_byte_order_mark_is_not_part_of_a_document() {
     use PriceDocument::{Aws, Azure, Csv, Gcp};
     for (kind, name) in
         [(Aws, "aws.json"), (Azure, "azure.json"), (Gcp, "gcp.json"), (Csv, "on-premises.csv")]

@@ -111,7 +111,7 @@ fn requests_are_what_the_scheduler_counts() {
 }
 
 #[test]
-fn what_is_no_quantity_is_told() {
+fn an_invalid_quantity_is_reported() {
     let pod = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1x"}}}]}});
     let error = effective(&serde_json::from_value(pod).unwrap()).unwrap_err();
     assert!(error.to_string().contains("'1x' is not a Kubernetes quantity"), "{error}");

@@ -135,19 +135,19 @@ impl Case {
         let notices: Vec<String> =
             self.rig.notices[self.compared.1..].iter().map(|notice| format!("{notice:?}")).collect();
         self.compared = (self.rig.sent.len(), self.rig.notices.len());
-        let (told, sent): (Vec<&Vec<&str>>, Vec<&Vec<&str>>) =
+        let (noticed, sent): (Vec<&Vec<&str>>, Vec<&Vec<&str>>) =
             expected.iter().partition(|words| words[0] == "!");
         let nothing = sent.len() == 1 && sent[0][..] == ["nothing"];
         let sent: &[&Vec<&str>] = if nothing { &[] } else { &sent };
         let holds = |(expected, words): (&&Vec<&str>, &Vec<String>)| {
             words[..3] == expected[..3] && expected.iter().all(|word| has(words, word))
         };
-        let told_right = told.len() == notices.len()
-            && told
+        let notices_match = noticed.len() == notices.len()
+            && noticed
                 .iter()
                 .zip(&notices)
                 .all(|(words, notice)| words[1..].iter().all(|word| notice.contains(word)));
-        if sent.len() == events.len() && sent.iter().zip(&events).all(holds) && told_right {
+        if sent.len() == events.len() && sent.iter().zip(&events).all(holds) && notices_match {
             return Ok(());
         }
         let lines: Vec<String> = events.iter().map(|words| words.join(" ")).chain(notices).collect();
@@ -225,7 +225,7 @@ fn every_history_becomes_the_events_of_its_table() {
 }
 
 #[test]
-fn a_table_that_is_wrong_is_told() {
+fn a_wrong_table_is_reported() {
     let wrong = "case x\n10:00 node n cpu=1 price=2\n  10:00 NodeStarted n cost=3\n";
     assert_eq!(run(wrong).1.len(), 1);
     assert_eq!(run("case x\n10:00 node n cpu=1 price=2\n").1.len(), 1, "an event that is not expected");

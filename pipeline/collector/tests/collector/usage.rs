@@ -61,7 +61,7 @@ fn cpu_is_what_was_counted_from_round_to_round() {
 }
 
 #[test]
-fn a_counter_that_starts_anew_says_nothing() {
+fn a_counter_that_restarts_adds_no_usage() {
     let mut tiles = tiles();
     tiles.close(&round(&kubelet(&[("a", 10.0)], 0)), Timestamp(0), uid_of);
     let events = tiles.close(&round(&kubelet(&[("a", 2.0)], 60)), Timestamp(60 * SECOND), uid_of);

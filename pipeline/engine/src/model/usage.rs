@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_come_behind_a_pod_of_many_samples_get_little_room() {
+    fn pods_after_a_pod_of_many_samples_get_little_room() {
         let many = |length: i64| event(0, 0, length, [i64::MAX; 3]);
         let mut usage = taken(BASE, &(0..300).map(many).collect::<Vec<_>>());
         push_all(&mut usage, &[event(1, 0, 1, [1, 1, 1])]);

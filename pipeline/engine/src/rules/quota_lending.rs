@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_guaranteed_of_amounts_whose_product_passes_128_bits_is_a_part_of_the_pool() {
+    fn the_guaranteed_part_is_right_for_products_past_128_bits() {
         let step = |pool, min| {
             let from = Timestamp(0);
             Step { from, pool, min, lent: 0, before: RunningSums::default() }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_right_to_the_last_digit_on_both_ways() {
+    fn the_lent_amount_is_exact_on_both_ways() {
         let lending = lending();
         let scale = UBig::from(7_u8);
         let unused = [(span(4, 9), 7), (span(9, 10), 5), (span(10, 20), 4)];

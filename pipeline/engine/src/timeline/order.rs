@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_one_sample_for_each_pod_and_start_and_none_of_no_length() {
+    fn usage_is_one_sample_for_each_pod_and_start_without_empty_samples() {
         let events = [
             usage("b", 5, 1),
             usage("a", 7, 2),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of findings of one kind that are reported one by one; the others are only counted.
-pub const TOLD_MAX: usize = 20;
+pub const REPORTED_MAX: usize = 20;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +160,7 @@ pub struct Finding {
 /// Findings by kind: the first findings of each kind, and the number of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    told: Vec<Finding>,
+    reported: Vec<Finding>,
     counts: BTreeMap<Problem, u64>,
 }
 
@@ -173,8 +173,8 @@ impl Findings {
     /// Adds a finding that stands for several.
     pub fn add_many(&mut self, problem: Problem, count: u64, location: impl ToString, what: impl ToString) {
         *self.counts.entry(problem).or_default() += count;
-        if self.told.iter().filter(|told| told.problem == problem).count() < TOLD_MAX {
-            self.told.push(Finding { problem, location: location.to_string(), what: what.to_string() });
+        if self.reported.iter().filter(|reported| reported.problem == problem).count() < REPORTED_MAX {
+            self.reported.push(Finding { problem, location: location.to_string(), what: what.to_string() });
         }
     }
 
@@ -184,10 +184,10 @@ impl Findings {
     }
 
     /// Returns the first findings of each kind, ordered by kind.
-    pub fn told(&self) -> Vec<&Finding> {
-        let mut told: Vec<&Finding> = self.told.iter().collect();
-        told.sort_by_key(|finding| finding.problem);
-        told
+    pub fn reported(&self) -> Vec<&Finding> {
+        let mut reported: Vec<&Finding> = self.reported.iter().collect();
+        reported.sort_by_key(|finding| finding.problem);
+        reported
     }
 
     /// Returns the worst severity.

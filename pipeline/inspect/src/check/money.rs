@@ -160,10 +160,10 @@ impl Day {
                 |column: &[Option<&str>]| column.get(row).copied().flatten().unwrap_or_default().to_owned();
             let cost = sum_of(&[&effective], row).unwrap_or_default();
             if let Some(reason) = unpriced.get(row).copied().flatten() {
-                let told = self.unpriced.entry(reason.to_owned()).or_default();
-                told.0 += 1;
-                if told.1.is_empty() {
-                    told.1 = format!("{}/{}", text(&namespaces), text(&pods));
+                let reported = self.unpriced.entry(reason.to_owned()).or_default();
+                reported.0 += 1;
+                if reported.1.is_empty() {
+                    reported.1 = format!("{}/{}", text(&namespaces), text(&pods));
                 }
             }
             let kind = text(&kinds);

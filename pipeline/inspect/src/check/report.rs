@@ -14,7 +14,7 @@ impl Checked {
     pub fn json(&self) -> Value {
         let findings: Vec<Value> = self
             .findings
-            .told()
+            .reported()
             .into_iter()
             .map(|finding| {
                 json!({
@@ -89,7 +89,7 @@ impl Checked {
             writeln!(out, "{objects} replaced or unused files of {bytes} bytes wait for VACUUM.")?;
         }
         let mut last: Option<Problem> = None;
-        for finding in self.findings.told() {
+        for finding in self.findings.reported() {
             let problem = finding.problem;
             if last.replace(problem) != Some(problem) {
                 let count = self.findings.counts().get(&problem).copied().unwrap_or_default();

@@ -8,7 +8,7 @@ use prorata_worker::ports::ObjectStore;
 use serde_json::{Value, json};
 
 use super::find::{self, FIGURES, Found, Grain, TableRow};
-use super::lines::{TOLD_MAX, TextLines};
+use super::lines::{REPORTED_MAX, TextLines};
 use super::{ExplainError, Question};
 use crate::Sum;
 use crate::lake::LakeTables;
@@ -78,14 +78,14 @@ impl Changes {
     }
 
     /// Writes the changes as text.
-    pub fn tell(&self, lines: &mut TextLines) {
+    pub fn write(&self, lines: &mut TextLines) {
         lines.head(&format!("What has changed since {}", self.since));
         let more = self.after.minus(self.before);
         lines.add(format!("  together {}, was {}: {more}", self.after, self.before));
         for file in &self.new_files {
             lines.add(format!("  new events in {file}"));
         }
-        for row in self.rows.iter().take(TOLD_MAX) {
+        for row in self.rows.iter().take(REPORTED_MAX) {
             let ([kind, _, resource, ..], _) = &row.grain;
             let (namespace, name) = &row.pod;
             let pod = if name.is_empty() { String::new() } else { format!(", pod {namespace}/{name}") };
@@ -99,7 +99,7 @@ impl Changes {
                 lines.add(format!("    {column} {}, was {}", said(*is), said(*was)));
             }
         }
-        if self.rows.len() > TOLD_MAX {
+        if self.rows.len() > REPORTED_MAX {
             lines.add("  and so on: --json lists all");
         }
     }

@@ -9,7 +9,7 @@ use prorata_schemas::time::Timestamp;
 use crate::text::PlainText;
 
 /// Maximum number of rows of one list to report.
-pub const TOLD_MAX: usize = 24;
+pub const REPORTED_MAX: usize = 24;
 
 /// Lines under headings.
 #[derive(Debug, Default)]

@@ -7,40 +7,40 @@ use prorata_engine::PerResource;
 use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
 
 use super::Subject;
-use super::lines::{TOLD_MAX, TextLines, amounts, instant, span};
+use super::lines::{REPORTED_MAX, TextLines, amounts, instant, span};
 
 /// Writes the steps of the nodes in focus.
-pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
+pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     let all = matches!(subject, Subject::Node(_));
     let is_asked = |pod: &NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
     // A pod has no part of the prices that applied while it did not run.
     let shown = trace.nodes.iter().filter(|node| all || node.pods.iter().any(is_asked));
     let shown: Vec<&NodeStep> = shown.collect();
     let mut before = None;
-    for node in shown.iter().take(TOLD_MAX) {
+    for node in shown.iter().take(REPORTED_MAX) {
         let key = (&node.cluster_id, &node.node_id);
         let is_only =
             trace.nodes.iter().filter(|other| (&other.cluster_id, &other.node_id) == key).count() == 1;
-        tell_node(lines, node, is_only);
+        write_node(lines, node, is_only);
         if before != Some(key) {
-            tell_walks(lines, node, trace);
+            write_walks(lines, node, trace);
         }
         before = Some(key);
-        tell_components(lines, node);
-        tell_pods(lines, node, node.pods.iter().filter(|pod| is_asked(pod)));
+        write_components(lines, node);
+        write_pods(lines, node, node.pods.iter().filter(|pod| is_asked(pod)));
     }
-    if shown.len() > TOLD_MAX {
+    if shown.len() > REPORTED_MAX {
         lines.add("  and so on: --json lists all");
     }
 }
 
-fn tell_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
+fn write_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
     let (id, cluster, kind) = (&node.node_id, &node.cluster_id, &node.description.instance_type);
     lines.head(&match is_only {
         true => format!("Node {id} ({kind}, cluster {cluster})"),
         false => format!("Node {id} ({kind}, cluster {cluster}) while it costs {} an hour", node.unit_price),
     });
-    for found in node.spans.iter().take(TOLD_MAX) {
+    for found in node.spans.iter().take(REPORTED_MAX) {
         lines.add(format!(
             "  {}: {} h at {} an hour, {}",
             span(found.from, found.to),
@@ -52,12 +52,12 @@ fn tell_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
             lines.add(format!("    of which commitment {commitment} covers {}", amounts(covered)));
         }
     }
-    if node.spans.len() > TOLD_MAX {
+    if node.spans.len() > REPORTED_MAX {
         lines.add("  and so on: --json lists all");
     }
 }
 
-fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
+fn write_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     let walks = trace.walks.iter();
     let mine = walks.filter(|walk| (&walk.cluster_id, &walk.node_id) == (&node.cluster_id, &node.node_id));
     // Coverage is decided at every change: unchanged coverage is not reported again.
@@ -69,7 +69,7 @@ fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
         return;
     }
     lines.add("  Walk of the commitments, by (starts_at, id); nodes by rank of cluster, start, id:");
-    for walk in changed.into_iter().take(TOLD_MAX) {
+    for walk in changed.into_iter().take(REPORTED_MAX) {
         lines.add(format!(
             "    {}: commitment {} (place {}) reaches the node at place {} of its walk: the cluster is {}, \
              and the node has run since {}",
@@ -86,7 +86,7 @@ fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     }
 }
 
-fn tell_components(lines: &mut TextLines, node: &NodeStep) {
+fn write_components(lines: &mut TextLines, node: &NodeStep) {
     let weights = &node.weights;
     lines.add(format!(
         "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource's part of the node is weight x capacity.",
@@ -123,8 +123,8 @@ fn component_name(component: &ComponentStep) -> String {
     }
 }
 
-fn tell_pods<'a>(lines: &mut TextLines, node: &NodeStep, pods: impl Iterator<Item = &'a NodePod>) {
-    for pod in pods.take(TOLD_MAX) {
+fn write_pods<'a>(lines: &mut TextLines, node: &NodeStep, pods: impl Iterator<Item = &'a NodePod>) {
+    for pod in pods.take(REPORTED_MAX) {
         lines.head(&format!("  Pod {}/{} there, {} s", pod.namespace, pod.pod_name, pod.seconds));
         lines.resource_names("hours");
         lines.exact("requested", &pod.requested);

@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::explained::{ExplainedRow, SplitCharge};
 use super::find::{self, FIGURES};
-use super::lines::{TOLD_MAX, TextLines, instant};
+use super::lines::{REPORTED_MAX, TextLines, instant};
 use super::{Answer, Changes, Subject};
 
 /// Writes the rows and their charges.
-pub fn tell(lines: &mut TextLines, answer: &Answer) {
+pub fn write(lines: &mut TextLines, answer: &Answer) {
     let by_pod = matches!(answer.subject, Subject::Namespace(_) | Subject::Commitment(_));
     lines.head("Rows of cost_allocation");
-    for explained in answer.rows.iter().take(TOLD_MAX) {
-        tell_row(lines, &explained.row, if by_pod { None } else { step_of(answer, &explained.row) });
+    for explained in answer.rows.iter().take(REPORTED_MAX) {
+        write_row(lines, &explained.row, if by_pod { None } else { step_of(answer, &explained.row) });
     }
-    if answer.rows.len() > TOLD_MAX {
+    if answer.rows.len() > REPORTED_MAX {
         lines.add("  and so on: --json lists all");
     }
     lines.add(format!("  together {}", answer.cost()));
@@ -27,10 +27,10 @@ pub fn tell(lines: &mut TextLines, answer: &Answer) {
     }
     for charge in &answer.charges {
         lines.add(format!("  {}: {}", charge.name, charge.total));
-        for (who, cost) in charge.parts.iter().take(TOLD_MAX) {
+        for (who, cost) in charge.parts.iter().take(REPORTED_MAX) {
             lines.add(format!("    {cost:>22}  {who}"));
         }
-        if charge.parts.len() > TOLD_MAX {
+        if charge.parts.len() > REPORTED_MAX {
             lines.add("    and so on: --json lists all");
         }
     }
@@ -58,7 +58,7 @@ fn step_grain(step: &RowStep) -> find::Grain {
     (texts, Some(step.list_unit_price))
 }
 
-fn tell_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
+fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     let mut name = row.kind.name().to_owned();
     let mut add = |what: &str, id: Option<&str>| {
         if let Some(id) = id {
@@ -115,7 +115,7 @@ pub fn compare(lines: &mut TextLines, answer: &Answer) {
             "  the newest revision of the hour is not in the table yet: its worker publishes it; ask again",
         );
     }
-    for explained in answer.rows.iter().filter(|row| !row.differences.is_empty()).take(TOLD_MAX) {
+    for explained in answer.rows.iter().filter(|row| !row.differences.is_empty()).take(REPORTED_MAX) {
         for difference in &explained.differences {
             let column = difference.column.unwrap_or("the row");
             let said =
@@ -129,7 +129,7 @@ pub fn compare(lines: &mut TextLines, answer: &Answer) {
             ));
         }
     }
-    for (texts, _) in answer.only_in_table.iter().take(TOLD_MAX) {
+    for (texts, _) in answer.only_in_table.iter().take(REPORTED_MAX) {
         let [kind, _, resource, ..] = texts;
         lines.add(format!("  {kind} {resource}: the row is only in the table"));
     }

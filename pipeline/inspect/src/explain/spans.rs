@@ -8,40 +8,40 @@ use super::Subject;
 use super::lines::{TextLines, amounts, instant, span};
 
 /// Maximum number of pods of a quota to report around the pods in focus.
-const RANKED_TOLD_MAX: usize = 12;
+const RANKED_REPORTED_MAX: usize = 12;
 
 /// Maximum number of spans of one kind.
-const SPANS_TOLD_MAX: usize = 40;
+const SPANS_REPORTED_MAX: usize = 40;
 
 /// Writes the time of everything in focus.
-pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
+pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     if !trace.pods.is_empty() && !matches!(subject, Subject::Namespace(_)) {
         lines.head("Time");
         for pod in &trace.pods {
-            tell_pod(lines, pod);
+            write_pod(lines, pod);
         }
     }
     if !trace.matches.is_empty() {
         lines.head("Reservations: which unit serves the pod");
         lines.add("  A pod takes the smallest unit that is free and fits: by CPU, memory, creation, id.");
-        trace.matches.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_match(lines, step));
+        trace.matches.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_match(lines, step));
     }
     if matches!(subject, Subject::Reservation(_)) && !trace.reservations.is_empty() {
         lines.head("Reservations: units that no pod holds");
-        trace.reservations.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_reservation(lines, step));
+        trace.reservations.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_reservation(lines, step));
     }
     if !trace.labels.is_empty() && !matches!(subject, Subject::Namespace(_)) {
         lines.head("Quotas: pods in order of creation, priority, size, name");
         lines.add("  Requests add up; from the first pod that exceeds min on, all are over quota.");
-        trace.labels.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_label(lines, step, trace));
+        trace.labels.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_label(lines, step, trace));
     }
     if !trace.commitments.is_empty() {
         lines.head("Commitments: what they cover, and what is left unused");
-        trace.commitments.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_commitment(lines, step));
+        trace.commitments.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_commitment(lines, step));
     }
 }
 
-fn tell_pod(lines: &mut TextLines, pod: &PodSpan) {
+fn write_pod(lines: &mut TextLines, pod: &PodSpan) {
     let place = match &pod.node {
         Some((node, true)) => format!("on node {node}"),
         Some((node, false)) => format!("on node {node}, which is not running"),
@@ -68,14 +68,14 @@ fn tell_pod(lines: &mut TextLines, pod: &PodSpan) {
         }
     }
     if let Some(pool) = &pod.pool {
-        tell_pool(lines, pool);
+        write_pool(lines, pool);
     }
     for priced in &pod.priced {
         lines.add(format!("    {} h x {} an hour = {}", priced.hours, priced.hourly, priced.cost));
     }
 }
 
-fn tell_pool(lines: &mut TextLines, pool: &PoolStep) {
+fn write_pool(lines: &mut TextLines, pool: &PoolStep) {
     let [tflops, vram] = &pool.requests;
     let [tflops_limit, vram_limit] = &pool.limits;
     lines.add(format!(
@@ -90,7 +90,7 @@ fn tell_pool(lines: &mut TextLines, pool: &PoolStep) {
     ));
 }
 
-fn tell_match(lines: &mut TextLines, step: &MatchStep) {
+fn write_match(lines: &mut TextLines, step: &MatchStep) {
     let at = instant(step.at);
     let (pod, id) = (&step.pod_uid, step.reservation_id.as_deref().unwrap_or("none"));
     lines.add(match step.outcome {
@@ -99,7 +99,7 @@ fn tell_match(lines: &mut TextLines, step: &MatchStep) {
         MatchOutcome::None => format!("  {at}: pod {pod} finds no unit"),
         MatchOutcome::Lost => format!("  {at}: pod {pod} loses its unit of {id}"),
     });
-    for unit in step.units.iter().take(SPANS_TOLD_MAX) {
+    for unit in step.units.iter().take(SPANS_REPORTED_MAX) {
         let why = match (unit.refused, step.reservation_id.as_ref() == Some(&unit.reservation_id)) {
             (Some(why), _) => why,
             (None, true) => "fits, and is the smallest",
@@ -111,7 +111,7 @@ fn tell_match(lines: &mut TextLines, step: &MatchStep) {
     }
 }
 
-fn tell_reservation(lines: &mut TextLines, step: &ReservationSpan) {
+fn write_reservation(lines: &mut TextLines, step: &ReservationSpan) {
     lines.add(format!(
         "  {} {}: {} h with {} units, {} of them held: {} unit-hours unused x {} = {}",
         step.reservation_id,
@@ -125,7 +125,7 @@ fn tell_reservation(lines: &mut TextLines, step: &ReservationSpan) {
     ));
 }
 
-fn tell_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
+fn write_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
     let disabled = if step.enabled { "" } else { " (disabled: it covers nothing)" };
     lines.add(format!(
         "  {} {}: {} h at {} an hour{disabled}",
@@ -142,7 +142,7 @@ fn tell_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
     ));
 }
 
-fn tell_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
+fn write_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
     let named = |amounts: &std::collections::BTreeMap<_, _>| -> String {
         let named: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
         named.join(", ")
@@ -153,7 +153,7 @@ fn tell_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
     for (at, pod) in step.pods.iter().enumerate() {
         let crosses = crossing == Some(at);
         let near_crossing = crossing.is_some_and(|crossing| at + 1 == crossing);
-        if !(crosses || near_crossing || is_asked(pod) || step.pods.len() <= RANKED_TOLD_MAX) {
+        if !(crosses || near_crossing || is_asked(pod) || step.pods.len() <= RANKED_REPORTED_MAX) {
             continue;
         }
         let note = match (crosses, is_asked(pod)) {

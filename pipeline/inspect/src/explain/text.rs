@@ -9,22 +9,22 @@ use super::lines::{TextLines, instant};
 use super::{Answer, Subject, nodes, rows, spans};
 
 /// Maximum number of usage events that one explanation reports one by one.
-const USAGE_TOLD_MAX: usize = 6;
+const USAGE_REPORTED_MAX: usize = 6;
 
 /// Maximum number of other events that one explanation reports one by one.
-const EVENTS_TOLD_MAX: usize = 60;
+const EVENTS_REPORTED_MAX: usize = 60;
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = TextLines::default();
         self.begin(&mut lines);
         if let Some(changes) = &self.changes {
-            changes.tell(&mut lines);
+            changes.write(&mut lines);
         }
         self.events(&mut lines);
-        spans::tell(&mut lines, &self.trace, &self.subject);
-        nodes::tell(&mut lines, &self.trace, &self.subject);
-        rows::tell(&mut lines, self);
+        spans::write(&mut lines, &self.trace, &self.subject);
+        nodes::write(&mut lines, &self.trace, &self.subject);
+        rows::write(&mut lines, self);
         f.write_str(lines.as_str())
     }
 }
@@ -72,7 +72,7 @@ impl Answer {
         let (usage, others): (Vec<_>, Vec<_>) =
             self.events.iter().partition(|event| event.kind == EventKind::PodUsage);
         for (list, most, name) in
-            [(others, EVENTS_TOLD_MAX, "events"), (usage, USAGE_TOLD_MAX, "samples of use")]
+            [(others, EVENTS_REPORTED_MAX, "events"), (usage, USAGE_REPORTED_MAX, "samples of use")]
         {
             for event in list.iter().take(most) {
                 let (at, kind) = (instant(event.at), event.kind.name());

@@ -40,7 +40,7 @@ pub async fn dearest(
                 Ok(hour) => hour.explain(subject(&bearer)).await,
                 Err(error) => Err(ExplainError::NotFound(error.to_string())),
             };
-            let told = match answer {
+            let explanation = match answer {
                 Ok(answer) if answer.is_same() => answer.to_string(),
                 Ok(mut answer) => {
                     // The table may have another revision than the folded hour.
@@ -54,7 +54,7 @@ pub async fn dearest(
                 }
                 Err(why) => format!("It cannot be explained: {why}"),
             };
-            report.explained.insert(bearer, told);
+            report.explained.insert(bearer, explanation);
         }
     }
     Ok(())
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_most_is_explained_unless_its_hour_would_fill_the_memory() {
+    fn the_highest_costs_are_explained_unless_their_hour_would_fill_the_memory() {
         let options = ReportOptions {
             lake: "lake".to_owned(),
             range: HourRange::ALL,

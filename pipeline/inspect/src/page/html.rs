@@ -128,8 +128,8 @@ impl Report {
 
     /// Returns the explanations of bearers, by the bearers' numbers.
     fn explained(&self, bearers: &BTreeMap<&CostBearer, usize>) -> Value {
-        let numbered = self.explained.iter().filter_map(|(bearer, told)| Some((bearers.get(bearer)?, told)));
-        numbered.map(|(number, told)| (number.to_string(), json!(told))).collect::<Map<_, _>>().into()
+        let numbered = self.explained.iter().filter_map(|(bearer, text)| Some((bearers.get(bearer)?, text)));
+        numbered.map(|(number, text)| (number.to_string(), json!(text))).collect::<Map<_, _>>().into()
     }
 
     /// Returns the hour in which each bearer cost most, by the bearer's number.

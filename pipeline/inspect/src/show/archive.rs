@@ -115,9 +115,9 @@ async fn read(
     each: &mut dyn FnMut(&str) -> bool,
 ) -> Result<bool, ShowError> {
     let bytes = ports.store.get(file).await.map_err(WorkerError::Store)?;
-    let (mut goes_on, mut failure) = (true, None);
+    let (mut continues, mut failure) = (true, None);
     let mut line = |line: Result<String, serde_json::Error>| match line {
-        Ok(line) if goes_on => goes_on = each(&line),
+        Ok(line) if continues => continues = each(&line),
         Ok(_) => {}
         Err(error) => drop(failure.get_or_insert(error)),
     };
@@ -144,7 +144,7 @@ async fn read(
         }
     }
     faults.extend(first_fault.map(|cause| damaged(file, cause)));
-    failure.map_or(Ok(goes_on), |error| Err(error.into()))
+    failure.map_or(Ok(continues), |error| Err(error.into()))
 }
 
 fn event_line(file: &str, event: &Event) -> Result<String, serde_json::Error> {

@@ -17,7 +17,7 @@ fn hour(step: i64) -> Hour {
 }
 
 #[test]
-fn what_was_joined_is_told_apart_byte_for_byte() {
+fn a_joined_file_is_split_byte_for_byte() {
     for table in Table::ALL {
         // The two files of one hour hold different organizations; their order here does not matter.
         let files = [

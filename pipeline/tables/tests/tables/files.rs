@@ -74,7 +74,7 @@ fn hours_have_a_row_for_every_organization_and_the_clock_columns_last() {
 }
 
 #[test]
-fn a_table_without_rows_is_no_file_and_hours_are_always_one() {
+fn a_table_without_rows_has_no_file_except_hours() {
     let hours = [empty_hour("calm", HOUR)];
     for table in Table::ALL {
         let encoded = encode(table, &hours, &[clock()]).unwrap();
@@ -198,7 +198,7 @@ fn a_file_is_compressed_typed_and_has_page_statistics() {
 }
 
 #[test]
-fn what_is_out_of_order_is_refused_by_name() {
+fn entries_out_of_order_are_refused_by_name() {
     let (acme, bird) = (full_hour("acme", HOUR), full_hour("bird", HOUR));
     let refusal = |table, hours: &[HourTables]| {
         encode(table, hours, &vec![clock(); hours.len()]).unwrap_err().to_string()

@@ -93,7 +93,7 @@ fn a_file_of_many_batches_is_the_same_too() {
 }
 
 #[test]
-fn hours_tell_which_organizations_are_not_complete() {
+fn hours_report_which_organizations_are_not_complete() {
     let all = [full_hour("acme", HOUR), full_hour("bird", HOUR), full_hour("calm", HOUR)];
     let held = HourClock { complete: false, ..clock() };
     let before = encode(Table::Hours, &all, &[held, clock(), held]).unwrap().unwrap();
@@ -103,7 +103,7 @@ fn hours_tell_which_organizations_are_not_complete() {
 }
 
 #[test]
-fn what_is_no_file_of_ours_is_refused() {
+fn a_damaged_or_foreign_file_is_refused() {
     let acme = [full_hour("acme", HOUR)];
     let mut damaged = file(Table::CostAllocation, &acme);
     let middle = damaged.bytes.len() / 2;

@@ -20,7 +20,7 @@ const PLACES: usize = 400;
 
 /// The result of reading a file: events, their positions, and the number of rejections.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Contents {
     events: Vec<Body>,
     places: Vec<Option<Position>>,
     rejected: usize,
@@ -30,17 +30,17 @@ fn text(error: FormatError) -> String {
     error.to_string()
 }
 
-fn told(archive: &dyn Archive, mut file: &[u8]) -> Result<Told, String> {
-    let mut told = Told::default();
+fn contents(archive: &dyn Archive, mut file: &[u8]) -> Result<Contents, String> {
+    let mut contents = Contents::default();
     let each = &mut |place, record: Result<EventRecordRef<'_>, Rejected>| match record {
         Ok(record) => {
-            told.events.push((record.event.kind(), record.body));
-            told.places.push(place);
+            contents.events.push((record.event.kind(), record.body));
+            contents.places.push(place);
         }
-        Err(_) => told.rejected += 1,
+        Err(_) => contents.rejected += 1,
     };
     archive.read(&mut file, each).map_err(|error| error.to_string())?;
-    Ok(told)
+    Ok(contents)
 }
 
 /// Checks an archive with these events, of which at least two differ.
@@ -53,14 +53,14 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     let lent: Vec<(EventKind, &[u8])> = bodies.iter().map(|(kind, body)| (*kind, &**body)).collect();
     let file = archive.write(&lent).map_err(text)?;
     equal("equal events make equal bytes", archive.write(&lent).map_err(text)? == file, true)?;
-    let read = told(archive, &file)?;
+    let read = contents(archive, &file)?;
     equal("what is written is read", &read.events, &bodies)?;
     equal("nothing of it is rejected", read.rejected, 0)?;
     equal("every event has a place", read.places.iter().all(Option::is_some), true)?;
     equal("places ascend", read.places.is_sorted_by(|one, next| one < next), true)?;
     let none = archive.write(&[]).map_err(text)?;
-    equal("a file without events", told(archive, &none)?.events.len(), 0)?;
-    equal("bytes that are not a file are rejected", told(archive, b"no file")?.rejected, 1)?;
+    equal("a file without events", contents(archive, &none)?.events.len(), 0)?;
+    equal("bytes that are not a file are rejected", contents(archive, b"no file")?.rejected, 1)?;
     damage(archive, &file, &bodies)?;
     dead_letters(archive)
 }
@@ -74,7 +74,7 @@ fn damage(archive: &dyn Archive, file: &[u8], bodies: &[Body]) -> Checked {
         let mut bent = file.to_vec();
         bent.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
         for (what, damaged) in [("cut", file.get(..at).unwrap_or_default()), ("bent", &bent)] {
-            let read = told(archive, damaged)?;
+            let read = contents(archive, damaged)?;
             if let Some(invented) = read.events.iter().find(|event| !written.contains(event)) {
                 return Err(format!("a file {what} at {at} reported {invented:?}, which was not written"));
             }

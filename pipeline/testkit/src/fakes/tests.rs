@@ -21,7 +21,7 @@ use prorata_worker::source::{
 use super::*;
 
 /// Polls a source once.
-async fn told(source: &mut FakeSource) -> Vec<SourceEvent> {
+async fn poll(source: &mut FakeSource) -> Vec<SourceEvent> {
     source.poll(Duration::ZERO).await.unwrap()
 }
 
@@ -56,78 +56,78 @@ fn ends(signals: &[SourceEvent]) -> usize {
 async fn two_members_share_shards_and_hand_them_over() {
     let broker = broker();
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(poll(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
     for shard in 0..4 {
         start(&mut one, shard).await;
     }
-    assert_eq!(offsets(&told(&mut one).await), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+    assert_eq!(offsets(&poll(&mut one).await), [(0, 0), (1, 0), (2, 0), (3, 0)]);
 
-    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![])], "nothing yet");
-    assert_eq!(told(&mut one).await.first(), Some(&SourceEvent::Revoked(vec![2, 3])));
+    assert_eq!(poll(&mut two).await, [SourceEvent::Assigned(vec![])], "nothing yet");
+    assert_eq!(poll(&mut one).await.first(), Some(&SourceEvent::Revoked(vec![2, 3])));
     assert_eq!(broker.awaited().into_keys().collect::<Vec<_>>(), [2, 3]);
-    assert_eq!(told(&mut two).await, []);
+    assert_eq!(poll(&mut two).await, []);
     one.release(&[2, 3]).await;
-    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
+    assert_eq!(poll(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
     start(&mut two, 2).await;
-    assert_eq!(offsets(&told(&mut two).await), [(2, 0)]);
+    assert_eq!(offsets(&poll(&mut two).await), [(2, 0)]);
 }
 
 #[tokio::test]
 async fn a_revocation_that_is_not_released_runs_out() {
     let broker = broker();
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    told(&mut one).await;
-    told(&mut two).await;
+    poll(&mut one).await;
+    poll(&mut two).await;
     broker.run_out("w-0");
-    assert_eq!(told(&mut two).await, [], "a member that was not asked cannot be late");
-    told(&mut one).await;
+    assert_eq!(poll(&mut two).await, [], "a member that was not asked cannot be late");
+    poll(&mut one).await;
     broker.run_out("w-0");
-    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
+    assert_eq!(poll(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
     one.release(&[2, 3]).await;
     assert_eq!(two.assigned(2).await, Ok(true));
 }
 
 #[tokio::test]
-async fn a_member_cut_off_reads_on_beside_the_one_that_has_its_shards() {
+async fn a_member_cut_off_keeps_reading_while_another_has_its_shards() {
     let broker = broker();
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    told(&mut one).await;
+    poll(&mut one).await;
     start(&mut one, 0).await;
     broker.isolate("w-0", true);
-    told(&mut two).await;
+    poll(&mut two).await;
     broker.expire("w-0");
-    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(poll(&mut two).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
     start(&mut two, 0).await;
-    assert_eq!(offsets(&told(&mut two).await), [(0, 0)]);
-    assert_eq!(offsets(&told(&mut one).await), [(0, 0)]);
+    assert_eq!(offsets(&poll(&mut two).await), [(0, 0)]);
+    assert_eq!(offsets(&poll(&mut one).await), [(0, 0)]);
     assert!(matches!(one.assigned(0).await, Err(SourceError::Unavailable(_))));
     broker.isolate("w-0", false);
     assert_eq!(one.assigned(0).await, Ok(false));
-    assert_eq!(told(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3]), SourceEvent::Assigned(vec![])]);
+    assert_eq!(poll(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3]), SourceEvent::Assigned(vec![])]);
 }
 
 #[tokio::test]
 async fn a_member_whose_client_gives_up_hears_of_it_while_it_is_cut_off() {
     let broker = broker();
     let mut one = broker.source("w-0", &["t"]);
-    told(&mut one).await;
+    poll(&mut one).await;
     broker.isolate("w-0", true);
     broker.lapse("w-0");
-    assert_eq!(told(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3])]);
-    assert_eq!(told(&mut one).await, []);
+    assert_eq!(poll(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3])]);
+    assert_eq!(poll(&mut one).await, []);
     broker.isolate("w-0", false);
-    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(poll(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
 }
 
 #[tokio::test]
 async fn a_process_that_died_comes_back_to_its_shards_and_disturbs_nobody() {
     let broker = broker();
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    told(&mut one).await;
-    told(&mut two).await;
-    told(&mut one).await;
+    poll(&mut one).await;
+    poll(&mut two).await;
+    poll(&mut one).await;
     one.release(&[2, 3]).await;
-    told(&mut two).await;
+    poll(&mut two).await;
     let faults = Faults::default();
     let mut dead = one.with_faults(faults.clone());
     faults.kill();
@@ -135,8 +135,8 @@ async fn a_process_that_died_comes_back_to_its_shards_and_disturbs_nobody() {
     assert!(matches!(dead.poll(Duration::ZERO).await, Err(SourceError::Unavailable(_))));
     assert_eq!(broker.owners()[&0], "w-0".into(), "a dead process does not leave");
     let mut back = broker.source("w-0", &["t"]);
-    assert_eq!(told(&mut back).await, [SourceEvent::Assigned(vec![0, 1])]);
-    assert_eq!(told(&mut two).await, []);
+    assert_eq!(poll(&mut back).await, [SourceEvent::Assigned(vec![0, 1])]);
+    assert_eq!(poll(&mut two).await, []);
 }
 
 #[tokio::test]
@@ -144,69 +144,69 @@ async fn an_eager_group_takes_everything_before_it_gives_anything() {
     let broker = broker();
     broker.set_eager(true);
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    told(&mut one).await;
-    told(&mut two).await;
-    assert_eq!(told(&mut one).await, [SourceEvent::Revoked(vec![0, 1, 2, 3])]);
+    poll(&mut one).await;
+    poll(&mut two).await;
+    assert_eq!(poll(&mut one).await, [SourceEvent::Revoked(vec![0, 1, 2, 3])]);
     one.release(&[0, 1, 2]).await;
-    assert_eq!((told(&mut one).await, told(&mut two).await), (vec![], vec![]));
+    assert_eq!((poll(&mut one).await, poll(&mut two).await), (vec![], vec![]));
     one.release(&[3]).await;
-    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1])]);
-    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
+    assert_eq!(poll(&mut one).await, [SourceEvent::Assigned(vec![0, 1])]);
+    assert_eq!(poll(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
 }
 
 #[tokio::test]
 async fn an_unreachable_partition_has_neither_messages_nor_an_end() {
     let broker = broker();
     let mut one = broker.source("w-0", &["t"]);
-    told(&mut one).await;
+    poll(&mut one).await;
     start(&mut one, 0).await;
     start(&mut one, 1).await;
     broker.set_partition_down("t", 0, true);
-    let signals = told(&mut one).await;
+    let signals = poll(&mut one).await;
     assert_eq!((offsets(&signals), ends(&signals)), (vec![(1, 0)], 1));
     broker.set_down(true);
     assert!(matches!(one.poll(Duration::ZERO).await, Err(SourceError::Unavailable(_))));
     broker.set_down(false);
     broker.set_partition_down("t", 0, false);
-    assert_eq!(offsets(&told(&mut one).await), [(0, 0)]);
+    assert_eq!(offsets(&poll(&mut one).await), [(0, 0)]);
 }
 
 #[tokio::test]
-async fn ends_are_told_when_asked_for() {
+async fn ends_are_reported_when_asked_for() {
     let broker = broker();
     broker.set_ends(Ends::WhenAsked);
     let mut one = broker.source("w-0", &["t"]);
-    told(&mut one).await;
+    poll(&mut one).await;
     start(&mut one, 0).await;
-    assert_eq!(ends(&told(&mut one).await), 0);
+    assert_eq!(ends(&poll(&mut one).await), 0);
     broker.confirm_ends();
-    assert_eq!(ends(&told(&mut one).await), 1);
-    assert_eq!(ends(&told(&mut one).await), 0);
+    assert_eq!(ends(&poll(&mut one).await), 1);
+    assert_eq!(ends(&poll(&mut one).await), 0);
 }
 
 #[tokio::test]
-async fn a_log_that_lost_messages_is_told_to_who_has_read_them_and_not_to_who_starts() {
+async fn lost_messages_are_reported_only_to_a_member_that_has_read_them() {
     let broker = broker();
     for _ in 0..4 {
         broker.produce("t", 0, Record::default()).unwrap();
     }
     let mut one = broker.source("w-0", &["t"]);
-    told(&mut one).await;
+    poll(&mut one).await;
     start(&mut one, 0).await;
-    told(&mut one).await;
+    poll(&mut one).await;
     broker.truncate("t", 0, 2).unwrap();
     for _ in 0..9 {
         broker.produce("t", 0, Record::default()).unwrap();
     }
-    assert!(matches!(told(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
+    assert!(matches!(poll(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
     one.start(0, BTreeMap::from([("t".into(), Start::At(5))])).await.unwrap();
-    assert_eq!(offsets(&told(&mut one).await).first(), Some(&(0, 5)));
+    assert_eq!(offsets(&poll(&mut one).await).first(), Some(&(0, 5)));
     broker.recreate("t");
-    assert!(matches!(told(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
+    assert!(matches!(poll(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
 }
 
 #[tokio::test]
-async fn offsets_have_holes_and_an_end_behind_them() {
+async fn offsets_have_holes_and_the_end_comes_after_them() {
     let broker = broker();
     broker.skip_offsets("t", 0, 3).unwrap();
     broker.produce("t", 0, Record::default()).unwrap();
@@ -214,9 +214,9 @@ async fn offsets_have_holes_and_an_end_behind_them() {
     broker.compact("t", 0, 4).unwrap();
     broker.skip_offsets("t", 0, 2).unwrap();
     let mut one = broker.source("w-0", &["t"]);
-    told(&mut one).await;
+    poll(&mut one).await;
     start(&mut one, 0).await;
-    let signals = told(&mut one).await;
+    let signals = poll(&mut one).await;
     assert_eq!(offsets(&signals), [(0, 0), (0, 5)]);
     assert_eq!(signals.last(), Some(&SourceEvent::End { topic: "t".into(), partition: 0, offset: 8 }));
 }
@@ -231,12 +231,12 @@ async fn the_same_seed_makes_the_same_polls() {
             broker.produce("t", number % 3, Record::default()).unwrap();
         }
         let mut one = broker.source("w-0", &["t"]);
-        let mut signals = told(&mut one).await;
+        let mut signals = poll(&mut one).await;
         for shard in 0..3 {
             start(&mut one, shard).await;
         }
         for _ in 0..30 {
-            signals.extend(told(&mut one).await);
+            signals.extend(poll(&mut one).await);
         }
         assert_eq!(offsets(&signals).len(), 60);
         runs.push(signals);
@@ -250,7 +250,7 @@ fn once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 #[tokio::test]
-async fn a_write_that_waits_is_resumed_or_fails_as_told() {
+async fn a_write_that_waits_is_resumed_or_fails_on_request() {
     let cases = [
         (Resume::Happen, Ok(PutOutcome::Created), true),
         (Resume::HappenUnanswered, Err("the answer was lost"), true),
@@ -263,8 +263,8 @@ async fn a_write_that_waits_is_resumed_or_fails_as_told() {
         assert!(once(put.as_mut()).is_pending());
         assert_eq!((faults.paused(), lake.objects().len()), (vec![0], 0));
         assert!(faults.resume(0, how) && !faults.resume(0, how));
-        let told = put.await.map_err(|error| error.source.to_string());
-        assert_eq!(told, answer.map_err(str::to_owned));
+        let result = put.await.map_err(|error| error.source.to_string());
+        assert_eq!(result, answer.map_err(str::to_owned));
         assert_eq!(lake.objects().contains_key("a"), there, "{how:?}");
     }
 }
@@ -326,7 +326,7 @@ async fn an_empty_object_is_read_as_empty_and_cannot_be_damaged() {
 }
 
 #[tokio::test]
-async fn random_faults_are_the_same_for_the_same_seed_and_end_when_told() {
+async fn random_faults_are_the_same_for_the_same_seed_and_end_on_request() {
     let rates = Rates { lose_answer: 100_000, refuse: 100_000, read_fails: 200_000, ..Rates::default() };
     let mut runs = Vec::new();
     for seed in [1, 1, 2] {
@@ -410,7 +410,7 @@ async fn dead_letters_arrive_in_part_twice_or_without_an_answer() {
 }
 
 #[tokio::test]
-async fn a_stepped_clock_moves_when_told() {
+async fn a_stepped_clock_moves_on_request() {
     let clock = SteppedClock::new(WallTime(0));
     clock.pause(Duration::from_secs(5)).await;
     assert_eq!((clock.now(), clock.take_pauses()), (WallTime(0), vec![Duration::from_secs(5)]));

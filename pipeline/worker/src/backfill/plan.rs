@@ -78,14 +78,14 @@ pub(super) fn ends(run: &mut Run) -> Ends {
         true => ends_with_a_worker(run, now),
         false => Ends { all: end_without_a_worker(run, now), each: BTreeMap::new() },
     };
-    let behind = run.shards.iter().flat_map(|(shard, owned)| {
+    let later = run.shards.iter().flat_map(|(shard, owned)| {
         let end = ends.of(*shard);
         owned.archive.hours().into_iter().filter(move |hour| end.is_none_or(|end| *hour > end))
     });
-    let behind: BTreeSet<Hour> = behind.collect();
-    if let (Some(first), Some(last)) = (behind.first(), behind.last()) {
+    let later: BTreeSet<Hour> = later.collect();
+    if let (Some(first), Some(last)) = (later.first(), later.last()) {
         let worker_closes = run.shards.has_worker();
-        let hours = behind.len() as u64;
+        let hours = later.len() as u64;
         run.outcome.ahead = Some(Ahead { hours, first: *first, last: *last, worker_closes });
     }
     run.outcome.closed_through = run.shards.iter().filter_map(|(shard, _)| ends.of(*shard)).max();

@@ -259,8 +259,8 @@ fn apply(run: &mut Run, windows: Vec<StoredWindow>) -> Result<()> {
         }
         let (first, last) = window.range;
         let next = last.next().max(window.emit_from);
-        let goes_on = window.continues && draft.closed_through.is_some_and(|closed| next <= closed);
-        draft.recomputed((first, last), goes_on.then_some(next));
+        let continues = window.continues && draft.closed_through.is_some_and(|closed| next <= closed);
+        draft.recomputed((first, last), continues.then_some(next));
         draft.close_through(last);
     }
     Ok(())

@@ -246,12 +246,12 @@ impl Draft {
         self.next.dirty.insert_range(first, last);
     }
 
-    /// Records that the hours from the first to the last, both inclusive, were recomputed. `goes_on` is the
-    /// hour at which the recomputation continues; `None` if it is done. Marks of earlier hours stay, because
-    /// they came meanwhile.
-    pub fn recomputed(&mut self, (first, last): (Hour, Hour), goes_on: Option<Hour>) {
+    /// Records that the hours from the first to the last, both inclusive, were recomputed. The recomputation
+    /// continues at the hour `continues_at`; `None` if it is done. Marks of earlier hours stay, because they
+    /// came meanwhile.
+    pub fn recomputed(&mut self, (first, last): (Hour, Hour), continues_at: Option<Hour>) {
         self.next.dirty.clear(first, last);
-        if let Some(hour) = goes_on {
+        if let Some(hour) = continues_at {
             self.next.dirty.insert(hour);
         }
     }
@@ -261,10 +261,10 @@ impl Draft {
         &mut self,
         organization_id: &OrganizationId,
         (first, last): (Hour, Hour),
-        goes_on: Option<Hour>,
+        continues_at: Option<Hour>,
     ) {
         self.next.dirty.clear_of(organization_id, first, last);
-        if let Some(hour) = goes_on {
+        if let Some(hour) = continues_at {
             self.next.dirty.insert_of(organization_id, hour);
         }
         self.changed = true;
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_published_checkpoint_says_counts_as_published() {
+    fn only_hours_of_a_published_checkpoint_count_as_published() {
         let mut draft = Decided::unowned(3).next_draft();
         draft.set_hour(Hour(1), entry("a", None));
         draft.set_hour(Hour(2), entry("b", None));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_is_replaced_is_told_and_one_that_stays_is_not() {
+    fn a_replaced_snapshot_is_reported_and_a_kept_one_is_not() {
         let mut draft = Decided::unowned(3).next_draft();
         draft.set_hour(Hour(1), entry("a", Some("s1")));
         draft.set_hour(Hour(2), entry("b", Some("s2")));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dirty_hour_is_recomputed_from_is_kept_beyond_the_horizon() {
+    fn the_base_of_a_dirty_hour_is_kept_beyond_the_horizon() {
         let mut checkpoint = checkpoint(40 * 24, true);
         prune(&mut checkpoint);
         assert_eq!(snapshots(&checkpoint).first(), Some(&(5 * 24 - 1)));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::sharing::share_anew;
+use prorata_schemas::sharing::restart_sharing;
 use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
@@ -186,7 +186,7 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 /// # Errors
 /// If it cannot be read.
 fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
-    share_anew();
+    restart_sharing();
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
 }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_state_says_is_read_when_it_is_unpacked() {
+    fn an_unreadable_state_fails_only_when_it_is_unpacked() {
         let unreadable =
             PackedState { state: vec![0xff; 9].into(), organization_id: "evil".into(), ..packed() };
         let bytes = Bytes::from(encode(&[&packed(), &unreadable]).unwrap());
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arrival_clock_is_no_part_of_the_digest() {
+    fn the_arrival_clock_is_not_part_of_the_digest() {
         let mut later = packed();
         later.max_event_time = Some(Timestamp(8));
         assert_eq!(state_digest(&packed()), state_digest(&later));

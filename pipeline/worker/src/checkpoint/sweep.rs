@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_go_by_their_age_beside_the_last_of_their_owner() {
+    fn checkpoints_are_deleted_by_their_age_relative_to_the_last_one() {
         let ages = [(6, 20), (7, 8), (8, 6), (9, 0), (10, 0)];
         // The store's clock differs by years from all others.
         let objects: Vec<ObjectMeta> =

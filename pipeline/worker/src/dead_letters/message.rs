@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_rejection_replaces_what_the_first_one_added() {
+    fn a_second_rejection_replaces_the_headers_of_the_first() {
         let first = message(vec![("trace".into(), Some(b"a".to_vec()))]);
         assert_eq!(message_headers(&message(message_headers(&first))), message_headers(&first));
     }

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_duration_is_read_back() {
         for seconds in [0, 5, 45, 60, 300, 3_600, 5_400, 86_400, 172_800] {
             let duration = Duration::from_secs(seconds);
             let text = humantime::format_duration(duration).to_string();

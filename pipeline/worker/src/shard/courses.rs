@@ -105,8 +105,8 @@ impl<T> Restated<T> {
     /// Puts hours and marks into the draft.
     pub fn take_into(self, draft: &mut Draft) {
         self.hours.into_iter().for_each(|hour| emit::take_into(draft, hour));
-        for (organization_id, hours, goes_on) in self.marks {
-            draft.recomputed_of(&organization_id, hours, goes_on);
+        for (organization_id, hours, continues_at) in self.marks {
+            draft.recomputed_of(&organization_id, hours, continues_at);
         }
     }
 }
@@ -379,9 +379,9 @@ fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> R
     let SliceParts { last, parts, folded } = slice;
     let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
     for (organization_id, Part { course, from, ended }) in parts {
-        let goes_on = (ended.is_none() && last < closed).then_some(course.next);
-        marks.push((organization_id.clone(), (from, ended.unwrap_or(last)), goes_on));
-        if goes_on.is_some() {
+        let continues_at = (ended.is_none() && last < closed).then_some(course.next);
+        marks.push((organization_id.clone(), (from, ended.unwrap_or(last)), continues_at));
+        if continues_at.is_some() {
             courses.insert(organization_id, course);
         } else if ended.is_none() {
             let state = course.state.map(|state| state.idle(&organization_id)).transpose();

@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_and_not_there_yet_is_left_free() {
+    fn expected_memory_that_is_not_used_yet_is_left_free() {
         assert_eq!(left(10, 0), 1024 - 64 - 256 - 40);
         assert_eq!(left(10, 104), 1024 - 64 - 256 - 40);
     }
 
     #[test]
-    fn what_is_seen_to_be_held_counts_where_it_is_more_than_expected() {
+    fn used_memory_counts_if_it_is_more_than_expected() {
         assert_eq!(left(10, 400), 1024 - 400 - 256);
     }
 

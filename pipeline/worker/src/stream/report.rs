@@ -19,7 +19,7 @@ impl<S: Source> Worker<S> {
         let clock = self.clock.read();
         let now = clock.steady;
         // Ages are measured by the steady clock; readers measure them by the machine's.
-        let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
+        let machine_time = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
         let rule = self.options.watermark();
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
@@ -30,15 +30,15 @@ impl<S: Source> Worker<S> {
                 loaded: live.unread().is_none(),
                 stopped: None,
                 seq: live.decided().seq,
-                checkpoint_at: Some(told(live.decided_at())),
-                published_at: Some(told(live.published_at(now))),
+                checkpoint_at: Some(machine_time(live.decided_at())),
+                published_at: Some(machine_time(live.published_at(now))),
                 watermark: live.topics().watermark(),
                 closed_through: live.next().closed_through,
                 rules_version: in_force(live.next()),
                 oldest_open_hour: live.oldest_open_hour(),
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
-                dirty_since: dirty_since.map(told),
+                dirty_since: dirty_since.map(machine_time),
                 recompute_gate: live.recompute_gate(self.ports.shared.clock.now(), self.pace()),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(of(&[busy.clone(), quiet.clone()], 1_050), Some(985), "it is idle");
         assert_eq!(of(&[busy.clone(), quiet.clone()], 1_005), Some(945), "not quiet for long enough");
         quiet.confirm_end(4, at(1_050));
-        assert_eq!(quiet.offsets.next, Some(4), "an end behind offsets without records");
+        assert_eq!(quiet.offsets.next, Some(4), "an end after offsets without records");
         quiet.confirm_end(5, at(1_050));
         quiet.offsets.next = Some(4);
         assert_eq!(of(&[busy.clone(), quiet.clone()], 1_051), Some(495), "there is more to read");

@@ -59,12 +59,12 @@ async fn a_crash_before_any_effect_leaves_nothing_that_counts() {
 }
 
 #[tokio::test]
-async fn a_crash_after_any_effect_is_mended_by_the_next_run() {
+async fn a_crash_after_any_effect_is_repaired_by_the_next_run() {
     survives(Fault::CrashAfter, false, |_, _| {}).await;
 }
 
 #[tokio::test]
-async fn a_crash_between_any_two_of_many_checkpoints_is_mended() {
+async fn a_crash_between_any_two_of_many_checkpoints_is_repaired() {
     survives(Fault::CrashBefore, true, |_, _| {}).await;
     survives(Fault::CrashAfter, true, |_, _| {}).await;
 }
@@ -81,7 +81,7 @@ async fn a_refusal_at_any_effect_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_mended_by_room() {
+async fn a_full_disk_is_reported_and_repaired_once_there_is_space() {
     survives(Fault::Full, false, |fault, outcome| {
         if let Err(error) = outcome {
             assert_eq!(error.exit_code(), 4, "{fault:?}: {error}");
@@ -92,7 +92,7 @@ async fn a_full_disk_is_said_and_mended_by_room() {
 }
 
 #[tokio::test]
-async fn storage_that_needs_a_person_ends_a_run_at_once_and_is_no_outage() {
+async fn storage_that_needs_a_person_ends_a_run_and_is_not_an_outage() {
     for (kind, code) in [(ErrorKind::Permission, 2), (ErrorKind::Missing, 2), (ErrorKind::Transient, 4)] {
         let (lake, faults) = (Lake::default(), Faults::default());
         faults.set_storage_down(Some(kind));
@@ -103,7 +103,7 @@ async fn storage_that_needs_a_person_ends_a_run_at_once_and_is_no_outage() {
 }
 
 #[tokio::test]
-async fn a_crash_while_recovering_from_a_crash_is_mended() {
+async fn a_crash_while_recovering_from_a_crash_is_repaired() {
     let expected = expected(&all(), TRACE_END, shard_of, rules);
     let first = effects(&folded().await, &files(&[&all()]), Run::new("bb")).await;
     for one in 0..first {

@@ -274,7 +274,7 @@ async fn a_message_that_decodes_now_goes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_message_with_a_wrong_key_is_its_producers_to_mend() {
+async fn a_message_with_a_wrong_key_must_be_fixed_by_its_producer() {
     let world = World::new().await;
     let event = pod("acme", 150, "x", 1);
     world.worker(0, true, &[message(Reason::KeyMismatch, "hooli", value(&event))]).await;
@@ -433,7 +433,7 @@ async fn a_shard_that_a_worker_holds_is_not_taken_unasked() {
     let (result, done) = world.replay().await;
     let error = result.unwrap_err();
     assert!(matches!(error, ReplayError::Worker(WorkerError::Held { .. })), "{error}");
-    assert_eq!(done.sent.get("pods"), Some(&1), "what was sent before is told, and noted");
+    assert_eq!(done.sent.get("pods"), Some(&1), "messages that were sent before are reported and noted");
     assert_eq!(world.messages().len(), 1);
     world.take_over = true;
     let done = world.done().await;
@@ -441,7 +441,7 @@ async fn a_shard_that_a_worker_holds_is_not_taken_unasked() {
 }
 
 #[tokio::test]
-async fn what_was_not_sent_is_sent_the_next_time() {
+async fn a_message_that_could_not_be_sent_is_sent_by_the_next_run() {
     let mut world = World::new().await;
     let event = pod("acme", 150, "x", 1);
     let mut bytes = vec![255];

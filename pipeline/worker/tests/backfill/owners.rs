@@ -149,7 +149,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
 }
 
 #[tokio::test]
-async fn a_shard_of_a_worker_is_taken_only_when_released_or_told_to() {
+async fn a_workers_shard_is_taken_only_if_released_or_with_take_over() {
     for (released, take_over) in [(false, false), (true, false), (false, true)] {
         let lake = Lake::default();
         lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();

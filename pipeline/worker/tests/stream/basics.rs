@@ -32,7 +32,7 @@ fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
 }
 
 #[tokio::test]
-async fn a_worker_writes_what_a_plain_fold_gives() {
+async fn a_worker_writes_the_same_tables_as_a_plain_fold() {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");
@@ -45,7 +45,7 @@ async fn a_worker_writes_what_a_plain_fold_gives() {
 }
 
 #[tokio::test]
-async fn a_late_event_mends_what_it_touches() {
+async fn a_late_event_corrects_the_hours_that_it_touches() {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");
@@ -64,7 +64,7 @@ async fn a_late_event_mends_what_it_touches() {
 }
 
 #[tokio::test]
-async fn a_second_worker_goes_on_where_the_first_stopped() {
+async fn a_second_worker_continues_where_the_first_stopped() {
     let world = World::default();
     let (first, second) = (&trace()[..5], &trace()[5..]);
     world.produce(first);
@@ -147,11 +147,11 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
     });
     member.settle(&world).await.unwrap();
     let letters = world.letters.letters();
-    let told: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let rejects: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
+    assert_eq!(rejects.len(), 2, "{rejects:?}");
     for place in ["topic nodes may not bring events of organization 'hermes'", "organization 'acme-eu'"] {
-        let is_one = |told: &String| told.starts_with("foreign_organization: ") && told.contains(place);
-        assert!(told.iter().any(is_one), "{place}: {told:?}");
+        let is_one = |reject: &String| reject.starts_with("foreign_organization: ") && reject.contains(place);
+        assert!(rejects.iter().any(is_one), "{place}: {rejects:?}");
     }
     assert_folded(&world, &[trace(), vec![own]].concat(), "");
 }
@@ -243,7 +243,7 @@ impl MessageDecoder for Probed {
         let (sender, receiver) = mpsc::channel();
         let status = Arc::clone(&self.status);
         std::thread::spawn(move || sender.send(status.lock().heartbeat));
-        receiver.recv_timeout(PATIENCE).expect("the status is not told while a message is decoded");
+        receiver.recv_timeout(PATIENCE).expect("the status is not reported while a message is decoded");
         self.answers.fetch_add(1, Ordering::Relaxed);
         self.messages.decode(value)
     }

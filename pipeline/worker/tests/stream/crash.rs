@@ -5,7 +5,7 @@ use prorata_testkit::fakes::{Fault, Faults};
 use crate::world::World;
 use crate::world::cluster::Cluster;
 use crate::world::oracle;
-use crate::world::script::{LONG, SHORT, Story, check, live, tell};
+use crate::world::script::{LONG, SHORT, Story, check, live, produce_part};
 
 /// Returns the number of effects of a run without faults.
 async fn effects(story: Story) -> u64 {
@@ -35,7 +35,7 @@ async fn a_crash_before_any_effect_leaves_nothing_that_counts() {
 }
 
 #[tokio::test]
-async fn a_crash_after_any_effect_is_mended_by_the_next_owner() {
+async fn a_crash_after_any_effect_is_repaired_by_the_next_owner() {
     survives(Fault::CrashAfter, SHORT, 0, true).await;
     survives(Fault::CrashAfter, LONG, 1, true).await;
 }
@@ -67,7 +67,7 @@ async fn a_disk_that_is_full_from_any_effect_on_is_waited_for() {
         let faults = Faults::with(Fault::Full(effect));
         cluster.start("a", faults.clone());
         for part in 0..SHORT.parts {
-            tell(&world, part);
+            produce_part(&world, part);
             for _ in 0..20 {
                 cluster.round().await;
             }
@@ -82,7 +82,7 @@ async fn a_disk_that_is_full_from_any_effect_on_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_crash_while_recovering_from_a_crash_is_mended() {
+async fn a_crash_while_recovering_from_a_crash_is_repaired() {
     for one in 0..effects(SHORT).await {
         for other in (one % 3..14).step_by(3) {
             let context = format!("after effect {one}, then before effect {other}, then after the next");
@@ -92,7 +92,7 @@ async fn a_crash_while_recovering_from_a_crash_is_mended() {
             cluster.next_faults.push_back(Faults::with(Fault::CrashBefore(other)));
             cluster.next_faults.push_back(Faults::with(Fault::CrashAfter(other)));
             for part in 0..SHORT.parts {
-                tell(&world, part);
+                produce_part(&world, part);
                 cluster.settle(&context).await;
             }
             assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
@@ -108,7 +108,7 @@ async fn no_dead_letter_is_sent_before_its_offset_is_decided() {
         let mut cluster = Cluster::new(&world, SHORT.tune);
         // An effect is tried three times; later effects are not refused.
         cluster.start("a", Faults::schedule((effect..effect + 3).map(Fault::Refuse)));
-        tell(&world, 0);
+        produce_part(&world, 0);
         for _ in 0..30 {
             cluster.round().await;
             let filed = oracle::held(&world).letters;

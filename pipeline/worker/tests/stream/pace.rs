@@ -148,7 +148,7 @@ async fn late_events_that_never_end_wait_for_live_hours() {
 
 /// A new owner of a shard writes waiting hours at once, because it does not know how long they have waited.
 #[tokio::test]
-async fn what_waits_is_written_when_the_shard_is_taken_or_no_more_comes() {
+async fn waiting_hours_are_written_when_the_shard_moves_or_input_ends() {
     for restarts in [true, false] {
         let world = World::default();
         world.produce(&trace());

@@ -7,7 +7,7 @@ use prorata_worker::backfill::BackfillOptions;
 use crate::sim::{foreign, producer::LATER};
 use crate::world::cluster::{Cluster, ROUND};
 use crate::world::member::Stepped;
-use crate::world::script::{LONG, SHORT, check, tell};
+use crate::world::script::{LONG, SHORT, check, produce_part};
 use crate::world::{What, World};
 
 /// Rounds of each part in which the group may change. After them all is quiet.
@@ -26,7 +26,7 @@ async fn survives(second: bool, happens: impl Fn(&mut Cluster), undone: impl Fn(
                 cluster.start("c", Faults::default());
             }
             for part in 0..story.parts {
-                tell(&world, part);
+                produce_part(&world, part);
                 for round in 0..ROUNDS {
                     if part as u64 * ROUNDS + round == at {
                         happens(&mut cluster);

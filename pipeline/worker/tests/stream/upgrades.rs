@@ -103,7 +103,7 @@ fn assert_folded(world: &World, events: &[EventRecord], last: Hour, through: Hou
 }
 
 #[tokio::test]
-async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_that_computes_theirs() {
+async fn new_hours_follow_new_rules_and_late_events_wait_for_their_release() {
     let world = read().await;
     set_engine_version(&world, 1, 2);
     let mut newer = member(&world, "b");
@@ -111,9 +111,9 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     let live = [pod("acme", 475, "live", 1), pod("hooli", 475, "live", 1)];
     world.produce(&live);
     newer.settle(&world).await.unwrap();
-    let goes_on = [trace(), live.to_vec()].concat();
+    let events = [trace(), live.to_vec()].concat();
     let through = Hour(START + 6);
-    assert_folded(&world, &goes_on, TRACE_END, through);
+    assert_folded(&world, &events, TRACE_END, through);
     // An hour of the other engine version waits, and the shard continues.
     let late = [pod("acme", 70, "late", 1)];
     world.produce(&late);
@@ -121,9 +121,9 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     let later = [pod("acme", 535, "later", 1), pod("hooli", 535, "later", 1)];
     world.produce(&later);
     newer.settle(&world).await.unwrap();
-    let goes_on = [goes_on, later.to_vec()].concat();
+    let events = [events, later.to_vec()].concat();
     let through = Hour(START + 7);
-    assert_folded(&world, &goes_on, TRACE_END, through);
+    assert_folded(&world, &events, TRACE_END, through);
     let dirty = |world: &World| {
         world.audit.look();
         world.audit.latest().values().filter_map(|checkpoint| checkpoint.dirty.first()).collect::<Vec<_>>()
@@ -137,7 +137,7 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     let mut older = member(&world, "c");
     older.settle(&world).await.unwrap();
     assert_eq!(dirty(&world), []);
-    assert_folded(&world, &[goes_on, late.to_vec()].concat(), TRACE_END, through);
+    assert_folded(&world, &[events, late.to_vec()].concat(), TRACE_END, through);
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_late_event_that_waits_for_a_release_keeps_no_other_from_being_folded(
 }
 
 #[tokio::test]
-async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
+async fn a_backfill_with_rules_of_another_version_folds_all_hours_again() {
     let world = read().await;
     set_engine_version(&world, 1, 2);
     let mut options = BackfillOptions::new("backfill".into());

@@ -54,7 +54,7 @@ fn storage_wait(member: &Member) -> Option<(ErrorKind, String)> {
 }
 
 #[tokio::test]
-async fn storage_that_needs_a_person_is_told_by_its_kind_at_once_and_heals() {
+async fn storage_that_needs_a_person_is_reported_by_its_kind_and_heals() {
     for kind in [ErrorKind::Permission, ErrorKind::Missing, ErrorKind::Invalid] {
         let world = World::default();
         let faults = Faults::default();
@@ -63,22 +63,25 @@ async fn storage_that_needs_a_person_is_told_by_its_kind_at_once_and_heals() {
         world.produce(&trace());
         faults.set_storage_down(Some(kind));
         let retries = member.status.lock().counts.retries;
-        let told = loop {
+        let wait = loop {
             step(&mut member).await;
-            if let Some(told) = storage_wait(&member) {
-                break told;
+            if let Some(wait) = storage_wait(&member) {
+                break wait;
             }
             world.pass(Duration::from_secs(5));
         };
-        assert_eq!(told.0, kind);
-        assert!(told.1.starts_with("storage: "), "{}", told.1);
-        assert!(told.1.contains("the worker continues as soon as this is corrected"), "{}", told.1);
-        assert!(!told.1.contains("same command"), "{}", told.1);
-        assert!(member.status.lock().counts.retries <= retries + 2, "told at once, not after many attempts");
+        assert_eq!(wait.0, kind);
+        assert!(wait.1.starts_with("storage: "), "{}", wait.1);
+        assert!(wait.1.contains("the worker continues as soon as this is corrected"), "{}", wait.1);
+        assert!(!wait.1.contains("same command"), "{}", wait.1);
+        assert!(
+            member.status.lock().counts.retries <= retries + 2,
+            "reported at once, not after many attempts"
+        );
         for _ in 0..50 {
             world.pass(Duration::from_secs(20));
             step(&mut member).await;
-            assert_eq!(storage_wait(&member).map(|told| told.0), Some(kind));
+            assert_eq!(storage_wait(&member).map(|wait| wait.0), Some(kind));
         }
         faults.set_storage_down(None);
         member.settle(&world).await.unwrap();
@@ -338,7 +341,7 @@ async fn a_stop_does_not_wait_for_a_storage_that_never_answers() {
     };
     let running = tokio::time::timeout(Duration::from_secs(60), worker.run(&stop));
     let (outcome, ()) = tokio::join!(running, stopping);
-    outcome.expect("it goes on waiting").unwrap();
+    outcome.expect("it keeps waiting").unwrap();
 }
 
 /// Creates a root into which a worker has read the trace before it stopped, and deletes every snapshot.

@@ -4,7 +4,7 @@ use prorata_testkit::fakes::{Fault, Faults, Resume};
 
 use crate::world::World;
 use crate::world::cluster::Cluster;
-use crate::world::script::{LONG, SHORT, Story, check, live, tell};
+use crate::world::script::{LONG, SHORT, Story, check, live, produce_part};
 
 /// The fate of the owner that hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: S
     cluster.start("a", held_up.clone());
     let mut hung = false;
     for part in 0..story.parts {
-        tell(&world, part);
+        produce_part(&world, part);
         if hung || !cluster.settle_or_hang(&context).await {
             cluster.settle(&context).await;
             continue;
@@ -96,7 +96,7 @@ async fn survives(cases: &[(Other, Fate, Resume)], story: Story, all: bool) {
 }
 
 #[tokio::test]
-async fn an_owner_that_was_asleep_loses_and_lets_go() {
+async fn an_owner_that_was_asleep_loses_and_releases_its_shards() {
     let wakes = |how| (Other::Settled, Fate::Wakes, how);
     let cases = [wakes(Resume::Happen), wakes(Resume::HappenUnanswered), wakes(Resume::Fail)];
     survives(&cases, SHORT, true).await;
@@ -104,7 +104,7 @@ async fn an_owner_that_was_asleep_loses_and_lets_go() {
 }
 
 #[tokio::test]
-async fn what_a_dead_owner_had_asked_for_harms_nobody() {
+async fn a_late_effect_of_a_dead_owner_harms_nobody() {
     let cases = [(Other::Settled, Fate::Dead, Resume::Happen)];
     survives(&cases, SHORT, true).await;
     survives(&cases, LONG, true).await;

@@ -18,7 +18,8 @@ const BASE: i64 = BASE_HOUR * HOUR_MICROS;
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    let number = |part: &str| part.parse::<i64>().map_err(|_| format!("'{text}' is no time such as 10:30"));
+    let number =
+        |part: &str| part.parse::<i64>().map_err(|_| format!("'{text}' is not a time such as 10:30"));
     let micros = parts.next().map_or(Ok(0), |seconds| scaled(seconds, 1_000_000))?;
     Ok(Timestamp(BASE + number(hours)? * HOUR_MICROS + number(minutes)? * 60_000_000 + micros as i64))
 }
@@ -48,7 +49,7 @@ pub fn parse_duration(text: &str) -> Option<i64> {
 
 /// Multiplies a decimal text by `unit`, rounded up to a whole number.
 fn scaled(text: &str, unit: u128) -> Result<u128, String> {
-    let error = || format!("'{text}' is no number");
+    let error = || format!("'{text}' is not a number");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| error())?;
     let places = 10_u128.checked_pow(fraction.len() as u32).ok_or_else(error)?;
@@ -128,7 +129,7 @@ impl LineFields {
     /// Takes a whole number, or returns its default.
     pub fn number(&mut self, key: &str, default: i32) -> Result<i32, String> {
         match self.values.remove(key) {
-            Some(text) => text.parse().map_err(|_| format!("'{text}' is no whole number")),
+            Some(text) => text.parse().map_err(|_| format!("'{text}' is not a whole number")),
             None => Ok(default),
         }
     }

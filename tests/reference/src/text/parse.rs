@@ -56,7 +56,7 @@ fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut LineFields) -> Resu
         "pool" => Payload::PoolSet(Box::new(pool(id.into(), fields)?)),
         "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id.into() }),
         "rate" => Payload::RateSet(Box::new(rate(id.into(), fields)?)),
-        other => return Err(format!("'{other}' is no event")),
+        other => return Err(format!("'{other}' is not an event")),
     })
 }
 
@@ -192,7 +192,9 @@ fn pool(pool_id: PoolId, fields: &mut LineFields) -> Result<PoolSet, String> {
     let mut qos_pricing = Vec::new();
     for priced in fields.list("qos") {
         let parts: Vec<&str> = priced.split(':').collect();
-        let [qos, tflop, gib, over] = parts.as_slice() else { return Err(format!("'{priced}' is no price")) };
+        let [qos, tflop, gib, over] = parts.as_slice() else {
+            return Err(format!("'{priced}' is not a price"));
+        };
         qos_pricing.push(QosPrice {
             qos: (*qos).into(),
             per_fp16_tflop_hour: decimal(tflop)?,

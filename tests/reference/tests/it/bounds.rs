@@ -228,7 +228,7 @@ fn edges(rng: &mut ChaCha8Rng, line: &str) -> String {
 }
 
 #[test]
-fn whatever_intake_takes_folds_and_is_what_the_model_says() {
+fn records_that_intake_accepts_fold_as_the_model_says() {
     for seed in 0..60 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut records = Vec::new();

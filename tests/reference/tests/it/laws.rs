@@ -79,7 +79,7 @@ fn scenario_rules(scenario: &Scenario) -> Box<Scenario> {
 /// A retraction that is recorded last leaves the rows of a history without its events. Only the existing
 /// hours, and the events that they count, may differ.
 #[test]
-fn what_is_retracted_leaves_no_row() {
+fn retracted_events_leave_no_row() {
     for_all(300, |scenario| {
         let mut rng = ChaCha8Rng::seed_from_u64(scenario.records.len() as u64);
         let mut retracted = Scenario { records: scenario.records.clone(), ..*scenario_rules(scenario) };
@@ -106,7 +106,7 @@ fn what_is_retracted_leaves_no_row() {
 }
 
 #[test]
-fn a_run_cut_at_any_hour_goes_on_from_its_snapshot() {
+fn a_run_cut_at_any_hour_continues_from_its_snapshot() {
     for_all(200, |scenario| {
         let whole = engine(scenario)?;
         let mut state = State::new(ORGANIZATION.into());

@@ -74,12 +74,12 @@ fn cases(text: &str) -> Result<Vec<Case>, String> {
 /// Reads `10` or `10-12`.
 fn span(text: &str) -> Result<(i64, i64), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let hour = |text: &str| text.parse::<i64>().map_err(|_| format!("'{text}' is no hour"));
+    let hour = |text: &str| text.parse::<i64>().map_err(|_| format!("'{text}' is not an hour"));
     Ok((hour(first)?, hour(last)?))
 }
 
 fn set_rule(rules: &mut Rules, word: &str) -> Result<(), String> {
-    let error = || format!("'{word}' is no rule");
+    let error = || format!("'{word}' is not a rule");
     match word.split_once('=').ok_or_else(error)? {
         ("allocation", "requests") => rules.allocation = Allocation::Requests,
         ("gpu-memory-gb", gigabytes) => rules.gpu_memory_gb = gigabytes.parse().map_err(|_| error())?,

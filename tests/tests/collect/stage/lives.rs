@@ -123,8 +123,8 @@ pub fn second_of(at: Timestamp) -> String {
 }
 
 /// Waits until events report the end of a pod.
-pub fn end_told(folder: &Path, namespace: &str, uid: &str) {
-    eventually("its end is told", || said(&events(folder), namespace)[uid].end.is_some());
+pub fn wait_for_end(folder: &Path, namespace: &str, uid: &str) {
+    eventually("its end is reported", || said(&events(folder), namespace)[uid].end.is_some());
 }
 
 /// Returns all events of a folder, each as often as it was written.

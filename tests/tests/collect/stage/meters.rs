@@ -35,15 +35,15 @@ impl Meter {
         let listener = runtime.block_on(TcpListener::bind((address, 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let answers = Answers::default();
-        let told = Arc::clone(&answers);
+        let shared = Arc::clone(&answers);
         let tls = has_tls.then(acceptor);
         let task = runtime.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (told, tls) = (Arc::clone(&told), tls.clone());
+                let (shared, tls) = (Arc::clone(&shared), tls.clone());
                 tokio::spawn(async move {
-                    // A peer that hangs up is no fault of the server.
-                    drop(serve(stream, tls, &told).await);
+                    // A peer that hangs up is not a fault of the server.
+                    drop(serve(stream, tls, &shared).await);
                 });
             }
         });

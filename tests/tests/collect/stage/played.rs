@@ -85,7 +85,7 @@ impl PlayedServer {
             while let Ok((stream, _)) = listener.accept().await {
                 let (tls, site) = (tls.clone(), Arc::clone(&site));
                 tokio::spawn(async move {
-                    // A peer that hangs up is no fault of the server.
+                    // A peer that hangs up is not a fault of the server.
                     if let Ok(stream) = tls.accept(stream).await {
                         drop(site.serve(BufReader::new(stream)).await);
                     }

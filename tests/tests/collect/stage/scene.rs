@@ -83,11 +83,11 @@ impl<Calm> Scene<Calm> {
 
     /// Waits until the events report all that the watcher saw: a restarted collector reads what it has
     /// missed.
-    pub fn all_told(&self) {
+    pub fn wait_until_reported(&self) {
         let lives = self.watcher.lives();
-        eventually("all is told", || {
-            let told = said(&events(&self.room.events()), self.name);
-            let same = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
+        eventually("all is reported", || {
+            let reported = said(&events(&self.room.events()), self.name);
+            let same = lives.iter().filter(|(uid, life)| reported.get(*uid) == Some(life)).count();
             if same == lives.len() { Ok(()) } else { Err(format!("{same} of {} are", lives.len())) }
         });
     }
@@ -96,7 +96,7 @@ impl<Calm> Scene<Calm> {
     /// agree.
     pub fn end(&self, program: Program) -> Lives {
         self.clear();
-        self.all_told();
+        self.wait_until_reported();
         Room::stop(program).succeeded();
         self.assert_accounts_agree()
     }
@@ -105,12 +105,12 @@ impl<Calm> Scene<Calm> {
     pub fn assert_accounts_agree(&self) -> Lives {
         let lives = self.watcher.lives();
         let all = events(&self.room.events());
-        let told = said(&all, self.name);
+        let reported = said(&all, self.name);
         for (uid, life) in &lives {
             let of_pod: Vec<_> = all.iter().filter(|event| format!("{event:?}").contains(uid)).collect();
-            assert_eq!(told.get(uid), Some(life), "events, and what {uid} did: {of_pod:#?}");
+            assert_eq!(reported.get(uid), Some(life), "events, and what {uid} did: {of_pod:#?}");
         }
-        assert_eq!(told.len(), lives.len(), "pods that nobody saw");
+        assert_eq!(reported.len(), lives.len(), "pods that nobody saw");
         assert_eq!(costed_seconds(&self.room, self.name), ran_seconds(&lives), "seconds in the table");
         lives
     }

@@ -55,7 +55,7 @@ fn a_storage_that_is_slow_down_silent_and_cut_off_loses_nothing() {
 }
 
 #[test]
-fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kept() {
+fn messages_of_new_schemas_wait_for_the_registry_and_membership_is_kept() {
     let mut world = World::new("registry-down");
     world.set("kafka.session_timeout", json!("3s"));
     let registry = variable("PRORATA_TEST_REGISTRY");

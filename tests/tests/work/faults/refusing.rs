@@ -22,18 +22,18 @@ fn says_so(worker: &mut Worker, weather: Weather) -> Result<String, String> {
     let status = worker.status();
     let waits = status["waiting_for"].to_string();
     let (code, ready) = worker.get("/readyz").ok_or("no answer of /readyz")?;
-    let told = format!("{waits}; /readyz: {code} {ready}");
+    let reported = format!("{waits}; /readyz: {code} {ready}");
     let unready = code == 503 && ready.contains("storage: ");
     if !waits.contains("storage: ") || (weather == Weather::ReadOnly && !unready) {
-        return Err(told);
+        return Err(reported);
     }
     // Only a command that has ended prints this.
-    assert!(!told.contains("run the same command again"), "{told}");
-    Ok(told)
+    assert!(!reported.contains("run the same command again"), "{reported}");
+    Ok(reported)
 }
 
 #[test]
-fn a_store_that_refuses_writes_is_told_and_waited_for() {
+fn a_store_that_refuses_writes_is_reported_and_waited_for() {
     let mut world = World::new("refusing");
     world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
     let proxy = Proxy::before(&variable("AWS_ENDPOINT_URL"));
@@ -46,15 +46,15 @@ fn a_store_that_refuses_writes_is_told_and_waited_for() {
     for (seed, weather) in [(64, Weather::ReadOnly), (65, Weather::Full)] {
         proxy.set(weather);
         messages += world.send(Load::small(seed));
-        let told = eventually("the worker says what it waits for", || says_so(&mut worker, weather));
-        println!("{told}");
+        let reported = eventually("the worker says what it waits for", || says_so(&mut worker, weather));
+        println!("{reported}");
         if weather == Weather::ReadOnly {
-            assert!(told.contains("the worker continues as soon as this is corrected"), "{told}");
+            assert!(reported.contains("the worker continues as soon as this is corrected"), "{reported}");
         }
         let until = Instant::now() + outage();
         while Instant::now() < until {
             thread::sleep(Duration::from_secs(1));
-            eventually("it goes on saying so", || says_so(&mut worker, weather));
+            eventually("it continues to say so", || says_so(&mut worker, weather));
             assert_eq!(worker.get("/livez").unwrap().0, 200);
         }
         if weather == Weather::ReadOnly {

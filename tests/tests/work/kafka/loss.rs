@@ -75,7 +75,7 @@ fn says_so(worker: Worker, words: &[&str]) {
 }
 
 /// Checks that a worker continues with the remaining messages, and then again with the default setting.
-fn goes_on(world: &mut World, admin: &Admin) {
+fn check_continues(world: &mut World, admin: &Admin) {
     world.set("kafka.offsets_lost", json!("earliest"));
     take_all(world, admin);
     world.set("kafka.offsets_lost", json!("stop"));
@@ -100,7 +100,7 @@ fn write(folder: &Path, events: &[EventRecord]) {
 }
 
 #[test]
-fn what_retention_took_before_it_was_read_is_a_loud_stop() {
+fn messages_that_retention_took_before_they_were_read_are_a_loud_stop() {
     let (mut world, admin) = world("retention");
     let [first, second, third] = [81, 82, 83].map(load);
     world.send(first);
@@ -121,12 +121,12 @@ fn what_retention_took_before_it_was_read_is_a_loud_stop() {
     assert!(!middle.is_empty(), "{next:?} {ends:?}");
     admin.delete_before(&middle);
     stops(&world, &[&world.name, "no longer exists: Kafka has "]);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first, second], &admin.events(&world.topics));
 }
 
 #[test]
-fn what_retention_takes_before_a_running_worker_is_a_loud_stop() {
+fn messages_that_retention_takes_before_a_running_worker_are_a_loud_stop() {
     let (mut world, admin) = world("overtaken");
     world.set("kafka.session_timeout", json!("40s"));
     let [first, second] = [84, 85].map(load);
@@ -142,7 +142,7 @@ fn what_retention_takes_before_a_running_worker_is_a_loud_stop() {
     worker.program.signal("CONT");
     says_so(worker, &[&world.name]);
     assert_eq!(world.lake().tables(), before);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first], &admin.events(&world.topics));
 }
 
@@ -162,49 +162,49 @@ fn send_to(world: &mut World, topic: &str, load: Load) {
 }
 
 /// Recreates a topic with records other than those that were read. Returns the ends before and after.
-fn made_anew(world: &mut World, admin: &Admin, topic: &str, load: Load) -> (Offsets, Offsets) {
+fn recreated(world: &mut World, admin: &Admin, topic: &str, load: Load) -> (Offsets, Offsets) {
     let topics = [topic.to_owned()];
     let (_, before) = admin.ranges(&topics);
-    admin.make_anew(world, topic);
+    admin.recreate(world, topic);
     send_to(world, topic, load);
     let (_, after) = admin.ranges(&topics);
     (before, after)
 }
 
 #[test]
-fn a_topic_made_anew_that_is_shorter_is_a_loud_stop() {
+fn a_recreated_topic_that_is_shorter_is_a_loud_stop() {
     let (mut world, admin) = world("shorter");
     let (first, second) = (Load { pods: 16, hours: 6, ..load(86) }, Load { pods: 1, hours: 1, ..load(87) });
     world.send(first);
     take_all(&world, &admin);
     let topic = world.topics[0].clone();
-    let (before, after) = made_anew(&mut world, &admin, &topic, second);
+    let (before, after) = recreated(&mut world, &admin, &topic, second);
     let shorter = before.iter().all(|(partition, end)| *end == 0 || after[partition] < end - 1);
     assert!(shorter && after.values().any(|end| *end > 0), "{before:?} {after:?}");
     stops(&world, &[&topic, "no longer exists: Kafka has 0 to "]);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }
 
 #[test]
-fn a_topic_made_anew_that_is_longer_is_a_loud_stop() {
+fn a_recreated_topic_that_is_longer_is_a_loud_stop() {
     let (mut world, admin) = world("longer");
     let (first, second) = (load(88), Load { pods: 16, hours: 6, ..load(89) });
     world.send(first);
     take_all(&world, &admin);
     let topic = world.topics[0].clone();
-    let (before, after) = made_anew(&mut world, &admin, &topic, second);
+    let (before, after) = recreated(&mut world, &admin, &topic, second);
     let longer = before.iter().all(|(partition, end)| *end == 0 || after[partition] > *end);
     assert!(longer, "{before:?} {after:?}");
     let words =
         [&*topic, "is not the one that was read before: the topic was recreated, or its log has diverged"];
     stops(&world, &words);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }
 
 #[test]
-fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
+fn a_topic_recreated_under_a_running_worker_is_a_loud_stop() {
     let (mut world, admin) = world("under");
     let [first, second] = [90, 91].map(load);
     let mut worker = world.worker();
@@ -212,16 +212,16 @@ fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
     world.drained(std::slice::from_mut(&mut worker), messages);
     let topic = world.topics[0].clone();
     let before = world.lake().tables();
-    admin.make_anew(&world, &topic);
+    admin.recreate(&world, &topic);
     says_so(worker, &[&topic]);
     assert_eq!(world.lake().tables(), before);
     send_to(&mut world, &topic, second);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }
 
 #[test]
-fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
+fn a_topic_recreated_under_a_frozen_worker_is_a_loud_stop() {
     let (mut world, admin) = world("under-frozen");
     // The worker stays a member, so nothing is loaded again.
     world.set("kafka.session_timeout", json!("60s"));
@@ -233,7 +233,7 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     let before = world.lake().tables();
     let frozen = Instant::now();
     freeze(&worker);
-    let (old, new) = made_anew(&mut world, &admin, &topic, second);
+    let (old, new) = recreated(&mut world, &admin, &topic, second);
     assert!(old.iter().any(|(partition, end)| new[partition] > *end), "it is not longer than it was");
     // This is longer than the silence after which a worker compares the last read record again. Nothing shows
     // whether a frozen worker would.
@@ -241,7 +241,7 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     worker.program.signal("CONT");
     says_so(worker, &[&topic]);
     assert_eq!(world.lake().tables(), before);
-    goes_on(&mut world, &admin);
+    check_continues(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }
 

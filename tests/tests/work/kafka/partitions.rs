@@ -69,7 +69,7 @@ fn way_out(world: &mut World, retired: &[String]) {
 
 /// Checks that workers take the messages of the new topics, and continue once the configuration no longer
 /// names the old ones.
-fn goes_on(world: &mut World, load: Load) {
+fn check_continues(world: &mut World, load: Load) {
     let mut worker = world.worker();
     let messages = world.send(load);
     world.drained(std::slice::from_mut(&mut worker), messages);
@@ -115,7 +115,7 @@ fn more_partitions_under_running_workers_lose_nothing() {
     sent(before);
     sent(after);
     way_out(&mut world, &old);
-    goes_on(&mut world, loads[2]);
+    check_continues(&mut world, loads[2]);
     world.assert_law(&loads);
 }
 
@@ -139,6 +139,6 @@ fn a_topic_that_grew_while_nobody_looked_is_a_loud_stop() {
     }
     assert_eq!(world.lake().tables(), before);
     way_out(&mut world, &grown);
-    goes_on(&mut world, loads[2]);
+    check_continues(&mut world, loads[2]);
     world.assert_law(&loads);
 }

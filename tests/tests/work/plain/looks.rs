@@ -111,7 +111,7 @@ fn pods(lake: &StoredLake, hour: Hour) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_checked_and_explained_while_hours_close_and_are_restated_is_true() {
+fn check_and_explain_are_right_while_hours_close_and_are_restated() {
     let mut world = World::new("looks");
     world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
     // The slow store leaves time to look between a decision and the last of its commits.

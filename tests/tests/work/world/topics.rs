@@ -88,7 +88,7 @@ impl Admin {
     }
 
     /// Deletes a topic, and creates an empty one with the same name.
-    pub fn make_anew(&self, world: &World, topic: &str) {
+    pub fn recreate(&self, world: &World, topic: &str) {
         let deleted = self.client.delete_topics(&[topic], &Self::options());
         for deleted in self.runtime.block_on(deleted).unwrap() {
             deleted.unwrap();
@@ -126,8 +126,8 @@ impl Admin {
         });
     }
 
-    /// Passes every record of the topics to `tell`.
-    pub fn read(&self, topics: &[String], mut tell: impl FnMut(&BorrowedMessage<'_>)) {
+    /// Passes every record of the topics to `visit`.
+    pub fn read(&self, topics: &[String], mut visit: impl FnMut(&BorrowedMessage<'_>)) {
         let (earliest, ends) = self.ranges(topics);
         for ((topic, shard), end) in &ends {
             let mut next = earliest[&(topic.clone(), *shard)];
@@ -141,7 +141,7 @@ impl Admin {
                         self.consumer.poll(Duration::from_millis(100)).ok_or_else(waiting)?.unwrap();
                     if message.topic() == topic && message.partition() == i32::from(*shard) {
                         next = message.offset() + 1;
-                        tell(&message);
+                        visit(&message);
                     }
                 }
                 Ok::<(), String>(())

@@ -89,7 +89,7 @@ impl Worker {
         let of = |line: &&str| line.strip_prefix(&*prefix).is_some_and(|rest| rest.starts_with(['{', ' ']));
         let values: Vec<f64> =
             body.lines().filter(of).map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
-        assert!(!values.is_empty(), "{name} is no counter:\n{body}");
+        assert!(!values.is_empty(), "{name} is not a counter:\n{body}");
         values.iter().sum::<f64>() as u64
     }
 

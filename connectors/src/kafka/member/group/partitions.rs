@@ -20,7 +20,7 @@ type Counts = BTreeMap<Text, u32>;
 
 /// The topics' numbers of partitions, as last reported to the worker.
 pub(super) struct PartitionCounts {
-    told: Counts,
+    reported: Counts,
     answers: (Sender<Counts>, Receiver<Counts>),
     /// The time of the last request to the brokers, and whether they have answered since.
     asked: Option<(Instant, bool)>,
@@ -28,8 +28,8 @@ pub(super) struct PartitionCounts {
 
 impl PartitionCounts {
     /// Starts with the numbers that the brokers reported before the member joined the group.
-    pub(super) fn new(told: Counts) -> Self {
-        Self { told, answers: mpsc::channel(), asked: None }
+    pub(super) fn new(reported: Counts) -> Self {
+        Self { reported, answers: mpsc::channel(), asked: None }
     }
 
     fn is_due(&self) -> bool {
@@ -42,7 +42,8 @@ impl PartitionCounts {
         if let Some((_, answered)) = &mut self.asked {
             *answered = true;
         }
-        let changed = |(topic, count): &(Text, u32)| self.told.insert(topic.clone(), *count) != Some(*count);
+        let changed =
+            |(topic, count): &(Text, u32)| self.reported.insert(topic.clone(), *count) != Some(*count);
         counts.into_iter().filter(changed).collect()
     }
 }
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_another_number_is_told() {
+    fn only_a_changed_number_is_reported() {
         let of = |count: u32| BTreeMap::from([(Text::from("a"), count), ("b".into(), 4)]);
         let mut counts = PartitionCounts::new(of(4));
         assert_eq!(counts.take(of(4)), []);

@@ -86,7 +86,7 @@ async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
 
 fn as_json(checks: &[StartCheck]) -> Value {
     let one = |check: &StartCheck| {
-        let (outcome, message) = check.outcome.told();
+        let (outcome, message) = check.outcome.name_and_message();
         json!({ "check": check.name, "outcome": outcome, "message": message })
     };
     json!({ "checks": checks.iter().map(one).collect::<Vec<_>>() })
@@ -94,7 +94,7 @@ fn as_json(checks: &[StartCheck]) -> Value {
 
 fn as_text(checks: &[StartCheck]) -> String {
     let one = |check: &StartCheck| {
-        let (outcome, what) = check.outcome.told();
+        let (outcome, what) = check.outcome.name_and_message();
         format!("{outcome:<7} {}: {what}", check.name)
     };
     checks.iter().map(one).collect::<Vec<_>>().join("\n")

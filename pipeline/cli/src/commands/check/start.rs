@@ -45,7 +45,7 @@ pub enum CheckOutcome {
 
 impl CheckOutcome {
     /// Returns the name and the message of the check.
-    pub fn told(&self) -> (&'static str, String) {
+    pub fn name_and_message(&self) -> (&'static str, String) {
         match self {
             Self::Good(what) => ("ok", what.clone()),
             Self::Warned(what) => ("warning", what.clone()),

@@ -14,7 +14,7 @@ async fn is_closed(address: SocketAddr, sent: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
+async fn silent_clients_are_disconnected_and_keep_no_one_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let bounds = server::Bounds {
@@ -99,7 +99,7 @@ async fn connections_of_many_addresses_keep_none_out_that_asks() {
         assert!(answered(&mut probe).await, "after {host}");
     }
     let mut closed = [0];
-    assert!(matches!(held[0].read(&mut closed).await, Ok(0) | Err(_)), "the first is let go");
+    assert!(matches!(held[0].read(&mut closed).await, Ok(0) | Err(_)), "the first is disconnected");
 }
 
 #[tokio::test]

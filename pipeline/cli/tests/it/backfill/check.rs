@@ -41,7 +41,7 @@ fn file(room: &Room, table: Table) -> (String, PathBuf) {
 }
 
 #[test]
-fn a_lake_that_a_backfill_has_made_is_whole_and_its_money_adds_up() {
+fn the_lake_of_a_backfill_is_whole_and_its_money_adds_up() {
     let room = Room::new();
     lake(&room);
     let before = room.objects("lake");
@@ -212,7 +212,7 @@ fn an_agreement_that_matches_nothing_is_a_warning() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_one_message() {
+fn a_lake_that_cannot_be_checked_gives_one_message() {
     let room = Room::new();
     let check = |args: &[&str]| program().arg("check").args(args).output().unwrap();
     let nowhere = room.path("nowhere");
@@ -228,7 +228,7 @@ fn what_cannot_be_checked_is_one_message() {
 }
 
 #[test]
-fn what_a_configuration_gives_away_is_a_warning() {
+fn a_configuration_that_exposes_secrets_gives_a_warning() {
     let room = Room::new();
     let config = room.path("prorata.yaml");
     std::fs::write(&config, format!("root: {{url: {:?}}}\n", room.path("fresh"))).unwrap();
@@ -257,7 +257,7 @@ fn what_a_configuration_gives_away_is_a_warning() {
 }
 
 #[test]
-fn a_configuration_that_cannot_start_is_told_check_by_check() {
+fn a_configuration_that_cannot_start_is_reported_check_by_check() {
     let room = Room::new();
     let config = room.path("prorata.yaml");
     std::fs::write(&config, format!("root: {{url: {:?}}}\n", room.path("fresh"))).unwrap();

@@ -11,7 +11,7 @@ fn diff(room: &Room, args: &[&str]) -> Output {
 }
 
 #[test]
-fn the_same_events_differ_in_nothing_and_other_rules_by_amounts_that_add_up() {
+fn equal_lakes_do_not_differ_and_differences_by_rules_add_up() {
     let room = Room::new();
     room.generate(6);
     let rules = room.path("rules.yaml");
@@ -37,7 +37,7 @@ fn the_same_events_differ_in_nothing_and_other_rules_by_amounts_that_add_up() {
 }
 
 #[test]
-fn a_late_event_changes_the_hours_since_and_the_lake_then_and_now_shows_it() {
+fn a_late_event_shows_in_the_difference_of_two_lake_versions() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);

@@ -25,10 +25,10 @@ fn one_of_each_kind(room: &Room) -> BTreeMap<String, (&'static str, Value)> {
         [("org-0000-aurora", ["search", "kube-system"]), ("org-0001-borealis", ["notebooks", "search"])]
     {
         for namespace in namespaces {
-            let told =
+            let explanation =
                 explain(room, HOUR, &["--namespace", namespace, "--organization", organization, "--json"]);
-            assert_eq!(code(&told), 0, "{}", error(&told));
-            for row in json(&told)["rows"].as_array().unwrap() {
+            assert_eq!(code(&explanation), 0, "{}", error(&explanation));
+            for row in json(&explanation)["rows"].as_array().unwrap() {
                 let committed = row["commitment"] != "";
                 let kind = format!("{} {committed}", row["kind"].as_str().unwrap());
                 kinds.entry(kind).or_insert_with(|| (organization, row.clone()));
@@ -45,9 +45,9 @@ fn rows_of_every_kind_are_explained_and_are_those_of_the_table() {
     assert!(kinds.len() >= 2, "{:?}", kinds.keys());
     for (kind, (_, row)) in &kinds {
         let uid = row["pod_uid"].as_str().unwrap();
-        let told = explain(&room, HOUR, &["--pod", uid, "--json"]);
-        assert_eq!(code(&told), 0, "{kind}: {}{}", text(&told), error(&told));
-        let document = json(&told);
+        let explanation = explain(&room, HOUR, &["--pod", uid, "--json"]);
+        assert_eq!(code(&explanation), 0, "{kind}: {}{}", text(&explanation), error(&explanation));
+        let document = json(&explanation);
         assert_eq!(document["is_same_as_table"], true);
         let mine: Vec<&Value> = document["rows"].as_array().unwrap().iter().collect();
         assert!(mine.contains(&row), "{kind}: {document:#}");
@@ -65,24 +65,26 @@ fn nodes_and_commitments_are_explained() {
     let mut commitments = 0;
     for (organization, row) in one_of_each_kind(&room).values() {
         let of = |subject, name| [subject, name, "--organization", organization, "--json"];
-        let told = explain(&room, HOUR, &of("--node", row["resource"].as_str().unwrap()));
+        let explanation = explain(&room, HOUR, &of("--node", row["resource"].as_str().unwrap()));
         if row["kind"] == "pod_node" {
-            assert_eq!(code(&told), 0, "{}", error(&told));
-            assert!(json(&told)["charges"].as_array().unwrap().iter().all(|charge| charge["total"] != "0"));
+            assert_eq!(code(&explanation), 0, "{}", error(&explanation));
+            assert!(
+                json(&explanation)["charges"].as_array().unwrap().iter().all(|charge| charge["total"] != "0")
+            );
         }
         let commitment = row["commitment"].as_str().unwrap();
         if !commitment.is_empty() {
             commitments += 1;
-            let told = explain(&room, HOUR, &of("--commitment", commitment));
-            assert_eq!(code(&told), 0, "{}", error(&told));
-            assert_ne!(json(&told)["trace"]["commitments"][0]["committed"], Value::Null);
+            let explanation = explain(&room, HOUR, &of("--commitment", commitment));
+            assert_eq!(code(&explanation), 0, "{}", error(&explanation));
+            assert_ne!(json(&explanation)["trace"]["commitments"][0]["committed"], Value::Null);
         }
     }
     assert!(commitments > 0);
 }
 
 #[test]
-fn what_the_lake_does_not_have_is_told_with_what_is_near() {
+fn an_unknown_resource_is_reported_with_the_nearest_names() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);
@@ -161,22 +163,22 @@ fn a_late_event_is_in_the_explanation_of_the_hours_since() {
     room.run("lake", &[]);
     room.put_events("late.avro", &[pod("acme", 65, "late", 1)]);
     room.run("lake", &[]);
-    let told = explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]);
-    assert_eq!(code(&told), 0, "{}", error(&told));
-    let document = json(&told);
+    let explanation = explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]);
+    assert_eq!(code(&explanation), 0, "{}", error(&explanation));
+    let document = json(&explanation);
     assert_eq!(document["is_same_as_table"], true);
     assert_eq!(document["events"][0]["kind"], "PodStarted");
 }
 
 #[test]
-fn what_a_late_event_has_changed_is_told_and_adds_up() {
+fn changes_by_a_late_event_are_reported_and_add_up() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);
     let of_node = |more: &[&str]| {
-        let told = explain(&room, "2026-11-01T01", &[&["--node", "n", "--json"], more].concat());
-        assert_eq!(code(&told), 0, "{}{}", text(&told), error(&told));
-        json(&told)
+        let explanation = explain(&room, "2026-11-01T01", &[&["--node", "n", "--json"], more].concat());
+        assert_eq!(code(&explanation), 0, "{}{}", text(&explanation), error(&explanation));
+        json(&explanation)
     };
     let before = of_node(&[]);
     let then = instant_after(&room.path("lake")).to_string();

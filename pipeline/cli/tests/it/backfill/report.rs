@@ -129,9 +129,9 @@ fn an_idle_node_can_be_explained_as_the_page_says() {
         explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", hour, "--json"]);
         let output = explain.args(["--node", node, "--organization", organization]).output().unwrap();
         assert_eq!(code(&output), 0, "{}", error(&output));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
         let amount = Decimal12::from_atoms(*cost).to_string();
-        assert!(told.to_string().contains(&amount), "{node} at {hour}: {amount} in {told}");
+        assert!(explanation.to_string().contains(&amount), "{node} at {hour}: {amount} in {explanation}");
     }
 }
 
@@ -154,7 +154,7 @@ fn the_page_explains_what_cost_most() {
     let least = explained.keys().map(|at| costs[&at.parse().unwrap()]).min().unwrap();
     assert_eq!(costs.values().filter(|cost| **cost > least).count(), 11, "those that cost most");
     let mut kinds = BTreeMap::new();
-    for (at, told) in explained {
+    for (at, explanation) in explained {
         let at: usize = at.parse().unwrap();
         let subject = match of("kind", at).as_str() {
             "pod" => ["--pod".to_owned(), of("uid", at)],
@@ -165,7 +165,11 @@ fn the_page_explains_what_cost_most() {
         explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", &of("hour", at)]);
         let output =
             explain.args(&subject).args(["--organization", &of("organization", at)]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), told.as_str().unwrap(), "{subject:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim_end(),
+            explanation.as_str().unwrap(),
+            "{subject:?}"
+        );
         *kinds.entry(of("kind", at)).or_insert(0) += 1;
     }
     assert!(kinds.len() > 2, "{kinds:?}");
@@ -174,23 +178,23 @@ fn the_page_explains_what_cost_most() {
 
 /// A lake with a damaged archive cannot be explained. The page is still written, and says why in that place.
 #[test]
-fn a_page_of_what_cannot_be_explained_says_why() {
+fn a_page_says_why_costs_cannot_be_explained() {
     let room = sample_day();
     let archive = room.objects("lake").into_iter().filter(|object| object.starts_with("events/"));
     archive.for_each(|object| std::fs::write(room.path("lake").join(object), "damaged").unwrap());
     let (_, data) = page(&room, &["--explain", "3"]);
-    let told: Vec<&Value> = data["explained"].as_object().unwrap().values().collect();
-    assert_eq!(told.len(), 3);
+    let explained: Vec<&Value> = data["explained"].as_object().unwrap().values().collect();
+    assert_eq!(explained.len(), 3);
     assert!(
-        told.iter().all(|told| told.as_str().unwrap().starts_with("It cannot be explained: ")),
-        "{told:?}"
+        explained.iter().all(|text| text.as_str().unwrap().starts_with("It cannot be explained: ")),
+        "{explained:?}"
     );
     assert_eq!(sums(&data, "cost", "organization"), expected("hours", "organization_id", "allocated_cost"));
 }
 
 /// For more than four days, the page goes by days. It explains an hour of a day in which there is a cost.
 #[test]
-fn what_a_page_of_days_names_can_be_explained() {
+fn costs_on_a_page_of_days_can_be_explained() {
     let room = Room::new();
     let (lake, events) = (room.path("lake"), room.path("generated"));
     let load = ["generate", "--hours", "100", "--pods", "4", "--seed", "3", "--output"];

@@ -112,7 +112,7 @@ fn an_hour_of_the_archive_is_shown_event_by_event() {
 }
 
 #[test]
-fn what_a_lake_does_not_have_is_an_error_with_what_it_has() {
+fn an_unknown_name_is_an_error_that_lists_the_known_names() {
     let (room, shard) = one_shard();
     let taken: Vec<u64> = checkpoints(&room).into_keys().collect();
     let other = (0..16).find(|other| !taken.contains(other)).unwrap();

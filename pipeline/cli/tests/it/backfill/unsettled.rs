@@ -103,9 +103,9 @@ fn rows_that_are_published_meanwhile_are_explained_as_they_are_then() {
             assert_eq!(code(&lake.command(&explain).output().unwrap()), 0);
             continue;
         }
-        let told = lake.run_meanwhile(&explain);
-        assert_eq!(code(&told), 0, "{}{}", text(&told), error(&told));
-        let document = json(&told);
+        let explanation = lake.run_meanwhile(&explain);
+        assert_eq!(code(&explanation), 0, "{}{}", text(&explanation), error(&explanation));
+        let document = json(&explanation);
         assert_eq!((&document["is_same_as_table"], &document["is_published"]), (&true.into(), &true.into()));
         assert!(document["rows"].as_array().unwrap().iter().any(|row| row["pod_uid"] == "late"));
     }
@@ -114,16 +114,16 @@ fn rows_that_are_published_meanwhile_are_explained_as_they_are_then() {
 #[test]
 fn a_pod_that_is_published_meanwhile_is_found() {
     let lake = Unsettled::new("cost_allocation");
-    let told = lake.run_meanwhile(&["explain", "--hour", LATE, "--pod", "late"]);
-    assert_eq!(code(&told), 0, "{}{}", text(&told), error(&told));
+    let explanation = lake.run_meanwhile(&["explain", "--hour", LATE, "--pod", "late"]);
+    assert_eq!(code(&explanation), 0, "{}{}", text(&explanation), error(&explanation));
 }
 
 #[test]
 fn rows_that_nobody_publishes_are_said_to_be_of_an_earlier_revision() {
     let lake = Unsettled::new("cost_allocation");
-    let told = lake.command(&["explain", "--hour", LATE, "--node", "n"]).output().unwrap();
-    assert_eq!(code(&told), 1, "{}{}", text(&told), error(&told));
-    assert_eq!(json(&told)["is_published"], false);
+    let explanation = lake.command(&["explain", "--hour", LATE, "--node", "n"]).output().unwrap();
+    assert_eq!(code(&explanation), 1, "{}{}", text(&explanation), error(&explanation));
+    assert_eq!(json(&explanation)["is_published"], false);
     let mut people = program();
     people.args(["explain", "--hour", LATE, "--node", "n", "--lake"]).arg(lake.room.path("lake"));
     let people = text(&people.output().unwrap());
@@ -134,9 +134,9 @@ fn rows_that_nobody_publishes_are_said_to_be_of_an_earlier_revision() {
 fn nobody_is_waited_for_who_has_not_written_for_long() {
     let lake = Unsettled::new("cost_allocation");
     lake.rest();
-    let told = lake.command(&["explain", "--hour", LATE, "--node", "n"]).output().unwrap();
-    assert_eq!((code(&told), error(&told).as_str()), (1, ""));
-    assert_eq!(json(&told)["is_published"], false);
+    let explanation = lake.command(&["explain", "--hour", LATE, "--node", "n"]).output().unwrap();
+    assert_eq!((code(&explanation), error(&explanation).as_str()), (1, ""));
+    assert_eq!(json(&explanation)["is_published"], false);
     let checked = lake.command(&["check"]).output().unwrap();
     assert!(problems(&json(&checked)).contains("not_published"));
     assert_eq!(error(&checked).lines().count(), 1, "it is read twice");
@@ -155,7 +155,7 @@ fn a_check_meanwhile_waits_until_tables_and_checkpoints_agree() {
 }
 
 #[test]
-fn what_a_worker_that_has_died_has_not_published_is_found() {
+fn unpublished_revisions_of_a_dead_worker_are_found() {
     for table in ["cost_allocation", "hours"] {
         let lake = Unsettled::new(table);
         let report = json(&lake.command(&["check"]).output().unwrap());

@@ -411,7 +411,7 @@ mod tests {
     proptest! {
         /// Holds for any changes in any order.
         #[test]
-        fn what_is_decided_again_is_what_is_decided_from_the_first(instants in steps()) {
+        fn decisions_after_changes_equal_decisions_from_scratch(instants in steps()) {
             let mut world = World::default();
             for (now, steps) in (0..).map(Timestamp).zip(instants) {
                 for step in steps {

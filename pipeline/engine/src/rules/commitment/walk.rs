@@ -152,7 +152,7 @@ mod tests {
         /// For any changes in any order, the cover equals that of a walk from the first node, and every
         /// change is reported.
         #[test]
-        fn what_is_decided_again_is_what_a_whole_walk_decides(
+        fn a_partial_walk_decides_like_a_whole_walk(
             total in 0_u64..60,
             instants in prop::collection::vec(prop::collection::vec((0_u8..12, 0_u64..12), 1..5), 1..30),
         ) {
@@ -169,8 +169,8 @@ mod tests {
                 let expected = from_the_first(total, &rests);
                 for (place, covered) in &expected {
                     prop_assert_eq!(walk.covered_of(place), UBig::from(*covered), "place {}", place);
-                    let is_told = set.contains(place) || changed.contains(place);
-                    prop_assert!(is_told || before.get(place) == Some(covered), "place {}", place);
+                    let is_reported = set.contains(place) || changed.contains(place);
+                    prop_assert!(is_reported || before.get(place) == Some(covered), "place {}", place);
                     prop_assert_eq!(walk.rest_of(place), UBig::from(rests[place]));
                 }
                 prop_assert_eq!(walk.covered(), UBig::from(expected.values().sum::<u64>()));

@@ -59,8 +59,8 @@ fn is_letter(message: &Message, letter: &DeadLetter, foreign: &[Header], place: 
     let version = format!("{OURS}version");
     let (versions, ours): (Vec<&Header>, Vec<&Header>) =
         ours.into_iter().partition(|(name, _)| *name == version);
-    let told = versions.iter().filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()));
-    equal("headers with the version", (versions.len(), told.count()), (1, 1))?;
+    let filled = versions.iter().filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()));
+    equal("headers with the version", (versions.len(), filled.count()), (1, 1))?;
     equal("how many headers of ours there are", ours.len(), expected.len())?;
     let found: BTreeMap<&str, Option<&[u8]>> =
         ours.into_iter().map(|(name, value)| (&**name, value.as_deref())).collect();

@@ -251,9 +251,9 @@ impl MessageStage {
             let Some(at) = record.body.windows(canonical.len()).position(|bytes| bytes == canonical) else {
                 continue;
             };
-            let (before, behind) = record.body.split_at(at);
-            let behind = behind.strip_prefix(&canonical[..]).unwrap_or_default();
-            let body = [before, &sized, behind].concat();
+            let (before, after) = record.body.split_at(at);
+            let after = after.strip_prefix(&canonical[..]).unwrap_or_default();
+            let body = [before, &sized, after].concat();
             let kind = record.event.payload.kind();
             let message = self.place.message(kind, &body, Written::Newest).await?.unwrap_or_default();
             return self.all_become(&[(message, record)]).await;

@@ -170,8 +170,12 @@ fn reject<T>(reason: Reason) -> Result<T, DecodeFailure> {
 }
 
 impl Double {
-    fn tell_reject<'a>(&self, told: Reject, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
-        let is_cut = told.reason == Reason::Malformed && value.len() > 4;
+    fn alter_reject<'a>(
+        &self,
+        original: Reject,
+        value: &'a [u8],
+    ) -> Result<EventRecordRef<'a>, DecodeFailure> {
+        let is_cut = original.reason == Reason::Malformed && value.len() > 4;
         match self.defect {
             DecoderDefect::Completes if is_cut => {
                 let last = kept(&self.memory.last).clone();
@@ -179,12 +183,14 @@ impl Double {
             }
             DecoderDefect::Misjudges if is_cut => reject(Reason::InvalidField),
             DecoderDefect::IgnoresTail if is_cut => self.shorter(value),
-            DecoderDefect::SaysNothing => Err(DecodeFailure::Reject(Reject::new(told.reason, " "))),
-            DecoderDefect::CallsAllMalformed => Err(DecodeFailure::Reject(Reject::malformed(told.message))),
-            DecoderDefect::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
+            DecoderDefect::SaysNothing => Err(DecodeFailure::Reject(Reject::new(original.reason, " "))),
+            DecoderDefect::CallsAllMalformed => {
+                Err(DecodeFailure::Reject(Reject::malformed(original.message)))
+            }
+            DecoderDefect::WaitsForUnknown if original.reason == Reason::UnknownSchema => {
                 Err(DecodeFailure::NeedsSchema(UNKNOWN))
             }
-            _ => Err(DecodeFailure::Reject(told)),
+            _ => Err(DecodeFailure::Reject(original)),
         }
     }
 
@@ -208,7 +214,7 @@ impl MessageDecoder for Double {
                 return reject(Reason::UnknownEvent);
             }
             DecoderDefect::AsksByItself => {
-                let _told_later = futures::executor::block_on(self.honest.fetch(id));
+                let _fetched = futures::executor::block_on(self.honest.fetch(id));
             }
             DecoderDefect::Forgets => return Err(DecodeFailure::NeedsSchema(id)),
             DecoderDefect::TakesDownForUnknown if kept(&self.memory.failed).contains(&id) => {
@@ -228,7 +234,7 @@ impl MessageDecoder for Double {
                 *kept(&self.memory.last) = Some(record.clone());
                 Ok(record)
             }
-            Err(DecodeFailure::Reject(told)) => self.tell_reject(told, value),
+            Err(DecodeFailure::Reject(original)) => self.alter_reject(original, value),
             needs => needs,
         }
     }

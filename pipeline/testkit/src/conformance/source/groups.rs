@@ -91,8 +91,8 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
     // The second member gets no shard before the first has released it. After the revocation, the first gets
     // nothing of the shard.
     let mut two = stage.listener("worker-1", &topics).await?;
-    let told = |members: &[&mut Listener]| members.iter().any(|member| !member.revoked.is_empty());
-    stage.until(&mut [&mut one, &mut two], "shards are revoked when a member joins", told).await?;
+    let revoked = |members: &[&mut Listener]| members.iter().any(|member| !member.revoked.is_empty());
+    stage.until(&mut [&mut one, &mut two], "shards are revoked when a member joins", revoked).await?;
     one_more(stage, &topics, 5).await?;
     stage.listen(&mut [&mut one, &mut two]).await?;
     if !two.held.is_empty() {
@@ -152,8 +152,8 @@ pub(super) async fn expiry(stage: &mut SourceStage) -> Checked {
             ));
         }
     }
-    let told = |members: &[&mut Listener]| members.iter().all(|member| member.lost == held);
-    stage.until(&mut [&mut one], "all shards are lost of who was taken for dead", told).await?;
+    let lost = |members: &[&mut Listener]| members.iter().all(|member| member.lost == held);
+    stage.until(&mut [&mut one], "all shards are lost of who was taken for dead", lost).await?;
     // It becomes a member again, and shares.
     stage.share(&mut [&mut one, &mut two]).await?;
     all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;

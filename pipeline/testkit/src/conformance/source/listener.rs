@@ -63,8 +63,8 @@ impl Reading {
             Start::Earliest => 0,
             Start::At(offset) => offset,
         };
-        let told = self.messages.last().map_or(start, |last| last.offset + 1);
-        self.ends.last().map_or(told, |end| told.max(*end))
+        let due = self.messages.last().map_or(start, |last| last.offset + 1);
+        self.ends.last().map_or(due, |end| due.max(*end))
     }
 
     fn hear(&mut self, messages: Vec<Message>) -> Checked {

@@ -123,9 +123,9 @@ pub(super) async fn every_message(stage: &mut SourceStage) -> Checked {
         for ((topic, partition), expected) in &mut expected {
             let end = stage.place.end(topic, *partition).await?;
             let what = format!("the end of {topic}, partition {partition}, twice");
-            let told =
+            let reported =
                 |one: &[&mut Listener]| one.iter().all(|listener| listener.ends(topic, *partition, end) >= 2);
-            stage.until(&mut [&mut listener], &what, told).await?;
+            stage.until(&mut [&mut listener], &what, reported).await?;
             let reading = listener.readings.get(&(topic.clone(), *partition));
             let found = reading.map(|reading| &reading.messages);
             if found != Some(expected) {
@@ -192,13 +192,13 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
     for (shard, from) in starts {
         listener.start(std::slice::from_ref(topic), shard, from).await?;
     }
-    let told = |one: &[&mut Listener]| {
+    let reported = |one: &[&mut Listener]| {
         one.iter().all(|listener| {
             [0, 1].iter().all(|shard| listener.offsets_lost.contains(&(topic.clone(), *shard)))
                 && [2, 3].iter().all(|shard| listener.ends(topic, *shard, 10) > 0)
         })
     };
-    stage.until(&mut [&mut listener], "two lost offsets, and two ends", told).await?;
+    stage.until(&mut [&mut listener], "two lost offsets, and two ends", reported).await?;
     for shard in [2, 3] {
         let found = listener.offsets(topic, shard);
         if found != [6, 7, 8, 9] {
@@ -208,10 +208,10 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
     // Nothing follows. A start at an existing offset fixes the loss.
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&[topic.clone(), other.clone()], 0, Start::At(7)).await?;
-    let mended = |one: &[&mut Listener]| {
+    let fixed = |one: &[&mut Listener]| {
         one.iter().all(|listener| listener.ends(topic, 0, 10) > 0 && listener.ends(other, 0, 10) > 0)
     };
-    stage.until(&mut [&mut listener], "the end after a start past what was lost", mended).await?;
+    stage.until(&mut [&mut listener], "the end after a start past what was lost", fixed).await?;
     listener.source.close().await;
     Ok(())
 }

@@ -113,7 +113,7 @@ enum SourceDefect {
     /// Does not report lost offsets.
     HidesLostOffsets,
     /// Continues with messages of a shard after its revocation.
-    GoesOn,
+    ReportsRevoked,
     /// Releases shards as soon as they are revoked.
     ReleasesAtOnce,
     /// Does not report lost shards.
@@ -140,7 +140,7 @@ const DEFECTS: [(SourceDefect, &str); 15] = [
     (SourceDefect::ReadsCommits, "commits are never read back"),
     (SourceDefect::HidesLostOffsets, "this has not come: two lost offsets"),
     (
-        SourceDefect::GoesOn,
+        SourceDefect::ReportsRevoked,
         "shards move whole, and only when they are released: messages of nodes, partition 2 came",
     ),
     (SourceDefect::ReleasesAtOnce, "were assigned before they were released"),
@@ -186,7 +186,7 @@ impl Source for Double {
             SourceDefect::HidesLoss => signals.retain(|signal| !matches!(signal, SourceEvent::Lost(_))),
             SourceDefect::ReleasesAtOnce => self.release_at_once(&signals).await,
             SourceDefect::StartsByItself => self.start_by_itself(&signals).await?,
-            SourceDefect::GoesOn => self.go_on(&mut signals),
+            SourceDefect::ReportsRevoked => self.report_revoked(&mut signals),
             _ => signals.iter_mut().for_each(|signal| {
                 if let SourceEvent::Messages(messages) = signal {
                     tamper(self.defect, messages);
@@ -266,7 +266,7 @@ impl Double {
     }
 
     /// Reports one more message of each revoked shard.
-    fn go_on(&mut self, signals: &mut Vec<SourceEvent>) {
+    fn report_revoked(&mut self, signals: &mut Vec<SourceEvent>) {
         let mut late = Vec::new();
         for signal in &*signals {
             match signal {

@@ -36,7 +36,7 @@ struct Member {
     /// Whether the member is cut off from the group's coordinator, but not from the messages.
     isolated: bool,
     /// Shards that the member believes it has.
-    told: BTreeSet<Shard>,
+    believed: BTreeSet<Shard>,
     /// Events that the member gets next.
     queue: VecDeque<SourceEvent>,
     /// Shards that the member's own client has given up because no broker responded.
@@ -65,7 +65,7 @@ impl Group {
             name,
             standing: Standing::Outside,
             isolated: false,
-            told: BTreeSet::new(),
+            believed: BTreeSet::new(),
             queue: VecDeque::new(),
             given_up: None,
         };
@@ -96,7 +96,7 @@ impl Group {
             Standing::Fenced => return Err(SourceError::Fenced(member.name.to_string())),
             Standing::Outside => self.join(id),
             Standing::Expired => {
-                let lost = std::mem::take(&mut member.told);
+                let lost = std::mem::take(&mut member.believed);
                 if !lost.is_empty() {
                     signals.push(SourceEvent::Lost(lost.into_iter().collect()));
                 }
@@ -106,9 +106,9 @@ impl Group {
         let Some(member) = self.members.get_mut(&id) else { return Ok(signals) };
         for signal in member.queue.drain(..) {
             match &signal {
-                SourceEvent::Assigned(shards) => member.told.extend(shards),
+                SourceEvent::Assigned(shards) => member.believed.extend(shards),
                 SourceEvent::Revoked(shards) => shards.iter().for_each(|shard| {
-                    member.told.remove(shard);
+                    member.believed.remove(shard);
                 }),
                 _ => {}
             }
@@ -119,7 +119,7 @@ impl Group {
 
     /// Returns whether the member believes that it has the shard.
     pub(super) fn believes(&self, id: MemberId, shard: Shard) -> bool {
-        self.members.get(&id).is_some_and(|member| member.told.contains(&shard))
+        self.members.get(&id).is_some_and(|member| member.believed.contains(&shard))
     }
 
     /// Returns whether the group assigns the shard to the member when the member asks.
@@ -142,7 +142,7 @@ impl Group {
             return;
         }
         for shard in shards {
-            let waited_for = self.revoking.contains(shard) && !member.told.contains(shard);
+            let waited_for = self.revoking.contains(shard) && !member.believed.contains(shard);
             if waited_for && self.owners.get(shard) == Some(&id) {
                 self.owners.remove(shard);
                 self.revoking.remove(shard);
@@ -174,7 +174,7 @@ impl Group {
         for id in self.joined(name) {
             self.remove(id, Standing::Expired);
             if let Some(member) = self.members.get_mut(&id) {
-                member.given_up = Some(std::mem::take(&mut member.told));
+                member.given_up = Some(std::mem::take(&mut member.believed));
             }
         }
     }
@@ -188,7 +188,7 @@ impl Group {
             member.standing = Standing::Left;
         }
         if let Some(member) = self.members.get_mut(&id) {
-            member.told.clear();
+            member.believed.clear();
         }
     }
 
@@ -220,7 +220,7 @@ impl Group {
             }
         }
         for (id, shards) in taken {
-            self.tell(id, SourceEvent::Revoked(shards));
+            self.notify(id, SourceEvent::Revoked(shards));
         }
         self.settle();
     }
@@ -258,7 +258,7 @@ impl Group {
             }
         }
         if !kept.is_empty() {
-            self.tell(id, SourceEvent::Assigned(kept));
+            self.notify(id, SourceEvent::Assigned(kept));
         }
         self.settle();
     }
@@ -288,7 +288,7 @@ impl Group {
             }
         }
         for (id, shards) in granted {
-            self.tell(id, SourceEvent::Assigned(shards));
+            self.notify(id, SourceEvent::Assigned(shards));
         }
     }
 
@@ -311,7 +311,7 @@ impl Group {
         targets
     }
 
-    fn tell(&mut self, id: MemberId, signal: SourceEvent) {
+    fn notify(&mut self, id: MemberId, signal: SourceEvent) {
         if let Some(member) = self.members.get_mut(&id) {
             member.queue.push_back(signal);
         }

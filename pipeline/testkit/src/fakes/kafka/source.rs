@@ -216,11 +216,11 @@ impl Cluster {
         let most = self.random.as_mut().map_or(left, |random| left.min(1 + random.below(left)));
         let messages: Vec<Message> =
             log.messages.range(next..until).take(most).map(|(_, one)| one.clone()).collect();
-        let told = messages.len();
+        let count = messages.len();
         let next = messages.last().map_or(next, |last| last.offset + 1);
         let all = log.messages.range(next..).next().is_none();
         reader.next = Some(if all { log.end } else { next });
-        if told > 0 {
+        if count > 0 {
             signals.push(SourceEvent::Messages(messages));
         }
         let asked = self.ends == Ends::EveryPoll || reader.ends_reported < self.ends_asked;
@@ -228,7 +228,7 @@ impl Cluster {
             reader.ends_reported = self.ends_asked;
             signals.push(SourceEvent::End { topic, partition, offset: log.end });
         }
-        told
+        count
     }
 
     fn stop(&mut self, id: MemberId, shards: &[Shard]) {

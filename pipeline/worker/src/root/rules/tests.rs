@@ -8,7 +8,7 @@ fn stored(rules: Rules) -> Bytes {
 
 /// Hours of one version are folded alike by every release, so a new default needs a new default version.
 #[test]
-fn what_the_default_version_says_never_changes() {
+fn the_default_version_never_changes() {
     let json = concat!(
         r#"{"engine_version":1,"rules":{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"#,
         r#""allocation":"max","gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","#,

@@ -47,11 +47,11 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
         body::prefetch(at, events.as_slice().iter().map(|event| &*event.borrow().1));
         let Some(event) = events.next() else { break };
         let (kind, body) = event.borrow();
-        let (organization, behind) = body::split_organization(body);
+        let (organization, rest) = body::split_organization(body);
         let of = organizations.of(organization, Organization::new);
         let key = match kind {
             EventKind::PodUsage => of.key_of_sample(body::pod_and_time(body)),
-            kind => key_of_other(*kind, behind),
+            kind => key_of_other(*kind, rest),
         };
         of.events.push((key, event));
     }
@@ -119,11 +119,11 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
 }
 
 /// Returns the kind and the first bytes after the organization.
-fn key_of_other(kind: EventKind, behind: &[u8]) -> u128 {
+fn key_of_other(kind: EventKind, rest: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     bytes[0] = kind as u8;
-    let length = behind.len().min(15);
-    bytes[1..=length].copy_from_slice(&behind[..length]);
+    let length = rest.len().min(15);
+    bytes[1..=length].copy_from_slice(&rest[..length]);
     u128::from_be_bytes(bytes)
 }
 
@@ -140,14 +140,14 @@ mod tests {
         let bytes = || prop::collection::vec(prop::sample::select(vec![0_u8, 1, 255]), 0..20);
         let pod = prop::sample::select(vec![&b"pod"[..], b"pod-1", b"pod-1 of a longer name", b"a", b""]);
         let sample = prop::option::of((-200..200_i64, pod));
-        let body = (organization, kind, sample, bytes()).prop_map(|(organization, kind, sample, behind)| {
+        let body = (organization, kind, sample, bytes()).prop_map(|(organization, kind, sample, rest)| {
             let mut body = Vec::new();
             body::wire::put_bytes(&mut body, organization.as_bytes());
             if let Some((time, pod)) = sample {
                 body::wire::put_long(&mut body, time);
                 body::wire::put_bytes(&mut body, pod);
             }
-            body.extend(behind);
+            body.extend(rest);
             (kind, body.into_boxed_slice())
         });
         // Each up to three times.

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_archive_holds_is_known_in_whichever_form_it_was_read() {
+    fn an_archived_event_is_known_in_every_form() {
         let all = events(250);
         for (at, (kind, body)) in all.iter().enumerate() {
             let mut others = all.clone();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_archive_only_what_may_be_known_is_read() {
+    fn only_events_that_may_be_known_are_read_from_the_archive() {
         let all = events(250);
         let mut unknown = Unknown::new(all.iter().filter(|(_, body)| is_late(body)).cloned().collect());
         let archive = Holds { bodies: all.clone(), read: Mutex::default() };

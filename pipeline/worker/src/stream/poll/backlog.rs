@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_comes_first_and_only_the_last_end_waits() {
+    fn messages_put_back_come_first_and_only_the_last_end_waits() {
         let mut backlog = Backlog::default();
         let messages: VecDeque<Message> = [message(0), message(1)].into();
         backlog.push(place(1), Item::Messages(messages));

@@ -33,7 +33,7 @@ impl<S: Source> Worker<S> {
     /// stops the shard, unless configured otherwise.
     pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
-        let go_on = self.options.go_on_without_lost;
+        let continues = self.options.go_on_without_lost;
         let store = Arc::clone(&self.ports.shared.store);
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
@@ -59,7 +59,7 @@ impl<S: Source> Worker<S> {
             }
         }
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
-        if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
+        if continues && let Some(progress) = live.topics_mut().get_mut(&topic) {
             tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
             progress.offsets.next = None;
             progress.offsets.last = None;

@@ -37,13 +37,13 @@ impl<S: Source> Worker<S> {
         if self.clock.read().ahead_seconds.is_none() {
             self.unpark(|need| need == Need::Clock).await?;
         }
-        let mut goes_on = true;
+        let mut continues = true;
         for _ in 0..ROUNDS_MAX {
             for place in self.backlog.places() {
                 self.take_place(place).await?;
             }
-            goes_on = self.fetch_schemas().await?;
-            if !goes_on {
+            continues = self.fetch_schemas().await?;
+            if !continues {
                 break;
             }
         }
@@ -52,7 +52,7 @@ impl<S: Source> Worker<S> {
         {
             self.park(place, need).await?;
         }
-        Ok(goes_on)
+        Ok(continues)
     }
 
     /// Takes the waiting items of a topic partition until its next message needs something.

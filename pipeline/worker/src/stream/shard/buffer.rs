@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_decided_leaves_memory() {
+    fn only_decided_events_leave_memory() {
         let mut buffer = EventBuffer::default();
         for byte in 0..3 {
             buffer.push_open(Hour(7), body(byte));

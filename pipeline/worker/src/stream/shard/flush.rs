@@ -17,8 +17,8 @@ use crate::shard::reading::unknown_events;
 use crate::status::Counts;
 use crate::stream::StreamPorts;
 
-/// The most closed hours of one checkpoint whose archive is read to tell known events from new ones. Events
-/// of further hours count as new, which costs a fold but changes nothing.
+/// The most closed hours of one checkpoint whose archive is read to distinguish known events from new ones.
+/// Events of further hours count as new, which costs a fold but changes nothing.
 const KNOWN_HOURS_MAX: usize = 64;
 
 /// The most bytes that are read for that, so that a burst of late events does not take long.

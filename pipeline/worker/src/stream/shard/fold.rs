@@ -95,14 +95,14 @@ impl Folding<'_> {
         let way_marks = emit::way_marks(shard.next(), closed, (led_up, last), shard.namer())?;
         hours.retain(|hour, _| (emit_from..=through).contains(hour));
         let encoded = self.encode(shard, hours, |hour| retention::keeps_snapshot(hour, closed)).await?;
-        let goes_on = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
+        let continues_at = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
         self.take(shard, encoded, |draft| {
-            draft.recomputed((next, through), goes_on);
+            draft.recomputed((next, through), continues_at);
             way_marks.into_iter().for_each(|(hour, path, bytes)| draft.set_snapshot(hour, path, bytes));
         });
         shard.recompute.window_hours = window_hours;
         shard.recompute.through = Some(through);
-        (shard.recompute.cursor, shard.states) = match (stop, goes_on) {
+        (shard.recompute.cursor, shard.states) = match (stop, continues_at) {
             // The current state was the right one.
             (Some(_), _) => (None, shard.states.take()),
             (None, Some(emit_from)) => {

@@ -43,7 +43,7 @@ fn closed(world: &World) -> Vec<Option<Hour>> {
 }
 
 /// Returns the message that the worker reports about its clock.
-fn told(member: &Member) -> Option<String> {
+fn clock_message(member: &Member) -> Option<String> {
     let status = member.status.lock();
     let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.message.clone());
     assert_eq!(wait.is_some(), status.clock_skew_seconds != 0);
@@ -57,14 +57,14 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
     let mut member = world.member("b");
     lives(&world, &mut member, 10).await;
     let before = closed(&world);
-    assert_eq!(told(&member), None);
+    assert_eq!(clock_message(&member), None);
     world.clock_of("b").set_ahead(40 * DAY);
     // Nobody sends events, so that only the clock could close an hour.
     for _ in 0..5 * 12 {
         member.step().await;
         world.pass(Duration::from_secs(5));
     }
-    let message = told(&member).unwrap();
+    let message = clock_message(&member).unwrap();
     assert!(message.contains("3456000 s ahead of"), "{message}");
     assert_eq!(ahead(&world), 0, "hours of the future are published");
     assert_eq!(closed(&world), before);
@@ -72,7 +72,7 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
     assert!(closed(&world) > before, "events close hours all the same");
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 2).await;
-    assert_eq!((told(&member), ahead(&world)), (None, 0));
+    assert_eq!((clock_message(&member), ahead(&world)), (None, 0));
     assert_eq!(world.letters.letters().len(), 0);
 }
 
@@ -83,7 +83,7 @@ async fn a_clock_that_falls_behind_rejects_no_event() {
     lives(&world, &mut member, 10).await;
     world.clock_of("b").set_ahead(-DAY);
     lives(&world, &mut member, 30).await;
-    let message = told(&member).unwrap();
+    let message = clock_message(&member).unwrap();
     assert!(message.contains("86400 s behind"), "{message}");
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 130).await;
@@ -176,17 +176,17 @@ async fn a_worker_does_not_start_with_a_clock_that_the_store_contradicts() {
         assert!(error.to_string().contains("correct the clock"), "{error}");
         assert_eq!(closed(&world), before);
         let released = |shard: u16| world.audit.latest()[&shard].owner.as_ref().unwrap().released;
-        assert!(released(0) && released(1), "an orderly end lets go");
+        assert!(released(0) && released(1), "an orderly end releases the shards");
     }
 }
 
 #[tokio::test]
-async fn a_difference_within_what_is_allowed_is_none() {
+async fn an_allowed_clock_difference_is_not_reported() {
     let world = read().await;
     world.clock_of("b").set_ahead(9 * 60);
     let mut member = world.member("b");
     lives(&world, &mut member, 10).await;
-    assert_eq!((told(&member), world.letters.letters().len()), (None, 0));
+    assert_eq!((clock_message(&member), world.letters.letters().len()), (None, 0));
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn an_event_is_judged_by_the_rules_of_its_own_hour() {
 }
 
 #[tokio::test]
-async fn a_price_that_runs_on_is_no_number_in_the_new_currency() {
+async fn a_price_of_the_old_currency_does_not_count_in_the_new_one() {
     let world = World::default();
     world.produce(&trace());
     world.produce(&[node("acme", 5, 10), pod("acme", 6, "on", 1)]);

@@ -141,7 +141,7 @@ impl Archive for Faulty {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_program_stops_one_shard_and_a_mended_release_goes_on() {
+async fn a_fault_of_the_program_stops_one_shard_and_a_fixed_release_continues() {
     for (fault, reason) in [(FAILS, StopReason::EncodeFailed), (PANICS, StopReason::Internal)] {
         let world = read().await;
         let more = [pod("acme", 400, "a", 1), pod("hooli", 410, "h", 1)];
@@ -177,7 +177,7 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_mended_release_goes_on() {
         let stop = shards[&acme].stopped.clone().unwrap_or_else(|| panic!("{fault}: {shards:#?}"));
         assert_eq!(stop.reason, reason, "{}", stop.message);
         assert!(stop.message.contains("report it"), "{}", stop.message);
-        assert!(shards[&hooli].closed_through >= Some(Hour(START + 6)), "the other goes on");
+        assert!(shards[&hooli].closed_through >= Some(Hour(START + 6)), "the other continues");
         if fault == PANICS {
             // The next worker is the fixed release.
             worker.drain().await;

@@ -8,7 +8,7 @@ use prorata_worker::ports::ObjectStore;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_first_start_with_the_wrong_number_of_shards_can_be_mended_in_the_configuration() {
+async fn a_wrong_number_of_shards_can_be_fixed_in_the_configuration() {
     // The topics have two partitions.
     let world = World::default();
     let mut member = world.start("a", Faults::default(), |options| options.shards = Some(16));

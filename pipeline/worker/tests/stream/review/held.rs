@@ -125,13 +125,13 @@ async fn an_hour_of_too_much_work_stops_no_other_organization() {
 }
 
 #[tokio::test]
-async fn a_held_organization_goes_on_once_its_events_let_it() {
+async fn a_held_organization_continues_once_its_events_allow_it() {
     let (world, mut member, evil) = poisoned(nine).await;
-    let mends = stopped(&evil);
-    world.produce(&mends);
+    let fixes = stopped(&evil);
+    world.produce(&fixes);
     lives(&world, &mut member, 10).await;
     assert_eq!(held(&member), (0, None));
-    let events = [trace(), nine(&evil), mends].concat();
+    let events = [trace(), nine(&evil), fixes].concat();
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {
         let closed = checkpoint.closed_through.unwrap();

@@ -153,7 +153,7 @@ async fn refused(member: &mut Member) -> String {
             stepped => panic!("{stepped:?}"),
         }
     }
-    panic!("it goes on")
+    panic!("it continues")
 }
 
 #[tokio::test]
@@ -170,14 +170,14 @@ async fn two_groups_on_one_root_are_noticed() {
     let groups = [("green", Some("memory")), ("prorata", Some("another")), ("green", None)];
     for (group, cluster) in groups {
         let green = other(&blue, group, cluster);
-        let told = refused(&mut green.member("a")).await;
-        assert!(told.contains("this root is read by 'prorata@memory'"), "{told}");
-        assert!(told.contains("set kafka.moved_from: 'prorata@memory'"), "{told}");
+        let message = refused(&mut green.member("a")).await;
+        assert!(message.contains("this root is read by 'prorata@memory'"), "{message}");
+        assert!(message.contains("set kafka.moved_from: 'prorata@memory'"), "{message}");
     }
     assert_eq!(claims(&blue), before, "it is compared before anything is claimed");
     // An unknown cluster id does not count as another cluster.
-    let untold = other(&blue, "prorata", None);
-    let mut member = untold.member("b");
+    let unidentified = other(&blue, "prorata", None);
+    let mut member = unidentified.member("b");
     assert!(matches!(member.step().await, Stepped::Done(_)));
 }
 
@@ -193,7 +193,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
     let mut member = moved();
     assert!(matches!(member.step().await, Stepped::Done(_)));
     // Blue was not stopped. It is refused once green has taken its shards, and does not take them back.
-    let mut told = None;
+    let mut message = None;
     for second in 0..600 {
         if second % 30 == 0 {
             blue.produce(&[pod("acme", 416 + second / 60, &format!("p{second}"), 1)]);
@@ -201,16 +201,19 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
         let stepped = member.step().await;
         assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
         if let Stepped::Stopped(Some(error)) = one.step().await {
-            told = Some(error.to_string());
+            message = Some(error.to_string());
             break;
         }
         blue.pass(Duration::from_secs(1));
     }
-    let told = told.expect("blue goes on for ever");
-    assert!(told.contains("reads as 'prorata@memory'") && told.contains("read by 'green@memory'"), "{told}");
+    let message = message.expect("blue continues for ever");
+    assert!(
+        message.contains("reads as 'prorata@memory'") && message.contains("read by 'green@memory'"),
+        "{message}"
+    );
     // The option has no effect once the root has moved, and blue does not come back on its own.
-    let told = refused(&mut blue.member("c")).await;
-    assert!(told.contains("read by 'green@memory'"), "{told}");
+    let message = refused(&mut blue.member("c")).await;
+    assert!(message.contains("read by 'green@memory'"), "{message}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));
 }
 
@@ -230,22 +233,22 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
         Stepped::Stopped(Some(error)) => (error.exit_code(), error.to_string()),
         stepped => panic!("{stepped:?}"),
     };
-    let (code, told) = fenced(member.step().await);
-    assert_eq!(code, 4, "{told}");
+    let (code, message) = fenced(member.step().await);
+    assert_eq!(code, 4, "{message}");
     assert!(
-        told.contains("Restart the worker: if it ends at once for the same reason, another member"),
-        "{told}"
+        message.contains("Restart the worker: if it ends at once for the same reason, another member"),
+        "{message}"
     );
     // A worker that is fenced again at once has a rival.
     let mut rival = world.member("b");
     assert!(matches!(rival.step().await, Stepped::Done(_)));
-    let (code, told) = fenced(again.step().await);
-    assert_eq!(code, 2, "{told}");
-    assert!(told.contains("uses the same kafka.group_instance_id"), "{told}");
+    let (code, message) = fenced(again.step().await);
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("uses the same kafka.group_instance_id"), "{message}");
 }
 
 #[tokio::test]
-async fn more_partitions_close_nothing_from_the_moment_that_they_are_told() {
+async fn no_hour_closes_once_more_partitions_are_reported() {
     let world = read().await;
     let mut member = world.member("b");
     member.settle(&world).await.unwrap();
@@ -257,8 +260,8 @@ async fn more_partitions_close_nothing_from_the_moment_that_they_are_told() {
     // These hours would close with the next step.
     world.produce(&[pod("acme", 60 * 40, "late", 1), pod("hooli", 60 * 40, "late", 1)]);
     TOPICS.iter().for_each(|topic| world.broker.set_partitions(topic, 2 * world.shards));
-    let told = refused(&mut member).await;
-    assert!(told.contains("so no hour closes") && told.contains("kafka.retired_topics"), "{told}");
+    let message = refused(&mut member).await;
+    assert!(message.contains("so no hour closes") && message.contains("kafka.retired_topics"), "{message}");
     world.audit.look();
     assert_eq!(closed(&world), before);
     assert!(
@@ -280,10 +283,10 @@ async fn a_retired_topic_leaves_the_checkpoints() {
     };
     assert_eq!(read(&world), TOPICS.map(str::to_owned).into());
     // A topic that is left out but not retired is reported as missing.
-    let told = refused(&mut world.start_with_topics("b", &[kept])).await;
+    let message = refused(&mut world.start_with_topics("b", &[kept])).await;
     assert!(
-        told.contains(retired) && told.contains("in kafka.retired_topics once nobody writes to it"),
-        "{told}"
+        message.contains(retired) && message.contains("in kafka.retired_topics once nobody writes to it"),
+        "{message}"
     );
     world.broker.expire("b");
     world.audit.free_offsets();

@@ -83,7 +83,7 @@ async fn step_to_the_ends(world: &World, member: &mut Member) {
 }
 
 /// Starts a worker with `kafka.offsets_lost: earliest`, and asserts that it folds these events.
-async fn goes_on(world: &World, events: &[EventRecord]) {
+async fn assert_continues(world: &World, events: &[EventRecord]) {
     world.audit.free_offsets();
     let mut member = world.start("d", Faults::default(), |options| options.go_on_without_lost = true);
     member.settle(world).await.unwrap();
@@ -114,7 +114,7 @@ async fn retention_beyond_the_next_message_is_a_loud_stop() {
     world.produce(&more(20));
     world.broker.delete_before("nodes", shard, next + 2).unwrap();
     stops_with_lost_offsets(&world, "out of range").await;
-    goes_on(&world, &[&trace()[..], &more(20)[2..]].concat()).await;
+    assert_continues(&world, &[&trace()[..], &more(20)[2..]].concat()).await;
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn retention_up_to_the_next_message_loses_nothing() {
     world.produce(&more(20));
     world.broker.delete_before("nodes", shard, next).unwrap();
     world.member("b").settle(&world).await.unwrap();
-    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+    assert_continues(&world, &[&trace()[..], &more(20)[..]].concat()).await;
 }
 
 #[tokio::test]
@@ -154,11 +154,11 @@ async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
     world.broker.delete_before("nodes", shard, next + 1).unwrap();
     let stop = stops(&world, member).await;
     assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
-    goes_on(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
+    assert_continues(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
 }
 
 #[tokio::test]
-async fn what_one_topic_loses_takes_nothing_from_another() {
+async fn a_loss_in_one_topic_loses_nothing_of_another() {
     for seed in 0..48 {
         let world = World::on(FakeBroker::seeded(seed), 2);
         world.broker.set_poll_messages(40);
@@ -187,7 +187,7 @@ async fn what_one_topic_loses_takes_nothing_from_another() {
 }
 
 #[tokio::test]
-async fn what_was_read_of_a_log_that_is_gone_is_not_compared_with_the_next_one() {
+async fn messages_of_a_deleted_log_are_not_compared_with_the_next_log() {
     let world = World::default();
     world.audit.free_offsets();
     world.produce(&trace());
@@ -207,13 +207,13 @@ async fn what_was_read_of_a_log_that_is_gone_is_not_compared_with_the_next_one()
 }
 
 #[tokio::test]
-async fn a_topic_made_anew_is_a_loud_stop() {
+async fn a_recreated_topic_is_a_loud_stop() {
     let world = read().await;
     world.broker.recreate("nodes");
     world.produce(&more(20));
     // The other shard's partition is now empty, and may be read first.
     stops_with_lost_offsets(&world, "").await;
-    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+    assert_continues(&world, &[&trace()[..], &more(20)[..]].concat()).await;
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_log_that_diverged_is_a_loud_stop() {
     stops_with_lost_offsets(&world, "is not the one that was read before").await;
     world.produce(&more(20));
     stops_with_lost_offsets(&world, "is not the one that was read before").await;
-    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+    assert_continues(&world, &[&trace()[..], &more(20)[..]].concat()).await;
 }
 
 #[tokio::test]

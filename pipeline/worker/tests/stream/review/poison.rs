@@ -72,11 +72,11 @@ async fn one_damaged_object_of_one_shard_stops_no_other_shard() {
     let latest = world.audit.latest();
     let closed = latest[&world.shard_of(other)].closed_through;
     assert!(closed >= Some(Hour(START + 8)), "the other shard closes its hours: {closed:?}");
-    assert!(latest[&0].owner.as_ref().unwrap().released, "a stopped shard is let go");
+    assert!(latest[&0].owner.as_ref().unwrap().released, "a stopped shard is released");
 }
 
 #[tokio::test]
-async fn a_worker_with_a_stopped_shard_goes_on_with_the_others() {
+async fn a_worker_with_a_stopped_shard_continues_with_the_others() {
     let world = read().await;
     let (victim, ..) = damage(&world);
     let mut member = world.member("b");

@@ -44,7 +44,7 @@ async fn stopped(world: &World, member: &mut Member, reason: StopReason) -> (Sha
 }
 
 /// Steps until no shard is stopped, for at most some minutes.
-async fn goes_on(world: &World, member: &mut Member, minutes: u64) {
+async fn wait_until_running(world: &World, member: &mut Member, minutes: u64) {
     for _ in 0..minutes {
         lives(world, member, 1).await;
         let status = member.status.lock();
@@ -117,7 +117,7 @@ async fn a_damaged_file_is_restored_from_a_copy() {
     let (_, message) = stopped(&world, &mut member, StopReason::Damaged).await;
     assert!(message.contains(&format!("'{path}' is damaged")) && message.contains("restore it from a copy"));
     world.lake.store.overwrite(&path, copy);
-    goes_on(&world, &mut member, 61).await;
+    wait_until_running(&world, &mut member, 61).await;
     member.settle(&world).await.unwrap();
     assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
 }
@@ -145,7 +145,7 @@ async fn a_damaged_or_lost_file_is_left_out_and_its_events_are_folded_from_a_cop
         assert_eq!(world.lake.content(), before);
         backfill_without(&world, shard, &trace(), &[&path]).await.unwrap();
         // The backfill has fixed the shard, so the shard need not wait for its next try.
-        goes_on(&world, &mut member, 2).await;
+        wait_until_running(&world, &mut member, 2).await;
         member.settle(&world).await.unwrap();
         assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
     }
@@ -167,7 +167,7 @@ async fn only_an_archive_file_of_an_owned_shard_is_left_out() {
 }
 
 #[tokio::test]
-async fn lost_events_are_folded_from_a_copy_and_then_earliest_goes_on() {
+async fn lost_events_are_folded_from_a_copy_and_then_earliest_continues() {
     let world = read().await;
     world.audit.free_offsets();
     let shard = world.shard_of("acme");
@@ -211,7 +211,7 @@ async fn a_foreign_file_is_removed_from_its_table() {
     let (_, message) = stopped(&world, &mut member, StopReason::ForeignFile).await;
     assert!(message.contains("remove it from the table"), "{message}");
     world.lake.tables.remove_foreign(Table::CostAllocation, path);
-    goes_on(&world, &mut member, 61).await;
+    wait_until_running(&world, &mut member, 61).await;
     member.settle(&world).await.unwrap();
     assert_tables(&world, &[trace(), vec![late]].concat(), TRACE_END);
 }
@@ -235,7 +235,7 @@ async fn missing_checkpoints_are_restored() {
     for (path, bytes) in copies {
         world.lake.store.overwrite(&path, bytes);
     }
-    goes_on(&world, &mut member, 61).await;
+    wait_until_running(&world, &mut member, 61).await;
     member.settle(&world).await.unwrap();
     assert_tables(&world, &trace(), TRACE_END);
 }

@@ -251,7 +251,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
 
 /// If the other rows cannot be taken from the old file, they are folded again, and the file is fixed.
 #[tokio::test]
-async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
+async fn a_damaged_file_of_a_late_hour_is_made_again_from_all_organizations() {
     for damage in ["damaged", "acme 1 a row that nobody wrote"] {
         let world = World::default();
         world.produce(&trace());

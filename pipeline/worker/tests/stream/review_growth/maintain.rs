@@ -66,7 +66,7 @@ async fn restated() -> (World, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn what_was_replaced_a_week_ago_goes_and_what_a_reader_may_read_stays() {
+async fn files_replaced_a_week_ago_are_deleted_and_newer_ones_stay() {
     let (world, long_ago) = restated().await;
     let (files, live_before) = (table_files(&world), live(&world));
     let recent: BTreeSet<String> = files
@@ -138,7 +138,7 @@ async fn maintenance_that_is_cut_off_after_any_effect_is_finished_by_the_next() 
 }
 
 #[tokio::test]
-async fn a_folder_that_is_no_root_is_refused() {
+async fn a_folder_that_is_not_a_root_is_refused() {
     let world = World::default();
     let error = run(&world, Faults::default()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);

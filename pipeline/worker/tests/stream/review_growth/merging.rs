@@ -76,7 +76,7 @@ async fn settle(world: &World, member: &mut Member) {
 }
 
 #[tokio::test]
-async fn an_hour_that_is_closed_comes_to_one_archive_file() {
+async fn a_closed_hour_is_merged_into_one_archive_file() {
     let world = World::on(FakeBroker::default(), 1);
     let mut member = world.start("a", Faults::default(), |_| {});
     minutes(&world, &mut member, 60..600).await;

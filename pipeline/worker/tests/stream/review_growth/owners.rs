@@ -54,7 +54,7 @@ async fn claims_grow_no_checkpoint() {
 }
 
 #[tokio::test]
-async fn what_a_dead_owner_or_somebody_else_stored_never_counts() {
+async fn objects_of_a_dead_owner_or_of_a_stranger_never_count() {
     let world = World::on(FakeBroker::default(), 1);
     world.produce(&[pod("acme", 10, "a", 1), pod("acme", 400, "b", 1)]);
     live(&world, "first", 40, true).await;

@@ -29,7 +29,7 @@ fn parts(world: &World) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_shard_of_40_days_goes_on_from_its_parts_and_leaves_none_behind() {
+async fn a_shard_of_40_days_continues_from_its_parts_and_leaves_none_behind() {
     let world = days(40).await;
     let (_, named) = parts(&world);
     assert!(named.len() >= 34, "a part a day: {named:?}");
@@ -121,7 +121,7 @@ async fn a_table_that_fails_keeps_none_but_hours_from_being_published() {
     };
     steps(&mut worker).await;
     let files = |table| world.lake.files().get(&table).map_or(0, |files| files.len());
-    assert!(files(Table::QuotaUsage) + files(Table::PoolUsage) > 0, "the others go on");
+    assert!(files(Table::QuotaUsage) + files(Table::PoolUsage) > 0, "the others continue");
     assert_eq!((files(Table::CostAllocation), files(Table::Hours)), (0, 0), "`hours` waits for all");
     refuses.store(false, Ordering::Relaxed);
     steps(&mut worker).await;

@@ -40,13 +40,13 @@ async fn folding_again_gets_on_however_often_the_group_moves_its_shard() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_cannot_be_read_is_written_anew() {
-    assert_is_written_anew("damaged".into()).await;
+async fn a_snapshot_that_cannot_be_read_is_written_again() {
+    assert_is_written_again("damaged".into()).await;
 }
 
 /// The checksum is right, because the object is a snapshot of another lake.
 #[tokio::test]
-async fn a_snapshot_of_another_lake_is_written_anew() {
+async fn a_snapshot_of_another_lake_is_written_again() {
     let other = days(1).await;
     other.produce(&[pod("acme", 20 * 60, "foreign", 1)]);
     let mut member = other.member("b");
@@ -56,11 +56,11 @@ async fn a_snapshot_of_another_lake_is_written_anew() {
     member.drain().await;
     let checkpoint = other.audit.latest()[&0].clone();
     let snapshot = checkpoint.hours[&checkpoint.closed_through.unwrap()].snapshot.clone().unwrap();
-    assert_is_written_anew(other.lake.store.object(&snapshot).unwrap()).await;
+    assert_is_written_again(other.lake.store.object(&snapshot).unwrap()).await;
 }
 
 /// Replaces the newest snapshot of a lake by these bytes, and asserts that it is written again.
-async fn assert_is_written_anew(bytes: Bytes) {
+async fn assert_is_written_again(bytes: Bytes) {
     let world = days(1).await;
     let checkpoint = world.audit.latest()[&0].clone();
     let closed = checkpoint.closed_through.unwrap();

@@ -162,7 +162,7 @@ fn number(name: &str, default: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn after_the_horizon_nothing_grows_but_what_has_happened() {
+async fn nothing_but_the_history_grows_after_the_horizon() {
     let days = number("PRORATA_GROWTH_DAYS", GROWN_UP + 8).max(GROWN_UP + 2);
     let shards = number("PRORATA_GROWTH_SHARDS", 2) as u16;
     let world = World::on(FakeBroker::default(), shards);

@@ -49,7 +49,7 @@ const FOUND: [u64; 12] = [
 ];
 
 #[tokio::test]
-async fn whatever_happens_the_tables_are_what_the_archive_folds_to() {
+async fn the_tables_always_equal_a_fold_of_the_archive() {
     let (first, seeds, fixed) = seeds();
     let mut coverage = Coverage::default();
     let mut failed = Vec::new();

@@ -46,8 +46,8 @@ pub fn late() -> Vec<EventRecord> {
     vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
 }
 
-/// Sends the events of a part.
-pub fn tell(world: &World, part: usize) {
+/// Produces the events of a part.
+pub fn produce_part(world: &World, part: usize) {
     let between = |from: i64, to: i64| -> Vec<EventRecord> {
         let minutes = |event: &EventRecord| (event.event.event_time.0 / 60_000_000) - START * 60;
         trace().into_iter().filter(|event| (from..to).contains(&minutes(event))).collect()
@@ -111,7 +111,7 @@ pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     let mut cluster = Cluster::new(&world, story.tune);
     cluster.start("a", faults);
     for part in 0..story.parts {
-        tell(&world, part);
+        produce_part(&world, part);
         cluster.settle(context).await;
         if part == 1 {
             cluster.replace(0).await;

@@ -17,7 +17,7 @@ fn maybe(value: Option<Decimal12>) -> Cell {
 }
 
 fn unknown<T>(column: &str) -> Result<T, String> {
-    Err(format!("'{column}' is no column"))
+    Err(format!("'{column}' is not a column"))
 }
 
 /// Returns a column of `cost_allocation`. Null cells do not count.

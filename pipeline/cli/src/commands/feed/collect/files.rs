@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_stored_is_loaded_and_the_log_stays_short() {
+    async fn stored_state_is_loaded_and_the_log_stays_short() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = journal(&folder);
         let mut stored = writer.load().await.unwrap();

@@ -212,7 +212,7 @@ impl Following {
     ) -> Result<(), Failure> {
         let mut batch = run.collector.take_batch();
         batch.events.append(&mut run.measured);
-        self.tell(run, &batch);
+        self.log(run, &batch);
         let (mut wait, mut stopping) = (RETRY_FIRST, None);
         while let Err(fault) = self.journal.store(&batch, run.collector.state()).await {
             let failure = match fault {
@@ -256,7 +256,7 @@ impl Following {
     }
 
     /// Logs what people should know.
-    fn tell(&self, run: &mut Progress, batch: &Batch) {
+    fn log(&self, run: &mut Progress, batch: &Batch) {
         let (mut missed_stops, mut repaired, mut suspect_lists, mut unreadable) = (0, 0, 0, 0);
         for notice in &batch.notices {
             match notice {

@@ -133,8 +133,8 @@ impl TopicJournal {
 
     fn progress(&self, progress: &CollectorState) -> Result<Outgoing, Failure> {
         let (number, holder) = self.holder.clone();
-        let told = HeldProgress { number, holder, state: progress.clone() };
-        self.record(None, Some(serde_json::to_vec(&told).map_err(Failure::storage)?))
+        let held = HeldProgress { number, holder, state: progress.clone() };
+        self.record(None, Some(serde_json::to_vec(&held).map_err(Failure::storage)?))
     }
 
     /// Reads what was added to the topic since the last time, into a state if one is given.

@@ -73,7 +73,7 @@ mod tests {
             |line: &&str| !line.is_empty() && !line.starts_with('#') && !line.starts_with("parts: ");
         let lines: Vec<&str> = TABLE.lines().filter(is_machine).collect();
         let names: BTreeSet<&str> = machines.iter().map(|machine| machine.name).collect();
-        assert_eq!(names.len(), lines.len(), "a line that is no machine, or a machine of two lines");
+        assert_eq!(names.len(), lines.len(), "a line that is not a machine, or a machine of two lines");
         for line in &lines {
             assert!(names.contains(line.split(' ').next().unwrap()), "{line}");
         }

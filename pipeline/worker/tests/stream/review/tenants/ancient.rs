@@ -73,7 +73,7 @@ async fn untouched() -> World {
 }
 
 #[tokio::test]
-async fn the_first_hour_of_a_shard_of_a_worker_is_bounded_whoever_brings_it() {
+async fn a_backfill_cannot_exceed_the_history_limit_of_a_workers_shard() {
     let world = untouched().await;
     let ancient = [node("acme", -60 * BACK, 1), pod("acme", -60 * BACK, "ancient", 1)];
     let mut bounded = options(&world, "bb");

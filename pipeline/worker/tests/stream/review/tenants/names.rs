@@ -13,7 +13,7 @@ use crate::world::World;
 const LENGTH: usize = 500_000;
 
 #[tokio::test]
-async fn a_checkpoint_stays_below_100_kb_whatever_the_name_of_who_is_late() {
+async fn a_checkpoint_stays_below_100_kb_for_any_name_of_a_late_organization() {
     let world = World::default();
     world.produce(&trace());
     let delay = Duration::from_secs(6 * 3_600);

@@ -91,7 +91,7 @@ async fn a_flood_of_unknown_schemas_holds_up_no_other_topic_partition() {
 }
 
 #[tokio::test]
-async fn a_topic_partition_that_waits_for_long_is_not_read_and_is_no_silence_of_kafka() {
+async fn a_waiting_partition_is_not_read_and_kafka_does_not_count_as_silent() {
     let world = World::on(FakeBroker::default(), 1);
     world.registry.set_odd(ODD, true);
     let first = [pod("acme", 5, "odd", 1), node("hooli", 5, 3)];

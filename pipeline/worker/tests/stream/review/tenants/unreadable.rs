@@ -51,7 +51,7 @@ async fn a_batch_that_cannot_be_read_stops_its_shard_alone_and_says_where_it_is(
     assert!(stop.message.contains(&place) && stop.message.contains("kafka.skip_batches"), "{}", stop.message);
     assert!(status.shards[&(1 - shard)].stopped.is_none());
     let latest = world.audit.latest();
-    assert!(latest[&(1 - shard)].closed_through >= Some(TRACE_END), "the other shard goes on");
+    assert!(latest[&(1 - shard)].closed_through >= Some(TRACE_END), "the other shard continues");
     assert!(latest[&shard].owner.as_ref().unwrap().released);
 }
 
@@ -80,7 +80,7 @@ async fn a_batch_that_is_to_be_passed_over_is_a_dead_letter_and_the_rest_is_read
 }
 
 #[tokio::test]
-async fn a_batch_that_is_longer_than_what_is_passed_over_stops_its_shard() {
+async fn a_batch_that_differs_from_the_skipped_offsets_stops_its_shard() {
     let (world, shard, first) = broken();
     for (offset, through) in [(first, first), (first - 1, first + 1)] {
         let mut member = skipping(&world, shard, offset, through);

@@ -113,7 +113,7 @@ async fn backfill(
 }
 
 #[tokio::test]
-async fn days_beyond_the_horizon_come_to_one_file_a_table_with_the_same_rows() {
+async fn days_beyond_the_horizon_become_one_file_a_table_with_the_same_rows() {
     let world = old().await;
     let before = rows(&world);
     let maintained = compact(&world, "first", Faults::default()).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_backfill_that_comes_back_to_compacted_days_is_as_without_compaction()
     let compacted = copy(&world);
     backfill(&world, &late(), Faults::default(), |_| {}).await.unwrap();
     assert_content(&world.lake, &expected, "a backfill");
-    assert!(day_files(&world) < days, "days were told apart");
+    assert!(day_files(&world) < days, "days were split");
     // The backfill is cut off at any effect, and runs again.
     let counted = Faults::default();
     backfill(&copy(&compacted), &late(), counted.clone(), |_| {}).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_compaction_in_the_midst_of_a_backfill_changes_nothing() {
     let counted = Faults::default();
     backfill(&plain, &late(), counted.clone(), |_| {}).await.unwrap();
     let expected = plain.lake.content();
-    let mut told_apart = 0;
+    let mut splits = 0;
     for effect in some_of(counted.effects()) {
         let world = copy(&world);
         let faults = Faults::with(Fault::Pause(effect));
@@ -239,10 +239,10 @@ async fn a_compaction_in_the_midst_of_a_backfill_changes_nothing() {
         let filled = backfill(&world, &events, faults.clone(), |_| {});
         let (filled, (joined, days)) = tokio::join!(filled, keeper);
         filled.unwrap();
-        told_apart += usize::from(joined > 0 && day_files(&world) < days);
+        splits += usize::from(joined > 0 && day_files(&world) < days);
         assert_content(&world.lake, &expected, &format!("compacted at effect {effect}"));
     }
-    assert!(told_apart > 2, "compactions came between claim and publish: {told_apart}");
+    assert!(splits > 2, "compactions came between claim and publish: {splits}");
 }
 
 #[tokio::test]
