@@ -8,7 +8,8 @@ use prorata_connectors::{DeltaTables, ParquetEncoder, SystemClock};
 use prorata_samples::hour::full_hour;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::{Hour, WallTime};
-use prorata_worker::checkpoint::{Decided, OwnerKind, log};
+use prorata_worker::checkpoint::log::{Appended, Log};
+use prorata_worker::checkpoint::{Decided, OwnerKind};
 use prorata_worker::names::{DayFile, ObjectId, TableFile};
 use prorata_worker::ports::{CommitOutcome, FileEntry, ObjectStore, PutOutcome, TableCommit, TableCommitter};
 use prorata_worker::root::Root;
@@ -40,10 +41,12 @@ fn hour_file(hour: Hour) -> EncodedFile {
 async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
     Root::new(1).create(&store).await.unwrap();
-    let mut draft = Decided::unowned(0).next_draft();
+    let mut log = Log::new(Decided::unowned(0));
+    let mut draft = log.decided().next_draft();
     draft.set_owner("aa".into(), OwnerKind::Backfill);
     draft.close_through(Hour(FIRST.0 + 60 * 24));
-    log::decide(&store, &draft.seal(WallTime(0))).await.unwrap();
+    log.seal(draft, WallTime(0));
+    assert_eq!(log.append(&store).await.unwrap(), Appended::Ours);
     let hours: Vec<Hour> = [0, 3, 4, 23, 30].into_iter().map(|hour| Hour(FIRST.0 + hour)).collect();
     for (n, hour) in (0..).zip(&hours) {
         let EncodedFile { bytes, stats, digest, .. } = hour_file(*hour);

@@ -13,7 +13,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::WallTime;
 use prorata_testkit::wait::Deadline;
 use prorata_worker::checkpoint::OwnerKind;
-use prorata_worker::checkpoint::log::{self, Decision};
+use prorata_worker::checkpoint::log::{self, Appended, Log};
 use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::{DeadLetter, ObjectStore, Origin, Rejected};
 use rdkafka::ClientConfig;
@@ -61,7 +61,8 @@ fn put_letters(lake: &Path, letters: &[DeadLetter], released: bool) {
     let store = Store::open(lake.to_str().unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut next = log::latest(&store, SHARD).await.unwrap().next_draft();
+        let mut log = Log::new(log::latest(&store, SHARD).await.unwrap());
+        let mut next = log.decided().next_draft();
         assert!(next.closed_through.is_some(), "the trace is acme's");
         next.set_owner("w1".into(), OwnerKind::Worker);
         next.set_released(released);
@@ -69,8 +70,8 @@ fn put_letters(lake: &Path, letters: &[DeadLetter], released: bool) {
         let path = names::dead_letters(SHARD, &object_id, "d1");
         store.put_if_absent(&path, write_dead_letters(letters).unwrap().into()).await.unwrap();
         next.name_dead_letters(path, false);
-        let decision = log::decide(&store, &next.seal(WallTime(0))).await.unwrap();
-        assert!(matches!(decision, Decision::Ours(_)), "{decision:?}");
+        log.seal(next, WallTime(0));
+        assert_eq!(log.append(&store).await.unwrap(), Appended::Ours);
     });
 }
 

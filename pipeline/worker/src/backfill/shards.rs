@@ -8,10 +8,10 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant};
-use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::log::{self, Appended, Log};
 use crate::checkpoint::publish;
 use crate::checkpoint::sweep;
-use crate::checkpoint::{ArchivedFile, Decided, Draft, ObjectNamer, OwnerKind};
+use crate::checkpoint::{ArchivedFile, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
 use crate::ports::{Clock, ObjectStore, Ports, StoreError};
@@ -27,7 +27,7 @@ pub(super) struct OwnedShard {
     pub draft: Draft,
     /// The shard's archive, with the files that this run has added.
     pub archive: ArchiveIndex,
-    decided: Decided,
+    log: Log,
     /// Sequence number of this run's claim.
     claim_seq: u64,
 }
@@ -44,8 +44,8 @@ impl OwnedShard {
     }
 
     async fn sweep(&mut self, store: &dyn ObjectStore, now: WallTime) -> Result<(), StoreError> {
-        let (shard, decided) = (self.decided.shard, &*self.decided);
-        let listed = store.list(&names::state_folder(shard)).await?;
+        let decided = self.log.decided();
+        let listed = store.list(&names::state_folder(decided.shard)).await?;
         let paths = sweep::unneeded_state(&listed, decided, now);
         sweep::delete_all(store, paths).await.map_err(|(_, error)| error)
     }
@@ -149,7 +149,7 @@ impl OwnedShards {
         let began = clock.monotonic();
         self.claim_lead(ports, shards).await?;
         let lead = self.lead;
-        let claimed = names::checkpoint(lead, self.get(lead)?.decided.seq);
+        let claimed = names::checkpoint(lead, self.get(lead)?.log.decided().seq);
         let agrees = clock.look(&*ports.store, &claimed, began..clock.monotonic()).await;
         let existing = log::latest_seqs(&*ports.store).await?;
         let mut others = Vec::new();
@@ -194,13 +194,13 @@ impl OwnedShards {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
-        let lead = self.shards.get(&self.lead).map(|owned| &owned.decided);
+        let lead = self.shards.get(&self.lead).map(|owned| owned.log.decided());
         let decided = claim::claim(ports, &self.claimant, shard, lead).await?;
         self.rules.load(&*ports.store, &decided.rules).await?;
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
         let mut archive = ArchiveIndex::of(&decided);
         archive.ensure_all(&*ports.store).await?;
-        self.shards.insert(shard, OwnedShard { draft, archive, decided, claim_seq });
+        self.shards.insert(shard, OwnedShard { draft, archive, log: Log::new(decided), claim_seq });
         Ok(())
     }
 
@@ -303,18 +303,18 @@ impl OwnedShards {
     pub async fn checkpoint(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         let (mut replaced, mut decided) = (Vec::new(), Vec::new());
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.draft.is_changed()) {
-            let mut draft = std::mem::replace(&mut owned.draft, owned.decided.next_draft());
+            let mut draft = std::mem::replace(&mut owned.draft, owned.log.decided().next_draft());
             draft.prune();
-            let sealed = draft.seal(now);
+            let sealed = owned.log.seal(draft, now);
             replaced.extend_from_slice(sealed.replaced());
-            let Decision::Ours(ours) = log::decide(&*ports.store, &sealed).await? else {
+            if owned.log.append(&*ports.store).await? == Appended::Lost {
                 return Err(WorkerError::Taken { shard: *shard });
-            };
+            }
+            let ours = owned.log.decided();
             owned.draft = ours.next_draft();
-            owned.archive.follow(&ours);
+            owned.archive.follow(ours);
             owned.archive.ensure_all(&*ports.store).await?;
-            owned.decided = ours.clone();
-            decided.push(ours);
+            decided.push(ours.clone());
         }
         if decided.is_empty() {
             return Ok(());
@@ -348,11 +348,9 @@ impl OwnedShards {
 /// Releases a shard of this owner, unless another owner has it.
 async fn release(ports: &Ports, owner: &str, shard: Shard) -> Result<()> {
     let latest = log::latest(&*ports.store, shard).await?;
-    if latest.owner.as_ref().is_none_or(|latest| &*latest.id != owner || latest.released) {
+    if latest.owner.as_ref().is_none_or(|latest| &*latest.id != owner) {
         return Ok(());
     }
-    let mut draft = latest.next_draft();
-    draft.set_released(true);
-    log::decide(&*ports.store, &draft.seal(ports.clock.now())).await?;
+    Log::new(latest).release(&*ports.store, &*ports.clock).await?;
     Ok(())
 }

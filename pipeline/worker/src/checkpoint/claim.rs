@@ -8,7 +8,7 @@
 use prorata_schemas::Text;
 
 use super::draft::Decided;
-use super::log::{self, Decision};
+use super::log::{self, Appended, Log};
 use super::model::OwnerKind;
 use super::publish::{self, Published};
 use crate::backoff;
@@ -53,8 +53,10 @@ pub async fn claim(
         let mut next = latest.next_draft();
         next.note_published(&latest);
         next.set_owner(claimant.owner.clone(), claimant.kind);
-        if let Decision::Ours(claimed) = log::decide(store, &next.seal(ports.clock.now())).await? {
-            return Ok(claimed);
+        let mut log = Log::new(latest);
+        log.seal(next, ports.clock.now());
+        if log.append(store).await? == Appended::Ours {
+            return Ok(log.decided().clone());
         }
     }
     Err(WorkerError::Taken { shard })

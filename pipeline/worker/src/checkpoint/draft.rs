@@ -329,7 +329,7 @@ impl Draft {
     }
 
     /// Freezes the draft: its present content is what will be decided.
-    pub fn seal(mut self, now: WallTime) -> Sealed {
+    pub(super) fn seal(mut self, now: WallTime) -> Sealed {
         self.next.written_at = now;
         let Self { next, objects, unarchived, replaced, .. } = self;
         Sealed { checkpoint: Arc::new(next), objects, unarchived, replaced }

@@ -1,4 +1,4 @@
-//! The checkpoint log of a shard: reading the latest, deciding the next.
+//! The checkpoint log of a shard: reading the latest, appending the next.
 
 mod known;
 mod parts;
@@ -6,24 +6,86 @@ mod parts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use prorata_schemas::time::WallTime;
 
 pub use self::known::KnownDays;
 use self::parts::Split;
 use super::checksum;
-use super::draft::{Decided, Sealed};
+use super::draft::{Decided, Draft, Sealed};
 use super::model::{ArchivedFile, Checkpoint, FORMAT, Named};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
-use crate::ports::{FormatError, ObjectMeta, ObjectStore};
+use crate::ports::{Clock, FormatError, ObjectMeta, ObjectStore};
 
-/// The result of a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The checkpoint is the decided one.
-    Ours(Decided),
-    /// Another owner has decided this sequence number.
-    Anothers,
+/// The result of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// The checkpoint is in the log.
+    Ours,
+    /// Another owner has decided this sequence number: the shard is no longer ours.
+    Lost,
+}
+
+/// The end of a shard's log, as an owner of the shard appends to it.
+#[derive(Debug)]
+pub struct Log {
+    decided: Decided,
+    /// The next checkpoint, while the log may not have it yet.
+    sealed: Option<Sealed>,
+}
+
+impl Log {
+    /// Returns a log that ends with this checkpoint.
+    pub fn new(decided: Decided) -> Self {
+        Self { decided, sealed: None }
+    }
+
+    /// Returns the last decided checkpoint.
+    pub fn decided(&self) -> &Decided {
+        &self.decided
+    }
+
+    /// Returns the next checkpoint, while the log may not have it yet.
+    pub fn sealed(&self) -> Option<&Sealed> {
+        self.sealed.as_ref()
+    }
+
+    /// Freezes a draft: its present content is the next checkpoint.
+    pub fn seal(&mut self, draft: Draft, now: WallTime) -> &Sealed {
+        self.sealed.insert(draft.seal(now))
+    }
+
+    /// Appends the sealed checkpoint: stores its objects, then creates the checkpoint if its sequence number
+    /// is free. If the answer is "exists" or is lost, reading the object shows the result.
+    ///
+    /// # Errors
+    /// If storage is unavailable. Then the result is not known, and the checkpoint stays sealed: call this
+    /// again, or recover the shard.
+    pub async fn append(&mut self, store: &dyn ObjectStore) -> Result<Appended> {
+        let Some(sealed) = &self.sealed else { return Ok(Appended::Ours) };
+        let Some(decided) = decide(store, sealed).await? else { return Ok(Appended::Lost) };
+        (self.decided, self.sealed) = (decided, None);
+        Ok(Appended::Ours)
+    }
+
+    /// Appends the sealed checkpoint, if any, and then one that only releases the shard.
+    ///
+    /// # Errors
+    /// If storage is unavailable: call this again.
+    pub async fn release(&mut self, store: &dyn ObjectStore, clock: &dyn Clock) -> Result<Appended> {
+        loop {
+            if self.append(store).await? == Appended::Lost {
+                return Ok(Appended::Lost);
+            }
+            if self.decided.owner.as_ref().is_none_or(|owner| owner.released) {
+                return Ok(Appended::Ours);
+            }
+            let mut draft = self.decided.next_draft();
+            draft.set_released(true);
+            self.seal(draft, clock.now());
+        }
+    }
 }
 
 /// Returns the latest sequence number of every shard that has a checkpoint.
@@ -144,13 +206,8 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     Ok(Decided::new(parts::join(store, checkpoint).await?))
 }
 
-/// Stores the objects of a checkpoint, then asks for the decision: creates the checkpoint if its sequence
-/// number is free. If the answer is "exists" or is lost, reading the object shows the result.
-///
-/// # Errors
-/// If storage is unavailable. Then the decision is not known: ask again with the same checkpoint, or recover
-/// the shard.
-pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
+/// Stores a checkpoint with its objects. Returns `None` if another owner has decided its sequence number.
+async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Option<Decided>> {
     let Split { stored, new_parts } = parts::split(store, sealed).await?;
     let new = sealed.objects.iter().chain(&new_parts);
     objects::put_all(store, new.cloned()).await?;
@@ -160,7 +217,7 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
     let bytes = Bytes::from(checksum::add_to_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
     if found != bytes {
-        return Ok(Decision::Anothers);
+        return Ok(None);
     }
     let decided = Checkpoint {
         parts: stored.parts,
@@ -169,5 +226,5 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
         known_days: stored.known_days,
         ..Checkpoint::clone(&sealed.checkpoint)
     };
-    Ok(Decision::Ours(Decided::new(decided)))
+    Ok(Some(Decided::new(decided)))
 }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`Draft`] | the next checkpoint while it is built, with its objects | [`Decided::next_draft`] |
 //! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`Draft::seal`] |
-//! | [`Decided`] | a checkpoint in the log | [`log::decide`], [`log::latest`] |
+//! | [`Decided`] | a checkpoint in the log | [`log::Log::append`], [`log::latest`] |
 //!
 //! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not name does
 //! not exist. Only decided checkpoints can be published (`publish.rs`).

@@ -10,11 +10,11 @@ use prorata_schemas::time::WallTime;
 use super::shard::LiveShard;
 use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
-use crate::checkpoint::log::{self, Decision};
-use crate::checkpoint::{Decided, OwnerKind, Sealed};
+use crate::checkpoint::log::{self, Appended, Log};
+use crate::checkpoint::{Decided, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::{ObjectStore, Ports};
+use crate::ports::ObjectStore;
 use crate::source::Source;
 use crate::status::{Dependency, ShardStop};
 
@@ -30,56 +30,13 @@ const MENDING_MICROS: i64 = 900_000_000;
 /// longer than the longest delay.
 const MENDED_MICROS: i64 = 7_200_000_000;
 
-/// A claim to be released.
-#[derive(Debug)]
-pub(super) struct ShardRelease {
-    decided: Decided,
-    /// A checkpoint that was requested, without an answer.
-    sealed: Option<Sealed>,
-}
-
-impl ShardRelease {
-    /// Returns the release that a shard needs, if it has a claim.
-    pub fn of(slot: Slot) -> Option<Self> {
-        match slot {
-            Slot::Waiting { claimed, .. } => claimed.map(|claimed| Self::of_claim(claimed.decided)),
-            Slot::Live(live) => Some(Self::of_shard(*live)),
-            Slot::Stopped(stopped) => stopped.unreleased,
-        }
-    }
-
-    /// Creates the release of a claim whose shard was never loaded.
-    fn of_claim(claimed: Decided) -> Self {
-        Self { decided: claimed, sealed: None }
-    }
-
-    /// Creates the release of a shard in memory. Events that no checkpoint has taken are dropped: the next
-    /// owner reads them again.
-    fn of_shard(live: LiveShard) -> Self {
-        let (decided, sealed) = live.into_parts();
-        Self { decided, sealed }
-    }
-
-    /// Decides a checkpoint that only releases the shard. Returns the shard's last checkpoint, or `None` if
-    /// another owner has the shard. After an error it can be called again.
-    async fn release(&mut self, ports: &Ports) -> Result<Option<Decided>> {
-        loop {
-            let sealed = match self.sealed.take() {
-                Some(sealed) => sealed,
-                None if self.decided.owner.as_ref().is_none_or(|owner| owner.released) => {
-                    return Ok(Some(self.decided.clone()));
-                }
-                None => {
-                    let mut draft = self.decided.next_draft();
-                    draft.set_released(true);
-                    draft.seal(ports.clock.now())
-                }
-            };
-            match log::decide(&*ports.store, self.sealed.insert(sealed)).await? {
-                Decision::Ours(decided) => (self.decided, self.sealed) = (decided, None),
-                Decision::Anothers => return Ok(None),
-            }
-        }
+/// Returns the log of a shard that has a claim to be released. Events that no checkpoint has taken are
+/// dropped: the next owner reads them again.
+fn claimed_log(slot: Slot) -> Option<Log> {
+    match slot {
+        Slot::Waiting { claimed, .. } => claimed.map(|claimed| Log::new(claimed.decided)),
+        Slot::Live(live) => Some(live.into_log()),
+        Slot::Stopped(stopped) => stopped.unreleased,
     }
 }
 
@@ -90,8 +47,8 @@ pub(super) struct StoppedShard {
     error: WorkerError,
     /// The last known checkpoint of the shard; `None` if the shard could not even be claimed.
     decided: Option<Decided>,
-    /// The claim that is still to be released.
-    unreleased: Option<ShardRelease>,
+    /// The log with a claim that is still to be released.
+    unreleased: Option<Log>,
     /// When the shard is tried again although nothing seems to have changed.
     tries: Backoff,
     /// When its log is read next.
@@ -159,7 +116,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let Some(reason) = error.stop_reason() else { return Err(error) };
         tracing::error!(shard, reason = reason.name(), %error, "shard stopped; the others continue");
-        let unreleased = self.shards.remove(shard).and_then(ShardRelease::of);
+        let unreleased = self.shards.remove(shard).and_then(claimed_log);
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
         let now = self.ports.shared.clock.now();
@@ -172,7 +129,7 @@ impl<S: Source> Worker<S> {
         stops.last = now;
         let mut stopped = StoppedShard {
             error,
-            decided: unreleased.as_ref().map(|release| release.decided.clone()),
+            decided: unreleased.as_ref().map(|log| log.decided().clone()),
             unreleased,
             tries: stops.tries,
             look_at: WallTime(now.0.saturating_add(LOOK_MICROS)),
@@ -185,10 +142,13 @@ impl<S: Source> Worker<S> {
 
     /// Releases a stopped shard, unless that is done.
     async fn release_stopped(&mut self, shard: Shard, stopped: &mut StoppedShard) {
-        let Some(release) = &mut stopped.unreleased else { return };
-        match release.release(&self.ports.shared).await {
+        let Some(log) = &mut stopped.unreleased else { return };
+        let ports = &self.ports.shared;
+        match log.release(&*ports.store, &*ports.clock).await {
             Ok(released) => {
-                stopped.decided = released.or(stopped.decided.take());
+                if released == Appended::Ours {
+                    stopped.decided = Some(log.decided().clone());
+                }
                 stopped.unreleased = None;
             }
             Err(error) if error.storage_kind().is_some() => {
@@ -236,7 +196,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) if error.exit_code() == 4 || error.storage_kind().is_some() => {
                 tracing::warn!(shard, %error, "stopped shard cannot be loaded yet");
-                stopped.unreleased = claimed.map(|claimed| ShardRelease::of_claim(claimed.decided));
+                stopped.unreleased = claimed.map(|claimed| Log::new(claimed.decided));
                 self.shards.stop(shard, stopped);
             }
             Err(error) => return Err(error),
@@ -261,8 +221,9 @@ impl<S: Source> Worker<S> {
 
     /// Releases a shard without a last checkpoint.
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
-        let Some(mut release) = ShardRelease::of(slot) else { return };
-        if let Err(error) = release.release(&self.ports.shared).await {
+        let Some(mut log) = claimed_log(slot) else { return };
+        let ports = &self.ports.shared;
+        if let Err(error) = log.release(&*ports.store, &*ports.clock).await {
             tracing::warn!(shard, %error, "releasing a shard without a checkpoint that says so");
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::FakeStore;
-use prorata_worker::checkpoint::log::{self, Decision};
+use prorata_worker::checkpoint::log::{self, Appended, Log};
 use prorata_worker::checkpoint::{ArchivedFile, Decided, Draft, OwnerKind};
 use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::ObjectStore;
@@ -16,9 +16,10 @@ use crate::harness::named;
 /// 2026-11-01T00.
 const FIRST: i64 = 498_624;
 
-async fn decide(store: &FakeStore, draft: Draft) -> Decided {
-    let decision = log::decide(store, &draft.seal(WallTime(0))).await.unwrap();
-    assert!(matches!(decision, Decision::Ours(_)));
+async fn append(store: &FakeStore, decided: &Decided, draft: Draft) -> Decided {
+    let mut log = Log::new(decided.clone());
+    log.seal(draft, WallTime(0));
+    assert_eq!(log.append(store).await.unwrap(), Appended::Ours);
     log::latest(store, 7).await.unwrap()
 }
 
@@ -43,7 +44,7 @@ async fn a_hundred_days(store: &FakeStore) -> (Decided, BTreeSet<String>) {
             expected.insert(path.clone());
             draft.name_dead_letters(path, false);
         }
-        decided = decide(store, draft).await;
+        decided = append(store, &decided, draft).await;
     }
     (decided, expected)
 }
@@ -91,7 +92,7 @@ async fn files_that_were_merged_leave_the_part_that_names_them() {
     let mut archive = ArchiveIndex::of(&decided);
     archive.ensure(&store, (hour, hour)).await.unwrap();
     assert_eq!(archive.files(hour).collect::<Vec<_>>(), [&old], "nothing changes before the decision");
-    let decided = decide(&store, draft).await;
+    let decided = append(&store, &decided, draft).await;
     archive.follow(&decided);
     archive.ensure(&store, (hour, hour)).await.unwrap();
     let files: Vec<ObjectId> = archive.files(hour).map(|file| file.object_id.clone()).collect();

@@ -15,7 +15,7 @@ use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::checkpoint::OwnerKind;
-use prorata_worker::checkpoint::log::{self, Decision};
+use prorata_worker::checkpoint::log::{self, Appended, Log};
 use prorata_worker::dead_letters::{
     DeadLetters, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
 };
@@ -139,14 +139,15 @@ impl World {
 
     /// Makes a worker take a shard, and write these letters.
     async fn worker(&self, shard: Shard, released: bool, letters: &[DeadLetter]) -> String {
-        let mut next = log::latest(self.store(), shard).await.unwrap().next_draft();
+        let mut log = Log::new(log::latest(self.store(), shard).await.unwrap());
+        let mut next = log.decided().next_draft();
         let owner: Text = format!("w{}", next.seq).into();
         next.set_owner(owner.clone(), OwnerKind::Worker);
         let path = self.put(shard, next.seq, &owner, letters).await;
         next.name_dead_letters(path.clone(), false);
         next.set_released(released);
-        let next = next.seal(WallTime(0));
-        assert!(matches!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours(_)));
+        log.seal(next, WallTime(0));
+        assert_eq!(log.append(self.store()).await.unwrap(), Appended::Ours);
         path
     }
 
@@ -387,10 +388,12 @@ async fn a_record_of_a_file_is_folded_once_the_listed_rules_have_its_currency() 
         failure(&done, Reason::CurrencyMismatch).contains("'EUR' is not 'USD'"),
         "a backfill takes the listed"
     );
-    let mut next = log::latest(world.store(), shard).await.unwrap().next_draft();
+    let mut log = Log::new(log::latest(world.store(), shard).await.unwrap());
+    let mut next = log.decided().next_draft();
     RuleBook::default().store(world.store(), &in_euros("2")).await.unwrap();
     next.list_rules(TRACE_END.next(), "2".into());
-    log::decide(world.store(), &next.seal(WallTime(0))).await.unwrap();
+    log.seal(next, WallTime(0));
+    log.append(world.store()).await.unwrap();
     let done = world.done().await;
     assert_eq!(done.folded.map(|folded| (folded.events, folded.new)), Some((1, 1)));
     assert_eq!(world.done().await, Replayed::default());

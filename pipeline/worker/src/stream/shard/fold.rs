@@ -147,7 +147,7 @@ impl Folding<'_> {
             return Ok(Some(cursor.clone()));
         }
         let store = &*self.ports.store;
-        let (cursor, unusable) = Recompute::begin(store, &shard.next, dirty).await?;
+        let (cursor, unusable) = Recompute::begin(store, shard.next(), dirty).await?;
         if let Some(draft) = shard.draft() {
             draft.drop_snapshots(&unusable);
         }
@@ -168,7 +168,7 @@ impl Folding<'_> {
     ) -> Result<Slice> {
         let started = Instant::now();
         let reader = WindowReader { store: &*self.ports.store, rules: &*self.rules, limits: self.limits };
-        let window = reader.read(&shard.next, &mut shard.archive, range, states, events).await?;
+        let window = reader.read(&shard.draft, &mut shard.archive, range, states, events).await?;
         let last = window.hours.last().map_or(range.1, |(hour, _)| *hour);
         let windows = BTreeMap::from([(shard.shard(), window)]);
         let mut folded = fold::fold(self.ports, windows, self.limits.event_bytes).await?;

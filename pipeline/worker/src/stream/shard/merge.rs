@@ -57,7 +57,7 @@ impl LiveShard {
     /// # Errors
     /// If storage is unavailable.
     pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> Result<bool> {
-        let next = names::checkpoint(self.shard(), self.decided.next_seq());
+        let next = names::checkpoint(self.shard(), self.decided().next_seq());
         if store.stat(&next).await?.is_none() {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ impl LiveShard {
     }
 
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
-        let Some(closed) = self.decided.closed_through else { return Ok(()) };
+        let Some(closed) = self.decided().closed_through else { return Ok(()) };
         let first = self.merging.through.map_or(Hour(closed.0 - LOOKED_BACK_HOURS), Hour::next);
         let last = Hour(closed.0.min(first.0 + LOOKED_AT_HOURS - 1));
         if first <= last {

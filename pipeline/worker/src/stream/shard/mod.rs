@@ -14,7 +14,6 @@ mod restate;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -24,10 +23,10 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::watermark::ShardTopics;
 use crate::backoff::{self, Backoff};
-use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::log::{Appended, Log};
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::{ShardState, hold_message};
-use crate::checkpoint::{ArchivedFile, Checkpoint, Decided, Draft, ObjectNamer, Sealed};
+use crate::checkpoint::{ArchivedFile, Checkpoint, Decided, Draft, ObjectNamer};
 use crate::error::Result;
 use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore};
@@ -59,26 +58,6 @@ impl Claim {
     }
 }
 
-/// The next checkpoint.
-#[derive(Debug)]
-enum Next {
-    /// The checkpoint is being written.
-    Draft(Box<Draft>),
-    /// The checkpoint is sealed: it was sent to the log, or is about to be.
-    Sealed(Sealed),
-}
-
-impl Deref for Next {
-    type Target = Checkpoint;
-
-    fn deref(&self) -> &Checkpoint {
-        match self {
-            Self::Draft(draft) => draft,
-            Self::Sealed(sealed) => sealed,
-        }
-    }
-}
-
 /// The publishing state of the shard's tables.
 #[derive(Clone, Copy, Debug, Default)]
 struct Publication {
@@ -104,9 +83,10 @@ impl Garbage {
 /// A held shard.
 pub(super) struct LiveShard {
     claim: Claim,
-    decided: Decided,
+    log: Log,
     decided_at: WallTime,
-    next: Next,
+    /// The next checkpoint so far; not used while that is sealed.
+    draft: Box<Draft>,
     buffer: EventBuffer,
     topics: ShardTopics,
     archive: ArchiveIndex,
@@ -133,7 +113,7 @@ impl LiveShard {
 
     /// Returns the last decided checkpoint.
     pub fn decided(&self) -> &Decided {
-        &self.decided
+        self.log.decided()
     }
 
     /// Returns when the last checkpoint was decided.
@@ -143,20 +123,17 @@ impl LiveShard {
 
     /// Returns the contents of the next checkpoint so far.
     pub fn next(&self) -> &Checkpoint {
-        &self.next
+        self.log.sealed().map_or(&**self.draft, |sealed| sealed)
     }
 
     /// Returns the draft of the next checkpoint, or `None` while it is sealed.
     fn draft(&mut self) -> Option<&mut Draft> {
-        match &mut self.next {
-            Next::Draft(draft) => Some(draft),
-            Next::Sealed(_) => None,
-        }
+        (!self.is_sealed()).then_some(&mut *self.draft)
     }
 
     /// Returns whether the next checkpoint is sealed.
     pub fn is_sealed(&self) -> bool {
-        matches!(self.next, Next::Sealed(_))
+        self.log.sealed().is_some()
     }
 
     pub fn topics(&self) -> &ShardTopics {
@@ -194,12 +171,9 @@ impl LiveShard {
         self.unread.get_or_insert(Backoff::new(backoff::STREAM)).fail(now);
     }
 
-    /// Returns the last decided checkpoint, and the sealed one.
-    pub fn into_parts(self) -> (Decided, Option<Sealed>) {
-        match self.next {
-            Next::Draft(_) => (self.decided, None),
-            Next::Sealed(sealed) => (self.decided, Some(sealed)),
-        }
+    /// Returns the shard's log.
+    pub fn into_log(self) -> Log {
+        self.log
     }
 
     /// Bytes of the shard's state, as last written.
@@ -261,8 +235,7 @@ impl LiveShard {
 
     /// Returns whether the next checkpoint would differ from the last.
     pub fn has_news(&self) -> bool {
-        let drafted = matches!(&self.next, Next::Draft(draft) if draft.is_changed());
-        drafted || self.topics.have_moved()
+        !self.is_sealed() && self.draft.is_changed() || self.topics.have_moved()
     }
 
     /// Returns whether an event of this hour is late.
@@ -281,12 +254,14 @@ impl LiveShard {
 
     /// Freezes the draft: its contents will be decided.
     pub fn seal(&mut self, now: WallTime, release: bool) {
-        let Next::Draft(draft) = &mut self.next else { return };
-        let mut draft = std::mem::replace(&mut **draft, self.decided.next_draft());
+        if self.is_sealed() {
+            return;
+        }
+        let mut draft = std::mem::replace(&mut *self.draft, self.log.decided().next_draft());
         draft.set_offsets(self.topics.take_offsets());
         draft.set_released(release);
         draft.prune();
-        self.next = Next::Sealed(draft.seal(now));
+        self.log.seal(draft, now);
         self.buffer.note_sealed();
     }
 
@@ -296,10 +271,14 @@ impl LiveShard {
     /// # Errors
     /// If storage is unavailable: the checkpoint stays sealed.
     pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> WallTime) -> Result<bool> {
-        let Next::Sealed(sealed) = &self.next else { return Ok(true) };
-        let Decision::Ours(decided) = log::decide(store, sealed).await? else { return Ok(false) };
+        let Some(sealed) = self.log.sealed() else { return Ok(true) };
+        let replaced = sealed.replaced().to_vec();
+        if self.log.append(store).await? == Appended::Lost {
+            return Ok(false);
+        }
+        let decided = self.log.decided().clone();
         self.archive.follow(&decided);
-        self.garbage.paths.extend(sealed.replaced().iter().cloned());
+        self.garbage.paths.extend(replaced);
         self.buffer.note_decided();
         if let Some(closed) = decided.closed_through {
             self.archive.forget_before(Hour(closed.0 - HORIZON_HOURS));
@@ -309,8 +288,7 @@ impl LiveShard {
         let is_due = decided.hours.values().any(|entry| !entry.published);
         self.publication.behind_since = is_due.then(|| self.publication.behind_since.unwrap_or(now));
         self.decided_at = now;
-        self.next = Next::Draft(Box::new(decided.next_draft()));
-        self.decided = decided;
+        *self.draft = decided.next_draft();
         self.note_waiting(now);
         Ok(true)
     }
@@ -330,13 +308,16 @@ impl LiveShard {
         if let Some(draft) = self.draft() {
             draft.note_published(published);
         }
-        self.publication.behind_since = (self.decided.seq != published.seq).then_some(now);
+        self.publication.behind_since = (self.decided().seq != published.seq).then_some(now);
     }
 
     /// Returns a decided file of dead letters that has not reached its topic.
     pub fn next_dead_letters(&self) -> Option<&String> {
-        let Next::Draft(draft) = &self.next else { return None };
-        self.decided.unsent_dead_letters.iter().find(|path| draft.unsent_dead_letters.contains(path))
+        if self.is_sealed() {
+            return None;
+        }
+        let mut unsent = self.decided().unsent_dead_letters.iter();
+        unsent.find(|path| self.draft.unsent_dead_letters.contains(path))
     }
 
     /// Notes that a file of dead letters has reached its topic.
@@ -347,10 +328,7 @@ impl LiveShard {
     }
 
     fn namer(&self) -> Option<ObjectNamer> {
-        match &self.next {
-            Next::Draft(draft) => Some(draft.namer(&self.claim.owner, &self.claim.counter)),
-            Next::Sealed(_) => None,
-        }
+        (!self.is_sealed()).then(|| self.draft.namer(&self.claim.owner, &self.claim.counter))
     }
 }
 

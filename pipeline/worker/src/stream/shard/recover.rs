@@ -11,9 +11,10 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
+use super::{Claim, Garbage, LiveShard, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
+use crate::checkpoint::log::Log;
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::ShardState;
 use crate::checkpoint::snapshot::idle::IdleState;
@@ -83,7 +84,7 @@ impl Recovery<'_> {
         let mut live = LiveShard {
             claim: Claim { shard, owner, seq: claimed.seq, counter },
             decided_at: now,
-            next: Next::Draft(Box::new(claimed.next_draft())),
+            draft: Box::new(claimed.next_draft()),
             buffer: Default::default(),
             topics: ShardTopics::new(self.offsets(&claimed)?, now),
             archive,
@@ -96,9 +97,9 @@ impl Recovery<'_> {
             backoff: Backoff::new(backoff::STREAM),
             unread: None,
             oldest_base: oldest_base(&claimed),
-            decided: claimed,
+            log: Log::new(claimed),
         };
-        if self.retired.iter().any(|topic| live.decided.offsets.contains_key(topic)) {
+        if self.retired.iter().any(|topic| live.decided().offsets.contains_key(topic)) {
             live.topics.note_moved();
         }
         note_listed(&mut live);
@@ -111,7 +112,7 @@ impl Recovery<'_> {
     /// Refuses to begin with an hour that this worker would reject in a message: a backfill has archived it.
     /// Hours that the worker has taken itself may have waited for as long as late events may.
     fn check_history(&self, live: &LiveShard, now: WallTime) -> Result<()> {
-        let first = live.next_hour().filter(|_| live.decided.closed_through.is_none());
+        let first = live.next_hour().filter(|_| live.decided().closed_through.is_none());
         let Some(first) = first else { return Ok(()) };
         let hours = now.hour().0.saturating_sub(first.0);
         if hours <= self.max_history_hours.saturating_add(HORIZON_HOURS) {
@@ -159,7 +160,7 @@ impl Recovery<'_> {
     /// is not closed: nothing of that hour is published.
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
-        let listed = &live.decided.rules;
+        let listed = &live.decided().rules;
         let Some(RulesFrom { from: last, version: in_force }) = listed.last().cloned() else { return Ok(()) };
         if listed.iter().any(|rules| rules.version == *version) {
             if in_force != *version {
@@ -174,8 +175,8 @@ impl Recovery<'_> {
             return Ok(());
         }
         self.rules.store(&*self.ports.store, self.configured).await?;
-        let closed = live.decided.closed_through.map(Hour::next);
-        if !self.rules.computes(&live.decided, Hour(i64::MAX)) {
+        let closed = live.decided().closed_through.map(Hour::next);
+        if !self.rules.computes(live.decided(), Hour(i64::MAX)) {
             let mut rules = listed.clone();
             let from = closed.unwrap_or(Hour(i64::MIN));
             rules.retain(|listed| listed.from < from);
@@ -218,8 +219,8 @@ impl Recovery<'_> {
     /// slices recompute them.
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
         let store = &*self.ports.store;
-        let Some(closed) = live.decided.closed_through else { return Ok(Some(ShardState::new())) };
-        let newest = live.decided.hours.get(&closed).filter(|entry| entry.snapshot.is_some()).cloned();
+        let Some(closed) = live.decided().closed_through else { return Ok(Some(ShardState::new())) };
+        let newest = live.decided().hours.get(&closed).filter(|entry| entry.snapshot.is_some()).cloned();
         if let Some(entry) = newest {
             if let Some(states) = cursor::load_base(store, &entry).await? {
                 try_held_again(live, &states, closed);
@@ -229,7 +230,7 @@ impl Recovery<'_> {
                 draft.drop_snapshots(&[closed]);
             }
         }
-        if live.decided.dirty.is_empty() {
+        if live.decided().dirty.is_empty() {
             let Nearest { base, unusable } = cursor::nearest_base(store, live.next(), closed.next()).await?;
             if let Some(draft) = live.draft() {
                 draft.drop_snapshots(&unusable);
@@ -242,7 +243,7 @@ impl Recovery<'_> {
 
 /// Notes which open hours have events in the archive, as listed when the shard was taken.
 fn note_listed(live: &mut LiveShard) {
-    let first = match live.decided.closed_through {
+    let first = match live.decided().closed_through {
         Some(closed) => closed.next(),
         None if live.claim.seq > 1 => Hour(i64::MIN),
         None => return,

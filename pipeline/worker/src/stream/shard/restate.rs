@@ -7,9 +7,9 @@
 
 use prorata_schemas::time::Hour;
 
+use super::LiveShard;
 use super::fold::Folding;
 use super::schedule::Reach;
-use super::{LiveShard, Next};
 use crate::error::Result;
 use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Restated};
 
@@ -29,7 +29,7 @@ impl Folding<'_> {
         };
         let end = self.end(shard, closed);
         let begins = shard.recompute.courses.is_empty() && !shard.recompute_goes_on();
-        let Next::Draft(draft) = &mut shard.next else { return Ok(SliceOutcome::Done) };
+        let draft = &mut *shard.draft;
         let folder =
             CourseFolder { ports: self.ports, rules: &*self.rules, limits: self.limits, now: self.now };
         let of = CourseShard { draft, archive: &mut shard.archive, namer };
@@ -39,7 +39,7 @@ impl Folding<'_> {
             shard.recompute.began_at = Some(self.now);
         }
         match slice {
-            CourseSlice::Waits(hour) => self.rules.of(&shard.next, hour).map(|_| SliceOutcome::Done),
+            CourseSlice::Waits(hour) => self.rules.of(&shard.draft, hour).map(|_| SliceOutcome::Done),
             CourseSlice::Nothing => Ok(SliceOutcome::Done),
             CourseSlice::Restated(restated) => {
                 self.take_restated(shard, restated);

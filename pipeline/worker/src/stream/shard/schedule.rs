@@ -6,7 +6,7 @@ use std::time::Duration;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime, micros};
 
-use super::{LiveShard, Next};
+use super::LiveShard;
 use crate::checkpoint::HourSet;
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::shard::courses::Courses;
@@ -173,7 +173,7 @@ impl LiveShard {
 
     /// Notes which hours are dirty, and since when.
     pub(super) fn note_waiting(&mut self, now: WallTime) {
-        let dirty = &self.next.dirty;
+        let dirty = &self.next().dirty;
         let hours = dirty.of_organizations().values().flat_map(HourSet::iter).chain(dirty.of_all().iter());
         let since = |hour| self.recompute.waiting.get(&hour).copied().unwrap_or(now);
         self.recompute.waiting = hours.map(|hour| (hour, since(hour))).collect();
@@ -188,10 +188,7 @@ impl LiveShard {
     /// Returns whether the archive holds all late events that a checkpoint has taken. Events that the draft
     /// has yet to store are not readable.
     fn has_stored_late(&self) -> bool {
-        match &self.next {
-            Next::Draft(draft) => draft.archived().iter().all(|hour| !self.is_closed(*hour)),
-            Next::Sealed(_) => false,
-        }
+        !self.is_sealed() && self.draft.archived().iter().all(|hour| !self.is_closed(*hour))
     }
 
     /// Returns whether all dirty hours lie after the last hour that was recomputed.

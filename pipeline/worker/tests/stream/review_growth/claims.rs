@@ -6,7 +6,7 @@ use prorata_samples::trace::{START, pod};
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeBroker;
 use prorata_worker::checkpoint::ArchivedFile;
-use prorata_worker::checkpoint::log::{self, Decision};
+use prorata_worker::checkpoint::log::{self, Appended, Log};
 use prorata_worker::names::{self, ObjectId};
 
 use super::watched::{Asked, WatchedStore, worker};
@@ -48,14 +48,14 @@ async fn a_claim_lists_no_archive() {
 
 /// Names an archive file of each hour of so many months before the world's begin.
 async fn archive_of(world: &World, shard: u16, months: i64) {
-    let latest = log::latest(&world.lake.store, shard).await.unwrap();
-    let mut draft = latest.next_draft();
+    let mut log = Log::new(log::latest(&world.lake.store, shard).await.unwrap());
+    let mut draft = log.decided().next_draft();
     for hour in START - months * 730..START {
         let object_id = ObjectId { seq: 1, owner: "before".into(), n: hour.unsigned_abs() };
         draft.name_archive_file(ArchivedFile { hour: Hour(hour), object_id, bytes: 9 });
     }
-    let decided = log::decide(&world.lake.store, &draft.seal(world.now())).await.unwrap();
-    assert!(matches!(decided, Decision::Ours(_)));
+    log.seal(draft, world.now());
+    assert_eq!(log.append(&world.lake.store).await.unwrap(), Appended::Ours);
 }
 
 #[tokio::test]
