@@ -9,8 +9,8 @@
 //!
 //! | crate | what | where | delays |
 //! |---|---|---|---|
-//! | this | a poll while Kafka is down | `stream/poll.rs` | 0.5 s |
-//! | this | a shard after a conflict | `stream/assignments.rs` | 0.8 s |
+//! | this | a poll while Kafka is down | `stream/worker/poll.rs` | 0.5 s |
+//! | this | a shard after a conflict | `stream/worker/assignments.rs` | 0.8 s |
 //! | this | a look at objects that vanish | `root/look.rs` | none, 5 attempts |
 //! | connectors | a collector's watches and lists | `kubernetes/waits.rs` | 0.5 to 5 s; 10 min if refused |
 //! | connectors | new columns of a table | `delta/mod.rs` | none, 8 attempts |

@@ -25,9 +25,9 @@ use crate::names::{self, ArchivePath, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, ErrorKind, Input, InputFile, StoreError};
 use crate::root::rules::RulesByHour;
+use crate::shard::Body;
 use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
-use crate::shard::fold::Body;
 use crate::shard::reading::{FileToRead, unknown_events};
 use crate::shard::window::EVENT_OVERHEAD;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use prorata_schemas::time::WallTime;
 
-pub use self::known::KnownDays;
+use self::known::KnownDays;
 use self::parts::Split;
 use super::checksum;
 use super::draft::{Decided, Draft, Sealed};
@@ -33,12 +33,13 @@ pub struct Log {
     decided: Decided,
     /// The next checkpoint, while the log may not have it yet.
     sealed: Option<Sealed>,
+    known_days: KnownDays,
 }
 
 impl Log {
     /// Returns a log that ends with this checkpoint.
     pub fn new(decided: Decided) -> Self {
-        Self { decided, sealed: None }
+        Self { decided, sealed: None, known_days: KnownDays::default() }
     }
 
     /// Returns the last decided checkpoint.
@@ -64,7 +65,9 @@ impl Log {
     /// again, or recover the shard.
     pub async fn append(&mut self, store: &dyn ObjectStore) -> Result<Appended> {
         let Some(sealed) = &self.sealed else { return Ok(Appended::Ours) };
-        let Some(decided) = decide(store, sealed).await? else { return Ok(Appended::Lost) };
+        let Some(decided) = decide(store, sealed, &mut self.known_days).await? else {
+            return Ok(Appended::Lost);
+        };
         (self.decided, self.sealed) = (decided, None);
         Ok(Appended::Ours)
     }
@@ -207,8 +210,12 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 }
 
 /// Stores a checkpoint with its objects. Returns `None` if another owner has decided its sequence number.
-async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Option<Decided>> {
-    let Split { stored, new_parts } = parts::split(store, sealed).await?;
+async fn decide(
+    store: &dyn ObjectStore,
+    sealed: &Sealed,
+    known_days: &mut KnownDays,
+) -> Result<Option<Decided>> {
+    let Split { stored, new_parts } = parts::split(store, sealed, known_days).await?;
     let new = sealed.objects.iter().chain(&new_parts);
     objects::put_all(store, new.cloned()).await?;
     let object = names::checkpoint(stored.shard, stored.seq);
@@ -223,7 +230,6 @@ async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Option<Decid
         parts: stored.parts,
         archive: stored.archive,
         dead_letters: stored.dead_letters,
-        known_days: stored.known_days,
         ..Checkpoint::clone(&sealed.checkpoint)
     };
     Ok(Some(Decided::new(decided)))

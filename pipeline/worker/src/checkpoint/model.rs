@@ -13,7 +13,6 @@ use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
 use super::hours::{Dirty, hour_map, hour_option, hour_text};
-use super::log::KnownDays;
 use super::offsets::TopicOffsets;
 use crate::names::Shard;
 use crate::ports::FileEntry;
@@ -70,9 +69,6 @@ pub struct Checkpoint {
     /// Objects that hold the rest of the checkpoint's content, as it was stored.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<String>,
-    /// Known parts, which save work.
-    #[serde(skip)]
-    pub known_days: KnownDays,
 }
 
 /// The owner of a shard.
@@ -181,7 +177,6 @@ impl Checkpoint {
             revisions: BTreeMap::new(),
             archive_from: None,
             parts: Vec::new(),
-            known_days: KnownDays::default(),
         }
     }
 

@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 mod archive;
 mod clock;
+mod dead_letter;
 pub mod duration;
 pub mod error;
 pub mod source;
 mod store;
 mod tables;
 
-pub use archive::{Archive, DeadLetter, EachRecord, Origin, Position, Rejected, Wanted, read_whole};
+pub use archive::{Archive, EachRecord, Wanted, read_whole};
 pub use clock::{Clock, Progress, Silent};
+pub use dead_letter::{DeadLetter, Origin, Position, Rejected};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};
 pub use tables::{

@@ -16,7 +16,7 @@ use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::{Reason, Reject, excerpt};
 use serde::{Deserialize, Serialize};
 
-use super::archive::DeadLetter;
+use super::dead_letter::{DeadLetter, Origin, Rejected};
 use super::error::ErrorKind;
 use crate::names::Shard;
 
@@ -284,6 +284,22 @@ pub trait MessageDecoder: Send + Sync {
     /// `unknown_schema`. Before that, `fetch` returns an error of this schema for some seconds, until the
     /// registry has been asked again: one of its nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
+}
+
+impl DeadLetter {
+    /// Returns the dead letter of a message; its bytes are the message's value.
+    pub fn of(message: &Message, reject: Reject) -> Self {
+        let origin = Origin::Message {
+            topic: message.topic.to_string(),
+            partition: message.partition.into(),
+            offset: message.offset,
+            timestamp_millis: message.timestamp_millis,
+            key: message.key.as_deref().map(<[u8]>::to_vec),
+            headers: message.headers.clone(),
+        };
+        let bytes = message.value.as_deref().unwrap_or_default().to_vec();
+        Self { origin, rejected: Rejected { reject, bytes } }
+    }
 }
 
 /// The topic of dead letters.

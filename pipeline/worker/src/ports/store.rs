@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::time::WallTime;
 
-use super::archive::DeadLetter;
+use super::dead_letter::DeadLetter;
 use super::error::StoreError;
 
 /// The answer to a write that may only create.

@@ -8,13 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use prorata_engine::{HourEvents, OrderedEvents, State};
-use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
+use super::Body;
 use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations};
 use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
@@ -25,9 +25,6 @@ use crate::ports::{FormatError, Ports};
 /// The bytes of memory that one byte of an archive file takes after it is reduced. A sample takes 5 bytes in
 /// a file and about 20 in memory.
 const REDUCED_FACTOR: u64 = 4;
-
-/// An event's kind and canonical body.
-pub type Body = (EventKind, Box<[u8]>);
 
 /// One organization's folded hour.
 pub struct OrganizationHour {

@@ -18,3 +18,8 @@ pub mod fold;
 pub(crate) mod reading;
 pub(crate) mod restate;
 pub(crate) mod window;
+
+use prorata_schemas::event::EventKind;
+
+/// An event's kind and canonical body.
+pub type Body = (EventKind, Box<[u8]>);

@@ -17,7 +17,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use self::organizations::Organizations;
 pub use self::unknown::unknown_events;
-use super::fold::Body;
+use super::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::objects::{self, StoredObject};

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use prorata_schemas::time::Hour;
 
+use super::Body;
 use super::archive::ArchiveIndex;
-use super::fold::{Body, Window};
+use super::fold::Window;
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::Result;

@@ -5,21 +5,17 @@
 //! together, recompute a slice of dirty hours. Checkpoints alone decide; the next owner completes whatever a
 //! crash leaves half done.
 //!
-//! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (the state
-//! of one shard and its results), `shard_table` (the states of all shards), `watermark`, `tasks` (publishing
-//! and other recurring tasks), `assignments` (shards that come and go), `stopped` (shards that cannot
-//! continue), `memory` and `report`.
+//! Read in this order: `worker` (the loop), `worker/poll` and `intake` (messages into a shard), `shard` (the
+//! state of one shard and its results), `shard_table` (the states of all shards), `watermark`, `worker/tasks`
+//! (publishing and other recurring tasks), `worker/assignments` (shards that come and go), `worker/stopped`
+//! (shards that cannot continue), `worker/memory` and `worker/report`.
 
-mod assignments;
+mod backlog;
 mod intake;
-mod memory;
 mod observed;
-mod poll;
-mod report;
 mod shard;
 mod shard_table;
 mod stopped;
-mod tasks;
 mod watermark;
 mod worker;
 
@@ -36,7 +32,6 @@ use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 
-use shard_table::Slot;
 pub use watermark::WatermarkRule;
 pub use worker::Worker;
 

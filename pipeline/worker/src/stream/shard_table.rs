@@ -22,6 +22,7 @@ use prorata_schemas::time::WallTime;
 use super::shard::{Claimed, LiveShard};
 use super::stopped::StoppedShard;
 use crate::backoff::{self, Backoff};
+use crate::checkpoint::log::Log;
 use crate::names::Shard;
 
 /// The state of a shard that the group has assigned.
@@ -33,6 +34,18 @@ pub(super) enum Slot {
     Live(Box<LiveShard>),
     /// The shard cannot continue.
     Stopped(Box<StoppedShard>),
+}
+
+impl Slot {
+    /// Returns the log of a shard that has a claim to be released. Events that no checkpoint has taken are
+    /// dropped: the next owner reads them again.
+    pub fn into_claimed_log(self) -> Option<Log> {
+        match self {
+            Self::Waiting { claimed, .. } => claimed.map(|claimed| Log::new(claimed.decided)),
+            Self::Live(live) => Some(live.into_log()),
+            Self::Stopped(stopped) => stopped.into_unreleased(),
+        }
+    }
 }
 
 /// The assigned shards by number.

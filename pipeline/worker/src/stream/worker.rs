@@ -1,5 +1,14 @@
 //! The loop: steps until the worker is asked to stop, then a clean stop.
 
+mod assignments;
+mod lost;
+mod memory;
+mod poll;
+mod report;
+mod schemas;
+mod stopped;
+mod tasks;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,12 +17,10 @@ use std::time::{Duration, Instant};
 use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
-use super::assignments::{check_partitions, partitions};
-use super::poll::{Backlog, Contact};
+use super::backlog::Backlog;
 use super::shard::{Folding, LiveShard, RestatePace};
 use super::shard_table::ShardTable;
 use super::stopped::Stops;
-use super::tasks::Tasks;
 use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
@@ -25,6 +32,9 @@ use crate::shard::clock::WitnessedClock;
 use crate::shard::window::WindowLimits;
 use crate::source::Source;
 use crate::status::{Counts, Dependency, RecomputeGate};
+use assignments::{check_partitions, partitions};
+use poll::Contact;
+use tasks::Tasks;
 
 /// The time that a step waits for messages if nothing else is to do.
 const WAIT: Duration = Duration::from_millis(200);
@@ -39,37 +49,37 @@ const FLOWING_PART: i64 = 8;
 
 /// A stream worker.
 pub struct Worker<S> {
-    pub(super) source: S,
-    pub(super) ports: StreamPorts,
+    source: S,
+    ports: StreamPorts,
     /// The same clock as in `ports`, with its witness.
-    pub(super) clock: Arc<WitnessedClock>,
-    pub(super) options: WorkerOptions,
-    pub(super) root: Root,
+    clock: Arc<WitnessedClock>,
+    options: WorkerOptions,
+    root: Root,
     /// The consumer group that reads for the root.
-    pub(super) consumer: Consumer,
-    pub(super) topics: Vec<Text>,
-    pub(super) shards: ShardTable,
-    pub(super) rules: RuleBook,
+    consumer: Consumer,
+    topics: Vec<Text>,
+    shards: ShardTable,
+    rules: RuleBook,
     /// A counter of objects, over all shards and claims.
-    pub(super) counter: Arc<AtomicU64>,
+    counter: Arc<AtomicU64>,
     /// A counter of claims.
-    pub(super) claims: u64,
+    claims: u64,
     /// Polled items that are not taken yet: messages may wait for a schema.
-    pub(super) backlog: Backlog,
+    backlog: Backlog,
     /// When the registry may be asked again for schemas that it did not give.
-    pub(super) asks: BTreeMap<u32, Backoff>,
+    asks: BTreeMap<u32, Backoff>,
     /// Recurring tasks.
-    pub(super) tasks: Tasks,
+    tasks: Tasks,
     /// The number of times that each shard was stopped.
-    pub(super) stops: BTreeMap<Shard, Stops>,
+    stops: BTreeMap<Shard, Stops>,
     /// The last known answers of the group and its brokers.
-    pub(super) contact: Contact,
+    contact: Contact,
     /// Whether messages came with the last poll: more may follow at once.
-    pub(super) flowing: bool,
+    flowing: bool,
     /// Until when flowing messages have priority over checkpoints that can wait.
     rests_until: WallTime,
     /// Bytes of memory that the process held besides events, before this step.
-    pub(super) other_memory: u64,
+    other_memory: u64,
 }
 
 impl<S: Source> Worker<S> {
@@ -275,7 +285,7 @@ impl<S: Source> Worker<S> {
         self.shards.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
     }
 
-    pub(super) fn pace(&self) -> RestatePace {
+    fn pace(&self) -> RestatePace {
         RestatePace { every: self.options.checkpoint_interval, delay_max: self.options.max_restate_delay }
     }
 
@@ -390,7 +400,7 @@ impl<S: Source> Worker<S> {
 
     /// Makes the last checkpoints of revoked shards and publishes them. After an error the next owner
     /// continues from the decided checkpoints.
-    pub(super) async fn revoke(&mut self, shards: &[Shard]) {
+    async fn revoke(&mut self, shards: &[Shard]) {
         for shard in shards {
             let last = self.last_checkpoint(*shard).await;
             if let Err(error) = &last {

@@ -1,4 +1,4 @@
-//! Known parts of a checkpoint, so that the next one need not encode them again.
+//! Known parts of the last checkpoint, so that the next one need not encode them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,12 +33,3 @@ impl KnownDays {
         }
     }
 }
-
-/// Known parts save work, and are not part of a checkpoint's content.
-impl PartialEq for KnownDays {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for KnownDays {}

@@ -24,6 +24,7 @@ use prorata_schemas::time::{Date, Hour};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::known::KnownDays;
 use crate::checkpoint::hours::hour_map;
 use crate::checkpoint::snapshot::hex;
 use crate::checkpoint::{ArchivedFile, Checkpoint, HourEntry, Name, Named, Sealed};
@@ -118,13 +119,18 @@ impl NewParts<'_> {
 ///
 /// # Errors
 /// If a part cannot be encoded, a part with names cannot be read, or storage is unavailable.
-pub(super) async fn split(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Split> {
+pub(super) async fn split(
+    store: &dyn ObjectStore,
+    sealed: &Sealed,
+    known_days: &mut KnownDays,
+) -> Result<Split> {
     let checkpoint = &*sealed.checkpoint;
     let mut new = NewParts { checkpoint, parts: Vec::new() };
     let (mut archive, mut dead_letters) = (checkpoint.archive.clone(), checkpoint.dead_letters.clone());
     pack(store, &mut archive, &sealed.unarchived, &mut new).await?;
     pack(store, &mut dead_letters, &BTreeSet::new(), &mut new).await?;
-    let stored = split_content(Checkpoint { archive, dead_letters, ..checkpoint.clone() }, &mut new)?;
+    let stored = Checkpoint { archive, dead_letters, ..checkpoint.clone() };
+    let stored = split_content(stored, &mut new, known_days)?;
     Ok(Split { stored, new_parts: new.parts })
 }
 
@@ -175,12 +181,16 @@ pub(super) async fn read_names<T: PartOf>(store: &dyn ObjectStore, path: &str) -
 
 /// Splits what every reader needs. A part that the checkpoint already names is named again if its content is
 /// the same.
-fn split_content(mut stored: Checkpoint, new: &mut NewParts<'_>) -> Result<Checkpoint, FormatError> {
-    let (parts, known_days) = (std::mem::take(&mut stored.parts), std::mem::take(&mut stored.known_days));
+fn split_content(
+    mut stored: Checkpoint,
+    new: &mut NewParts<'_>,
+    known_days: &mut KnownDays,
+) -> Result<Checkpoint, FormatError> {
+    let (parts, before) = (std::mem::take(&mut stored.parts), std::mem::take(known_days));
     let known: BTreeMap<String, &String> =
         parts.iter().filter_map(|path| Some((names::parse_part(path)?.1, path))).collect();
     for part in take_apart(&mut stored)? {
-        let same = known_days.path_of(&part.hours);
+        let same = before.path_of(&part.hours);
         let path = match same.filter(|path| parts.contains(path)) {
             Some(path) => path.clone(),
             None => {
@@ -189,7 +199,7 @@ fn split_content(mut stored: Checkpoint, new: &mut NewParts<'_>) -> Result<Check
                 known.get(&digest).map_or_else(|| new.add(bytes, &digest), |path| (*path).clone())
             }
         };
-        stored.known_days.note(part.hours, &path);
+        known_days.note(part.hours, &path);
         stored.parts.push(path);
     }
     Ok(stored)
@@ -268,7 +278,6 @@ mod tests {
     use prorata_schemas::tables::Table;
 
     use super::*;
-    use crate::checkpoint::log::KnownDays;
     use crate::checkpoint::{Owner, OwnerKind, RulesFrom};
     use crate::ports::FileEntry;
 
@@ -365,8 +374,12 @@ mod tests {
     }
 
     fn split(checkpoint: &Checkpoint) -> Result<Split> {
+        split_again(checkpoint, &mut KnownDays::default())
+    }
+
+    fn split_again(checkpoint: &Checkpoint, known_days: &mut KnownDays) -> Result<Split> {
         let mut new = NewParts { checkpoint, parts: Vec::new() };
-        let stored = split_content(checkpoint.clone(), &mut new)?;
+        let stored = split_content(checkpoint.clone(), &mut new, known_days)?;
         Ok(Split { stored, new_parts: new.parts })
     }
 
@@ -411,16 +424,17 @@ mod tests {
     #[test]
     fn parts_that_stay_the_same_are_named_again() {
         let first = grown(&Grown { years: 3, restated_hours: 100, ..SMALL });
-        let before = split(&first).unwrap();
-        for known_days in [KnownDays::default(), before.stored.known_days.clone()] {
+        let mut known_days = KnownDays::default();
+        let before = split_again(&first, &mut known_days).unwrap();
+        for mut known_days in [KnownDays::default(), known_days] {
             let (parts, seq) = (before.stored.parts.clone(), first.seq + 1);
-            let mut next = Checkpoint { parts, known_days, seq, ..first.clone() };
-            let same = split(&next).unwrap();
+            let mut next = Checkpoint { parts, seq, ..first.clone() };
+            let same = split_again(&next, &mut known_days).unwrap();
             assert_eq!((same.stored.parts, same.new_parts), (before.stored.parts.clone(), Vec::new()));
             // One late event of one hour causes one new part: the part of its day.
             let hour = Hour(NOW.0 - 500);
             Arc::make_mut(next.hours.get_mut(&hour).unwrap()).late_events.insert("acme".into(), 1);
-            let changed = split(&next).unwrap();
+            let changed = split_again(&next, &mut known_days).unwrap();
             assert_eq!(changed.new_parts.len(), 1);
             let (path, _) = &changed.new_parts[0];
             assert_eq!(names::parse_part(path).unwrap().0.seq, next.seq);
@@ -428,7 +442,10 @@ mod tests {
             assert_eq!(changed.stored.parts.iter().filter(stays).count(), before.stored.parts.len() - 1);
             // A known part counts only while the checkpoint names it.
             let unnamed = Checkpoint { parts: Vec::new(), ..next };
-            assert_eq!(split(&unnamed).unwrap().new_parts.len(), before.stored.parts.len());
+            assert_eq!(
+                split_again(&unnamed, &mut known_days).unwrap().new_parts.len(),
+                before.stored.parts.len()
+            );
         }
     }
 

@@ -13,7 +13,7 @@ use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 
 use super::organizations::Organizations;
-use crate::shard::fold::Body;
+use crate::shard::Body;
 
 /// Compares two events by their order.
 pub fn archive_order(a: &Body, b: &Body) -> Ordering {

@@ -13,7 +13,7 @@ use super::{FileToRead, Planned, WantedOrganizations, fetch, read_own};
 use crate::error::{Result, WorkerError};
 use crate::objects::StoredObject;
 use crate::ports::{Archive, Ports, Wanted};
-use crate::shard::fold::Body;
+use crate::shard::Body;
 
 /// Returns the events that none of these files of their hour holds, each once, in the order of the archive. A
 /// few files are fetched at a time, and compared off the async threads.

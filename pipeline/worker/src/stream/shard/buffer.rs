@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prorata_schemas::time::Hour;
 
 use crate::ports::DeadLetter;
-use crate::shard::fold::Body;
+use crate::shard::Body;
 use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
 /// Bytes that a dead letter takes in memory besides its message: its origin and the error message.

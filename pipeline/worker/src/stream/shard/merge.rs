@@ -15,7 +15,7 @@ use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::objects::StoredObject;
 use crate::ports::{Archive, ObjectStore};
-use crate::shard::fold::Body;
+use crate::shard::Body;
 use crate::shard::reading::{FileToRead, fetch_files, read_archive};
 use crate::stream::StreamPorts;
 

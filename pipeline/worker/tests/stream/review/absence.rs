@@ -95,7 +95,7 @@ async fn without_any_one_object_a_worker_ends_equal_or_stops_loudly() {
     // The tests below take checkpoints away.
     let is_tried = |path: &String| ![TABLE_FILE, CHECKPOINT].contains(&kind(path));
     let mut ends: BTreeMap<(&str, End), usize> = BTreeMap::new();
-    // The names of objects depend on the order in which encoding threads end, so every world is listed anew.
+    // The names of objects depend on the order in which encoding threads end: each world has its own names.
     for index in 0.. {
         let world = read().await;
         let Some(path) = world.lake.objects().into_iter().filter(is_tried).nth(index) else { break };

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use prorata_schemas::rules::{Allocation, Rules};
+use prorata_schemas::rules::Rules;
 use prorata_schemas::time::WallTime;
 use prorata_worker::names::Shard;
 
 use super::dice::Dice;
 use super::fleet::{Fleet, Kind};
 use super::foreign::Foreign;
-use super::plan::Plan;
 use super::producer::LATER;
-use crate::world::{TOPICS, greed};
+use super::rules::{self, RULES};
+use crate::world::TOPICS;
 
 /// A change that is to be undone.
 enum Undo {
@@ -58,7 +58,7 @@ impl Chaos {
 
     fn other_rules(&mut self, fleet: &Fleet) -> Rules {
         self.rules = (self.rules + 1) % RULES;
-        rules(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
+        rules::numbered(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
     }
 
     /// Sets clocks of processes wrong, by amounts that are noticed or not.
@@ -221,24 +221,4 @@ impl Chaos {
         world.pass(Duration::from_secs(60));
         fleet.calm(dice);
     }
-}
-
-/// Number of versions of plain rules.
-pub const RULES: u32 = 3;
-
-/// Returns the first rules of a run.
-pub fn first_rules(plan: &Plan) -> Rules {
-    rules(if plan.chances.greed > 0 { RULES } else { 0 })
-}
-
-/// Returns rules by number: [`RULES`] plain ones, and as many under which greedy events cannot be folded.
-/// Their versions are numbers from 1.
-pub fn rules(number: u32) -> Rules {
-    let plain = match number % RULES {
-        0 => Rules::default(),
-        1 => Rules { allocation: Allocation::Requests, ..Rules::default() },
-        _ => Rules { gpu_memory_gb: 16, ..Rules::default() },
-    };
-    let rules = if number < RULES { plain } else { greed::protected(&plain) };
-    Rules { version: (number + 1).to_string().into(), ..rules }
 }

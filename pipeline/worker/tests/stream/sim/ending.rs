@@ -12,12 +12,12 @@ use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::ObjectStore;
 
-use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::economy;
 use super::fleet::Fleet;
 use super::foreign::{self, Foreign};
+use super::rules;
 use crate::harness::{Content, Lake};
 use crate::world::World;
 use crate::world::oracle::{self, Also};
@@ -35,7 +35,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
     if !foreign.events.is_empty() {
         // Some batches may not be folded yet, or only in part.
         fleet.stop_all(dice).await;
-        let outcome = foreign.fold(&world, chaos::first_rules(&fleet.plan), Faults::default(), |_| {}).await;
+        let outcome = foreign.fold(&world, rules::first(&fleet.plan), Faults::default(), |_| {}).await;
         outcome.unwrap_or_else(|error| panic!("seed {seed}: a backfill after a clean stop: {error}"));
         settle(fleet, dice).await;
     }
@@ -78,7 +78,7 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
     let latest = world.audit.latest();
     move |shard, hour| {
         let version = latest[&shard].rules_of(hour).unwrap().parse::<u32>().unwrap();
-        chaos::rules(version - 1)
+        rules::numbered(version - 1)
     }
 }
 
@@ -179,7 +179,7 @@ async fn backfill_makes_the_same(world: &World, events: &[EventRecord], context:
     };
     let fresh = world.fresh();
     let mut options = options("fresh", world);
-    options.rules = chaos::rules(version - 1);
+    options.rules = rules::numbered(version - 1);
     options.to = latest.values().filter_map(|checkpoint| checkpoint.closed_through).max();
     let outcome = foreign::run(&fresh, events, Faults::default(), options).await;
     outcome.unwrap_or_else(|error| panic!("{context}: {error}"));

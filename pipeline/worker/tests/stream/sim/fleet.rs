@@ -10,10 +10,10 @@ use prorata_worker::status::ShardStop;
 use prorata_worker::stream::WorkerOptions;
 use prorata_worker::{StopReason, WorkerError};
 
-use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::{Plan, Tune};
+use super::rules;
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
 
@@ -73,7 +73,7 @@ impl Fleet {
             berths: (0..plan.members).map(berth).collect(),
             ghosts: Vec::new(),
             calm: false,
-            rules: Arc::new(Mutex::new(chaos::first_rules(plan))),
+            rules: Arc::new(Mutex::new(rules::first(plan))),
             coverage: Coverage::default(),
             seed,
         }

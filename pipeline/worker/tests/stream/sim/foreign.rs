@@ -14,11 +14,11 @@ use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::ports::Silent;
 
-use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::Plan;
 use super::producer::something;
+use super::rules;
 use crate::harness::file;
 use crate::world::World;
 use crate::world::audit::{AuditedStore, AuditedTables};
@@ -85,7 +85,7 @@ impl Foreign {
         let held = world.audit.latest().values().any(|checkpoint| {
             checkpoint.owner.as_ref().is_some_and(|owner| owner.kind == OwnerKind::Worker && !owner.released)
         });
-        let outcome = self.fold(world, chaos::first_rules(plan), faults, |options| {
+        let outcome = self.fold(world, rules::first(plan), faults, |options| {
             options.take_over = take_over;
             options.rows_in_flight = rows_in_flight;
             if let Some(rules) = rules {

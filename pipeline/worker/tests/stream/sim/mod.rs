@@ -13,6 +13,7 @@ mod fleet;
 pub mod foreign;
 mod plan;
 pub mod producer;
+mod rules;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,9 +1,5 @@
 //! Handles the events of the source: shards that come and go, messages, ends, and silence.
 
-mod backlog;
-mod lost;
-mod schemas;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -12,14 +8,12 @@ use prorata_schemas::time::{WallTime, micros};
 
 use super::Worker;
 use super::assignments::check_partitions;
-use super::intake::{Intake, Taken};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
 use crate::status::{Counts, Dependency};
-pub(super) use backlog::Backlog;
-use backlog::Item;
-use lost::Loss;
+use crate::stream::backlog::{Item, Loss};
+use crate::stream::intake::{Intake, Taken};
 
 /// The longest silence of Kafka before the worker gives up, in microseconds: 10 minutes. A rolling restart of
 /// brokers takes less, and a new process may find brokers that this one does not.
@@ -233,7 +227,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
+    pub(super) fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
         let Some(live) = self.shards.get_live(shard) else {
             messages.clear();
             return Ok(Taken::All);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use prorata_schemas::Text;
 
 use super::Worker;
-use super::shard::{Claimed, Recovery};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::root::Root;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
+use crate::stream::shard::{Claimed, LiveShard, Recovery};
 
 /// The pause of a shard after another owner decided it: the group may be about to take it away.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
@@ -159,6 +159,42 @@ impl<S: Source> Worker<S> {
         let now = self.ports.shared.clock.now();
         if let Some(live) = self.shards.get_live(shard) {
             live.note_unread(now);
+        }
+    }
+
+    /// Retries reading of shards whose reading could not be started.
+    pub(super) async fn start_unread(&mut self) -> Result<()> {
+        let now = self.ports.shared.clock.now();
+        let due = self.shards.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
+        for shard in due.map(LiveShard::shard).collect::<Vec<Shard>>() {
+            self.start_reading(shard).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts reading a shard at its next offsets. The shard keeps its memory while Kafka does not answer,
+    /// and reading starts later.
+    pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
+        let mut starts = live.topics().starts();
+        starts.retain(|topic, _| !self.backlog.is_parked(shard, topic));
+        let started = self.source.start(shard, starts).await;
+        let now = self.ports.shared.clock.now();
+        let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
+        match started {
+            Ok(()) => {
+                live.note_read();
+                Ok(())
+            }
+            Err(error) if error.is_unavailable() => {
+                live.note_unread(now);
+                tracing::warn!(shard, %error, "shard cannot be read yet");
+                let mut status = self.ports.status.lock();
+                status.counts.retries += 1;
+                status.waits.insert(Dependency::Kafka, error.to_string().into());
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -5,27 +5,12 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::reject::Reject;
 
-use super::backlog::Place;
+use super::Worker;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::source::{Message, Source};
-use crate::stream::Worker;
-
-/// Kafka's answer about an offset that it does not have.
-#[derive(Debug)]
-pub(in crate::stream) struct Loss {
-    /// The earliest existing offset, if the lost one is known to lie before it.
-    pub earliest: Option<i64>,
-    pub cause: String,
-}
-
-impl Loss {
-    /// The loss of an offset because the log is not the one that was read before.
-    pub fn of_another_log(cause: String) -> Self {
-        Self { earliest: None, cause }
-    }
-}
+use crate::stream::backlog::{Loss, Place};
 
 impl<S: Source> Worker<S> {
     /// Handles an offset that Kafka does not have. Retention may have removed the record before it and then

@@ -1,9 +1,9 @@
 //! The part of the memory limit that is left for events, and what is dropped from memory when they exceed it.
 
-use super::shard::LiveShard;
-use super::worker::Worker;
+use super::Worker;
 use crate::shard::window::memory_for_events;
 use crate::source::Source;
+use crate::stream::shard::LiveShard;
 
 /// The bytes of a state in memory as a multiple of the bytes of its snapshot, roughly. The real ratio is a
 /// quarter while the state is idle, and eight while its organization is folded.

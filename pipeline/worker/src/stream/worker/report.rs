@@ -5,13 +5,14 @@ use std::time::Instant;
 use prorata_schemas::Text;
 use prorata_schemas::time::WallTime;
 
-use super::shard::LiveShard;
-use super::stopped::StoppedShard;
-use super::{Slot, Worker};
+use super::Worker;
 use crate::checkpoint::Checkpoint;
 use crate::ports::ErrorKind;
 use crate::source::Source;
 use crate::status::{Dependency, ShardStatus, TopicStatus, Wait};
+use crate::stream::shard::LiveShard;
+use crate::stream::shard_table::Slot;
+use crate::stream::stopped::StoppedShard;
 
 impl<S: Source> Worker<S> {
     /// Reports the status of every shard.

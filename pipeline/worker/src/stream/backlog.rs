@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use prorata_schemas::Text;
 use prorata_schemas::time::WallTime;
 
-use super::lost::Loss;
 use crate::names::Shard;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 
@@ -18,11 +17,11 @@ use crate::source::{DecodeFailure, Message, MessageDecoder};
 const LOOK_AHEAD: usize = 16;
 
 /// A topic partition.
-pub(in crate::stream) type Place = (Shard, Text);
+pub(super) type Place = (Shard, Text);
 
 /// The reason that a topic partition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stream) enum Need {
+pub(super) enum Need {
     /// The schema with this id.
     Schema(u32),
     /// Wall clock and witness that agree.
@@ -40,16 +39,31 @@ impl Need {
 
 /// A topic partition that is not read for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stream) struct Parked {
+pub(super) struct Parked {
     /// The need that the topic partition waits for.
     pub need: Need,
     /// The earliest time at which it is read again.
     pub until: WallTime,
 }
 
+/// Kafka's answer about an offset that it does not have.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// The earliest existing offset, if the lost one is known to lie before it.
+    pub earliest: Option<i64>,
+    pub cause: String,
+}
+
+impl Loss {
+    /// The loss of an offset because the log is not the one that was read before.
+    pub fn of_another_log(cause: String) -> Self {
+        Self { earliest: None, cause }
+    }
+}
+
 /// An item polled from a topic partition.
 #[derive(Debug)]
-pub(in crate::stream) enum Item {
+pub(super) enum Item {
     /// Messages in order.
     Messages(VecDeque<Message>),
     /// The confirmed end of the partition.
@@ -83,7 +97,7 @@ impl Queue {
 
 /// All items that wait to be taken.
 #[derive(Debug, Default)]
-pub(in crate::stream) struct Backlog {
+pub(super) struct Backlog {
     queues: BTreeMap<Place, Queue>,
     parked: BTreeMap<Place, Parked>,
 }

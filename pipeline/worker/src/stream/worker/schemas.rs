@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::backlog::{Item, Need, Parked, Place};
-use super::lost::Loss;
+use super::Worker;
+use super::tasks::Task;
 use crate::backoff::{self, Backoff};
 use crate::error::Result;
 use crate::names::Shard;
 use crate::source::{RegistryError, Source};
 use crate::status::{Dependency, Wait};
-use crate::stream::Worker;
+use crate::stream::backlog::{Item, Loss, Need, Parked, Place};
 use crate::stream::intake::Taken;
-use crate::stream::tasks::Task;
 
 /// The most schemas requested at once.
 const FETCHES_MAX: usize = 16;
@@ -33,7 +32,7 @@ const PARKED_FOR: Duration = Duration::from_secs(5);
 
 impl<S: Source> Worker<S> {
     /// Takes waiting items as far as schemas and the clock allow. Returns whether more can be taken at once.
-    pub(in crate::stream) async fn take_backlog(&mut self) -> Result<bool> {
+    pub(super) async fn take_backlog(&mut self) -> Result<bool> {
         if self.clock.read().ahead_seconds.is_none() {
             self.unpark(|need| need == Need::Clock).await?;
         }
