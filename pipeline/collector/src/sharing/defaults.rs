@@ -9,7 +9,11 @@ const NVIDIA_CARDS: &str = "label nvidia.com/gpu.count";
 pub fn schemes() -> Vec<GpuScheme> {
     let scheme = |name: &str, shares: &[&str]| GpuScheme::new(name, shares);
     let of_hami = ["request nvidia.com/gpumem / memory", "request nvidia.com/gpumem-percentage / 100"];
-    let of_volcano = ["request volcano.sh/vgpu-memory / memory", "request volcano.sh/vgpu-cores / 100"];
+    let of_volcano = [
+        "request volcano.sh/vgpu-memory / memory",
+        "request volcano.sh/vgpu-memory-percentage / 100",
+        "request volcano.sh/vgpu-cores / 100",
+    ];
     let [one, two] = of_hami;
     let replicas = [
         "request nvidia.com/gpu / label nvidia.com/gpu.replicas",
@@ -33,7 +37,12 @@ pub fn schemes() -> Vec<GpuScheme> {
     };
     let intel = "request gpu.intel.com/i915 * label gpu.intel.com/device-id.*.count / capacity \
                  gpu.intel.com/i915";
+    // The fractions of the pods that share the card count, so the pod that reserves it counts nothing.
+    let reservation =
+        |namespace: &str| scheme("kai-reservation", &["request nvidia.com/gpu * 0"]).of_namespace(namespace);
     vec![
+        reservation("kai-resource-reservation"),
+        reservation("runai-reservation"),
         scheme("hami", &[one, two, "request nvidia.com/gpucores / 100"])
             .registered("hami.io/node-nvidia-register", Some("hami.io/vgpu-devices-allocated"))
             .times("request nvidia.com/gpu"),

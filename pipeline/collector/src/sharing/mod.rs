@@ -104,6 +104,7 @@ pub struct PodGpus {
     /// Requests of init containers, each of which runs alone.
     starting: Vec<Quantities>,
     annotations: BTreeMap<Text, Text>,
+    namespace: Text,
 }
 
 /// The part of GPUs that a pod holds.
@@ -156,7 +157,8 @@ impl NodeGpus {
     /// Returns the cards by the first scheme that knows them, or else the first fault.
     fn counted(&self, schemes: &[GpuScheme]) -> (Option<Quantity>, Option<ShareFault>) {
         let mut first = None;
-        for scheme in schemes.iter().filter(|scheme| scheme.holds_on(self)) {
+        let of_nodes = schemes.iter().filter(|scheme| scheme.namespace.is_none());
+        for scheme in of_nodes.filter(|scheme| scheme.holds_on(self)) {
             match scheme.cards_of(self) {
                 Value::Absent => {}
                 Value::Is(cards) => {
@@ -195,6 +197,7 @@ impl PodGpus {
             running: running.filter(|requests| !requests.is_empty()).collect(),
             starting: starting.into_iter().map(requests).filter(|requests| !requests.is_empty()).collect(),
             annotations: read.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            namespace: pod.metadata.namespace.as_str().into(),
         };
         let is_none = gpus.running.is_empty() && gpus.starting.is_empty() && gpus.annotations.is_empty();
         (!is_none).then_some(gpus)
@@ -209,7 +212,10 @@ impl PodGpus {
     pub fn share(&self, node: &NodeGpus, options: GpuOptions<'_>) -> Option<PodShare> {
         // The creator of a pod writes its annotations, and must not make whole cards cheaper with them.
         let has_whole = self.requested().any(|name| options.gpu_resources.contains(name));
-        let holds = |scheme: &&GpuScheme| scheme.holds_on(node) && (scheme.is_of_containers() || !has_whole);
+        let holds = |scheme: &&GpuScheme| {
+            let reads = scheme.is_of_containers() || !has_whole;
+            reads && scheme.is_about(&self.namespace) && scheme.holds_on(node)
+        };
         for scheme in options.gpu_sharing.iter().filter(holds) {
             let gpus = match scheme.part(self, node) {
                 Value::Absent => continue,

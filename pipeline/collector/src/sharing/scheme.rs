@@ -17,6 +17,9 @@ use super::{FaultReason, NodeGpus, PodGpus, ShareFault};
 pub struct GpuScheme {
     /// Name of the scheme in events.
     pub scheme: Text,
+    /// Namespace of the pods. `None` for all pods, and for the cards of nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Text>,
     /// Condition of the node. `None` if the names that a pod uses say enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Condition>,
@@ -50,6 +53,7 @@ impl GpuScheme {
     pub(super) fn new(scheme: &str, shares: &[&str]) -> Self {
         Self {
             scheme: scheme.into(),
+            namespace: None,
             node: None,
             register: None,
             cards: None,
@@ -57,6 +61,10 @@ impl GpuScheme {
             times: None,
             allocated: None,
         }
+    }
+
+    pub(super) fn of_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.into()), ..self }
     }
 
     pub(super) fn on(self, node: &str) -> Self {
@@ -89,6 +97,11 @@ impl GpuScheme {
         let of_node =
             self.node.as_ref().is_some_and(|node| node.is_label && like(&node.name, name).is_some());
         of_node || self.of_pods().chain(&self.cards).any(|of| of.reads_label(name))
+    }
+
+    /// Returns whether the scheme is about the pods of a namespace.
+    pub(super) fn is_about(&self, namespace: &str) -> bool {
+        self.namespace.as_ref().is_none_or(|only| **only == *namespace)
     }
 
     pub(super) fn holds_on(&self, node: &NodeGpus) -> bool {

@@ -31,7 +31,7 @@ fn container(requests: serde_json::Value) -> serde_json::Value {
 #[test]
 fn every_default_text_is_an_expression() {
     let shares: usize = schemes().iter().map(|scheme| scheme.shares.len()).sum();
-    assert_eq!((schemes().len(), shares), (13, 23), "a text that does not parse is left out");
+    assert_eq!((schemes().len(), shares), (15, 26), "a text that does not parse is left out");
     assert!(schemes().iter().all(|scheme| scheme.scheme.contains("kai") || !scheme.shares.is_empty()));
     let written = serde_json::to_string(&schemes()).unwrap();
     assert_eq!(serde_json::from_str::<Vec<GpuScheme>>(&written).unwrap(), schemes());
@@ -60,6 +60,22 @@ fn each_container_holds_its_own_part_and_init_containers_run_alone() {
     let whole = container(json!({"nvidia.com/gpu": "1"}));
     let spec = json!({"containers": [quarter], "initContainers": [sidecar, whole]});
     assert_eq!(share(spec, &node).as_deref(), Some("1"), "the larger of a card and three quarters");
+}
+
+#[test]
+fn the_pod_that_reserves_a_shared_card_holds_nothing_of_it() {
+    let node = node(json!({}), json!({}), json!({"nvidia.com/gpu": "2"}));
+    assert_eq!(node.cards, None, "the capacity counts");
+    let held = |namespace: &str| {
+        let spec = json!({"containers": [container(json!({"nvidia.com/gpu": "1"}))]});
+        let metadata = json!({"name": "gpu-reservation-n1-x", "namespace": namespace});
+        let pod: PodObject = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        let share = PodGpus::read(&pod, options().gpus())?.share(&node, options().gpus())?;
+        Some((share.scheme.to_string(), share.gpus.unwrap().text.to_string()))
+    };
+    assert_eq!(held("kai-resource-reservation"), Some(("kai-reservation".to_owned(), "0".to_owned())));
+    assert_eq!(held("runai-reservation"), Some(("kai-reservation".to_owned(), "0".to_owned())));
+    assert_eq!(held("team"), None, "a whole card");
 }
 
 #[test]
