@@ -123,6 +123,12 @@ class Collector(Scene):
         text = self.until(worker, "^prorata_collector_unreadable_fields_total [1-9]")
         self.assertEqual(self.fires(text), {"ProrataCollectorUnreadableFields"})
 
+    def test_a_node_without_the_labels_of_its_shared_gpus_is_reported(self):
+        self.node("unlabelled", labels={"nvidia.com/gpu.sharing-strategy": "mps"})
+        worker = self.follower("unlabelled")
+        text = self.until(worker, '^prorata_collector_unknown_gpu_shares{reason="missing_label"} 1')
+        self.assertEqual(self.fires(text), {"ProrataCollectorUnknownGpuShares"})
+
     def test_nodes_that_go_unseen_are_reported_and_many_are_not_believed(self):
         names = [f"many-{number}" for number in range(12)]
         for name in names:

@@ -244,6 +244,16 @@ CASES = [
         {},
         "1 fields of objects could not be read in the last hour.",
     ),
+    Case(
+        "ProrataCollectorUnknownGpuShares",
+        {
+            'prorata_collector_unknown_gpu_shares{reason="missing_label"}': "0x59 2x60",
+            'prorata_collector_unknown_gpu_shares{reason="unreadable"}': "0x120",
+        },
+        75,
+        {"reason": "missing_label"},
+        "The parts of GPUs that pods hold are not known on 2 nodes (missing_label).",
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ mod faults;
 mod kinds;
 mod pods;
 mod refusals;
+mod shares;
 mod size;
 mod stage;
 mod storm;

@@ -157,7 +157,27 @@ impl Cluster {
 
     /// Like [`Self::node`], with this many cores.
     pub fn node_of_cores(&self, name: &str, group: &str, cores: &str) {
-        self.create("/api/v1/nodes", node(name, group, cores));
+        self.create_node(name, node(name, group, cores));
+    }
+
+    /// Like [`Self::node`], with these labels and annotations, and with this capacity instead of GPUs.
+    pub fn node_of(&self, name: &str, group: &str, (labels, annotations, capacity): (Value, Value, Value)) {
+        let mut node = node(name, group, "64");
+        node["metadata"]["annotations"] = annotations;
+        let add = |to: &mut Value, from: &Value| {
+            let from = from.as_object().unwrap().clone();
+            to.as_object_mut().unwrap().extend(from);
+        };
+        add(&mut node["metadata"]["labels"], &labels);
+        for room in ["capacity", "allocatable"] {
+            node["status"][room].as_object_mut().unwrap().remove("nvidia.com/gpu");
+            add(&mut node["status"][room], &capacity);
+        }
+        self.create_node(name, node);
+    }
+
+    fn create_node(&self, name: &str, node: Value) {
+        self.create("/api/v1/nodes", node);
         let path = format!("/api/v1/nodes/{name}");
         eventually("a ready node", || {
             let node = self.get(&path).unwrap();

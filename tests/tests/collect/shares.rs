@@ -1,0 +1,209 @@
+//! Parts of GPUs, from nodes and pods of each sharing scheme to the table and its explanation.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use prorata_schemas::event::Payload;
+use prorata_testkit::wait::eventually;
+use prorata_tests::program::{Program, prorata};
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, pod};
+use super::collector::Room;
+use super::kinds::uid;
+use super::lives::{column_sums, events};
+use super::scene::shared;
+
+/// A node with a way to share its GPUs, and its pods.
+struct Shared {
+    scheme: &'static str,
+    labels: Value,
+    annotations: Value,
+    capacity: Value,
+    /// By name: the resources and annotations of a pod, and the part of cards that it holds.
+    pods: Vec<(&'static str, Value, Value, Option<&'static str>)>,
+}
+
+fn on(scheme: &'static str, labels: Value, annotations: Value, capacity: Value) -> Shared {
+    Shared { scheme, labels, annotations, capacity, pods: Vec::new() }
+}
+
+impl Shared {
+    /// Adds a pod that holds a part of cards; `None` if the part is not known.
+    fn pod(self, name: &'static str, limits: Value, gpus: Option<&'static str>) -> Self {
+        self.annotated(name, limits, json!({}), gpus)
+    }
+
+    fn annotated(
+        mut self,
+        name: &'static str,
+        limits: Value,
+        annotations: Value,
+        gpus: Option<&'static str>,
+    ) -> Self {
+        self.pods.push((name, limits, annotations, gpus));
+        self
+    }
+}
+
+/// Returns a node of every scheme. A scheduler of its own places the pods of some; here all have capacity.
+fn nodes() -> Vec<Shared> {
+    let replicas = |strategy: &str| {
+        json!({
+            "nvidia.com/gpu.count": "1",
+            "nvidia.com/gpu.replicas": "4",
+            "nvidia.com/gpu.sharing-strategy": strategy,
+        })
+    };
+    let cards = |count: &str| json!({ "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "40960" });
+    let gke = json!({
+        "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+        "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
+    });
+    let none = || json!({});
+    let hami = json!({ "hami.io/node-nvidia-register": "GPU-a,10,40960,100,NVIDIA-A100,0,true:" });
+    let hami_capacity = json!({
+        "nvidia.com/gpu": "10", "nvidia.com/gpumem-percentage": "100", "nvidia.com/gpucores": "100",
+    });
+    let volcano = json!({ "volcano.sh/node-vgpu-register": "GPU-v,10,32768,Tesla-V100,true,hami-core:" });
+    let volcano_capacity = json!({ "volcano.sh/vgpu-number": "10", "volcano.sh/vgpu-memory": "32768" });
+    let tenth = json!({ "nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "10" });
+    let asked = json!({ "volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "8192" });
+    let got = json!({ "volcano.sh/vgpu-ids-new": "GPU-v,NVIDIA,16384,0:;" });
+    let intel = json!({ "gpu.intel.com/device-id.0380-56c0.count": "2" });
+    vec![
+        on("time-slicing", replicas("time-slicing"), none(), json!({ "nvidia.com/gpu": "4" })).pod(
+            "sliced",
+            json!({ "nvidia.com/gpu": "1" }),
+            Some("250m"),
+        ),
+        on("mps", replicas("mps"), none(), json!({ "nvidia.com/gpu.shared": "4" })).pod(
+            "renamed",
+            json!({ "nvidia.com/gpu.shared": "2" }),
+            Some("500m"),
+        ),
+        on("gke", gke, none(), json!({ "nvidia.com/gpu": "2" })).pod(
+            "client",
+            json!({ "nvidia.com/gpu": "1" }),
+            Some("500m"),
+        ),
+        on("nos", cards("1"), none(), json!({ "nvidia.com/gpu-10gb": "4" }))
+            .pod("quarter", json!({ "nvidia.com/gpu-10gb": "1" }), Some("250m"))
+            .pod("rest", json!({ "nvidia.com/gpu-10gb": "3" }), Some("750m")),
+        on("hami", none(), hami, hami_capacity).pod("tenth", tenth, Some("100m")).pod(
+            "cores",
+            json!({ "nvidia.com/gpu": "1", "nvidia.com/gpucores": "90" }),
+            Some("900m"),
+        ),
+        on("volcano", none(), volcano, volcano_capacity).pod("asked", asked, Some("250m")).annotated(
+            "got",
+            json!({ "volcano.sh/vgpu-number": "1" }),
+            got,
+            Some("500m"),
+        ),
+        on("kai", cards("8"), none(), json!({ "nvidia.com/gpu": "8" }))
+            .annotated("fraction", none(), json!({ "gpu-fraction": "0.5" }), Some("500m"))
+            .annotated("memory", none(), json!({ "gpu-memory": "10240" }), Some("250m")),
+        on("gpushare", none(), none(), json!({ "aliyun.com/gpu-mem": "80", "aliyun.com/gpu-count": "2" }))
+            .pod("memory-gb", json!({ "aliyun.com/gpu-mem": "30" }), Some("750m")),
+        on("amd-partition", none(), none(), json!({ "amd.com/cpx_nps4": "64" })).pod(
+            "partition",
+            json!({ "amd.com/cpx_nps4": "2" }),
+            Some("250m"),
+        ),
+        on("intel", intel, none(), json!({ "gpu.intel.com/i915": "20" })).pod(
+            "shared",
+            json!({ "gpu.intel.com/i915": "1" }),
+            Some("100m"),
+        ),
+        on("unknown", none(), none(), json!({ "example.com/gpu-part": "10" })).pod(
+            "odd",
+            json!({ "example.com/gpu-part": "1" }),
+            None,
+        ),
+    ]
+}
+
+/// Returns scheme and part of each pod so far, by uid.
+fn shares(room: &Room) -> BTreeMap<String, (Option<String>, Option<String>)> {
+    let mut shares = BTreeMap::new();
+    for event in events(&room.events()) {
+        if let Payload::PodStarted(pod) = &event.payload {
+            let gpus = pod.gpus.as_ref().map(|gpus| gpus.text.to_string());
+            shares.insert(pod.pod_uid.to_string(), (pod.gpu_sharing.as_ref().map(ToString::to_string), gpus));
+        }
+    }
+    shares
+}
+
+/// Every scheme gives the part that its documentation promises, in events, in the table, and in words.
+#[test]
+fn every_scheme_gives_a_pod_its_part() {
+    let _calm = shared();
+    let cluster = Cluster::open();
+    let (pods, reserving) = (cluster.namespace("shares"), cluster.namespace("kai-resource-reservation"));
+    let room = Room::new("token", &[]);
+    let program = room.collect();
+    let mut expected = BTreeMap::new();
+    for node in nodes() {
+        let Shared { scheme, labels, annotations, capacity, pods: held } = node;
+        let group = format!("shares-{scheme}");
+        cluster.node_of(&group, &group, (labels, annotations, capacity));
+        for (name, limits, annotations, gpus) in held {
+            let mut pod = pod(&format!("{scheme}-{name}"), &group);
+            pod["metadata"]["annotations"] = annotations;
+            pod["spec"]["containers"][0]["resources"]["limits"] = limits;
+            expected
+                .insert(uid(&cluster.create(&pods, pod)), (Some(scheme.to_owned()), gpus.map(str::to_owned)));
+        }
+    }
+    let mut reservation = pod("gpu-reservation-shares-kai-x", "shares-kai");
+    reservation["spec"]["containers"][0]["resources"]["limits"] = json!({ "nvidia.com/gpu": "1" });
+    let reservation = uid(&cluster.create(&reserving, reservation));
+    expected.insert(reservation, (Some("kai-reservation".to_owned()), Some("0".to_owned())));
+    eventually("every part is reported", || {
+        let mut found = shares(&room);
+        found.retain(|uid, _| expected.contains_key(uid));
+        if found == expected { Ok(()) } else { Err(format!("{found:#?} instead of {expected:#?}")) }
+    });
+    let unknown = "prorata_collector_unknown_gpu_shares{reason=\"unknown_scheme\"} 1";
+    eventually("the unknown part is reported", || {
+        let metrics = room.metrics();
+        if metrics.contains(unknown) { Ok(()) } else { Err(metrics) }
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for pods in [&pods, &reserving] {
+        for left in cluster.list(pods) {
+            cluster.delete(&format!("{pods}/{}", left["metadata"]["name"].as_str().unwrap()), None);
+        }
+        cluster.emptied(pods);
+    }
+    Room::stop(program).succeeded();
+    let lake = room.fold();
+
+    // Pods of one node that began together: their GPU hours are as their parts.
+    let hours = column_sums(&lake, "shares", "x_GpuHours");
+    for (uid, (scheme, gpus)) in &expected {
+        let hours = hours.get(uid).copied().unwrap_or_default();
+        let holds = gpus.as_deref().is_some_and(|gpus| gpus != "0");
+        assert_eq!(hours > 0.0, holds, "{scheme:?} {gpus:?}: {hours} GPU hours");
+    }
+    for (scheme, name) in [("nos", "quarter"), ("hami", "cores"), ("kai", "fraction")] {
+        let pod = format!("shares/{scheme}-{name}");
+        let mut explain: Command = prorata();
+        explain.args(["explain", "--hour", &hour_of(&room, &format!("{scheme}-{name}")), "--pod", &pod]);
+        explain.arg("--lake").arg(&lake);
+        let text = Program::start(explain, "explain", room.folder.path()).wait().succeeded();
+        assert!(text.contains(&format!("shares GPUs by {scheme}")), "{text}");
+    }
+}
+
+/// Returns the hour in which a pod began, by its name.
+fn hour_of(room: &Room, name: &str) -> String {
+    let events = events(&room.events());
+    let began = events.iter().filter_map(|event| match &event.payload {
+        Payload::PodStarted(pod) => (*pod.pod_name == *name).then_some(event.event_time),
+        _ => None,
+    });
+    began.min().unwrap().hour().to_string()
+}
