@@ -82,8 +82,8 @@ struct NotClosed {
 pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> {
     let some = outcome.some_folded_all();
     let report = serde_json::to_value(BackfillDocument {
-        from: outcome.folded.map(|(first, _)| first.to_string()),
-        to: outcome.folded.map(|(_, last)| last.to_string()),
+        from: outcome.folded.map(|folded| folded.first.to_string()),
+        to: outcome.folded.map(|folded| folded.last.to_string()),
         closed_through: outcome.closed_through.map(|hour| hour.to_string()),
         hours: outcome.hours,
         hours_restated: outcome.hours_restated,
@@ -123,9 +123,9 @@ pub fn text(outcome: &Outcome, lake: &str, elapsed: Duration) -> String {
 
 fn write_text(out: &mut PlainText, outcome: &Outcome, lake: &str, elapsed: Duration) -> std::fmt::Result {
     match outcome.folded {
-        Some((first, last)) => {
-            let hours = last.0 - first.0 + 1;
-            writeln!(out, "Folded {first} to {last} ({} hours).", thousands(hours.unsigned_abs()))?;
+        Some(folded) => {
+            let hours = thousands(folded.count());
+            writeln!(out, "Folded {} to {} ({hours} hours).", folded.first, folded.last)?;
         }
         None => writeln!(out, "Nothing changed: the tables hold these events already.")?,
     }

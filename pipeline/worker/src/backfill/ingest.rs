@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::WallTime;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Run;
@@ -21,7 +21,7 @@ use super::plan;
 use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::{ArchivedFile, log};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, ArchivePath, Shard};
+use crate::names::{self, ArchivePath, Shard, ShardHour};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, ErrorKind, Input, InputFile, StoreError};
 use crate::root::rules::RulesByHour;
@@ -177,7 +177,7 @@ const COMPARED_AT_A_TIME: usize = 4;
 /// New events in memory.
 #[derive(Default)]
 struct Buffer {
-    hours: BTreeMap<(Shard, Hour), Vec<Body>>,
+    hours: BTreeMap<ShardHour, Vec<Body>>,
     bytes: u64,
 }
 
@@ -185,7 +185,7 @@ impl Buffer {
     fn push(&mut self, event: Arrival) {
         let Arrival { shard, hour, kind, body } = event;
         self.bytes += body.len() as u64 + EVENT_OVERHEAD;
-        self.hours.entry((shard, hour)).or_default().push((kind, body));
+        self.hours.entry(ShardHour { shard, hour }).or_default().push((kind, body));
     }
 }
 
@@ -200,7 +200,7 @@ struct Bucket {
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
-    let shards: BTreeSet<Shard> = buffer.hours.keys().map(|(shard, _)| *shard).collect();
+    let shards: BTreeSet<Shard> = buffer.hours.keys().map(|of| of.shard).collect();
     for shard in shards {
         run.shards.claim(&run.ports.shared, shard).await?;
     }
@@ -208,7 +208,7 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     while hours.peek().is_some() {
         let chunk: Vec<_> = hours.by_ref().take(4 * CONCURRENCY).collect();
         let mut unread = Vec::new();
-        for ((shard, hour), events) in chunk {
+        for (ShardHour { shard, hour }, events) in chunk {
             let object_id = run.shards.namer(shard)?.next();
             let owned = run.shards.get(shard)?;
             let earlier = owned.archive.files(hour).filter(|file| owned.is_earlier(file));

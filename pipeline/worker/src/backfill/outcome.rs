@@ -6,7 +6,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use serde::Serialize;
 
 use crate::checkpoint::snapshot::{ShardState, hold_message};
@@ -40,8 +40,8 @@ pub struct Outcome {
     pub dead_letters: BTreeMap<Reason, u64>,
     /// Some of the rejected records, as messages with file and position.
     pub dead_letter_examples: Vec<String>,
-    /// First and last hour folded, over all shards.
-    pub folded: Option<(Hour, Hour)>,
+    /// The hours folded, over all shards.
+    pub folded: Option<HourRange>,
     /// Hours folded, once per shard.
     pub hours: u64,
     /// Hours of organizations folded. After late events of a few organizations, only their hours are folded.
@@ -162,8 +162,7 @@ impl Outcome {
     /// Counts an encoded hour of a shard.
     pub(super) fn take(&mut self, encoded: &EncodedHour<HourTotals>) {
         let hour = encoded.hour;
-        let (first, last) = self.folded.unwrap_or((hour, hour));
-        self.folded = Some((first.min(hour), last.max(hour)));
+        self.folded = Some(self.folded.map_or(HourRange::new(hour, hour), |folded| folded.with(hour)));
         self.hours += 1;
         self.files_written += encoded.files;
         self.hours_restated += u64::from(encoded.restated);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::Run;
 use super::outcome::Ahead;
@@ -121,7 +121,7 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     for (shard, owned) in run.shards.iter_mut() {
         let (Some(first), Some(end)) = (owned.draft.archive_from, ends.of(*shard)) else { continue };
         let draft = &mut owned.draft;
-        let closed = draft.closed_through.map(|closed| (first, closed));
+        let closed = draft.closed_through.map(|closed| HourRange::new(first, closed));
         if draft.rules.is_empty() {
             draft.list_rules(first, options.rules.version.clone());
         } else if options.rewrite_rules {
@@ -131,9 +131,9 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
             draft.set_rules(list);
             changed.into_iter().for_each(|hour| draft.mark_dirty(hour));
         }
-        if let (Some(from), Some((first, closed))) = (options.from, closed) {
-            let last = options.to.unwrap_or(end).min(closed);
-            draft.mark_dirty_range(from.max(first), last);
+        if let (Some(from), Some(closed)) = (options.from, closed) {
+            let last = options.to.unwrap_or(end).min(closed.last);
+            draft.mark_dirty_range(from.max(closed.first), last);
         }
     }
     Ok(())

@@ -176,11 +176,11 @@ async fn look_at_day(
     day: LiveDay,
 ) -> Result<Vec<((Shard, Hour, Table), String)>> {
     let shard = day.name.shard;
-    let hours = match read_day(&*ports.store, &ports.encoder, table, &day).await? {
-        Ok(hours) => hours,
-        Err(cause) => {
+    let hours = match read_day(&*ports.store, &ports.encoder, table, &day).await {
+        Err(WorkerError::Damaged { cause, .. }) => {
             return Ok(day.name.hours().map(|hour| ((shard, hour, table), cause.clone())).collect());
         }
+        hours => hours?,
     };
     let encoder = Arc::clone(&ports.encoder);
     let look = move || {

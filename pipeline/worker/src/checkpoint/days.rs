@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prorata_schemas::tables::{HourFile, Table};
 
-use crate::error::Result;
+use crate::error::{Result, WorkerError};
 use crate::names::{DayFile, ObjectId, Shard, TableFile};
 use crate::objects;
 use crate::ports::{CommitOutcome, FileEntry, ObjectStore, TableCommit, TableCommitter, TableEncoder};
@@ -61,27 +61,26 @@ pub struct Rearranged {
     pub removes: Vec<String>,
 }
 
-/// Returns the files of the hours in a file of a day, or why it cannot be used.
+/// Returns the files of the hours in a file of a day.
 ///
 /// # Errors
-/// If storage is unavailable.
+/// Returns [`WorkerError::Damaged`] if it cannot be used, or an error if storage is unavailable.
 pub async fn read_day(
     store: &dyn ObjectStore,
     encoder: &Arc<dyn TableEncoder>,
     table: Table,
     day: &LiveDay,
-) -> Result<Result<Vec<HourFile>, String>> {
-    let Some(joined) = store.get(&format!("{}/{}", table.name(), day.path)).await? else {
-        return Ok(Err("it does not exist".to_owned()));
-    };
+) -> Result<Vec<HourFile>> {
+    let object = format!("{}/{}", table.name(), day.path);
+    let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
+    let joined = store.get(&object).await?.ok_or_else(|| damaged("it does not exist".to_owned()))?;
     let encoder = Arc::clone(encoder);
     let split = tokio::task::spawn_blocking(move || encoder.split(table, &joined)).await?;
-    Ok(split.map_err(|error| error.to_string()).and_then(|hours| {
-        match day.name.has_hours(hours.iter().map(|file| file.hour)) {
-            true => Ok(hours),
-            false => Err("its hours differ from those in its name".to_owned()),
-        }
-    }))
+    let hours = split.map_err(|error| damaged(error.to_string()))?;
+    if !day.name.has_hours(hours.iter().map(|file| file.hour)) {
+        return Err(damaged("its hours differ from the hours in its name".to_owned()));
+    }
+    Ok(hours)
 }
 
 impl Rearranger<'_> {
@@ -100,12 +99,13 @@ impl Rearranger<'_> {
     ) -> Result<Vec<LostDay>> {
         let (mut all, mut lost) = (Rearranged::default(), Vec::new());
         for day in days {
-            match self.hours_of(table, base, &day, seq(day.name.shard)).await? {
-                Ok(files) => {
-                    all.adds.extend(files);
+            match read_day(self.store, self.encoder, table, &day).await {
+                Ok(hours) => {
+                    all.adds.extend(self.store_hours(table, base, &day, (hours, seq(day.name.shard))).await?);
                     all.removes.push(day.path);
                 }
-                Err(cause) => lost.push(LostDay { day, cause }),
+                Err(WorkerError::Damaged { cause, .. }) => lost.push(LostDay { day, cause }),
+                Err(error) => return Err(error),
             }
         }
         if !all.removes.is_empty() {
@@ -133,19 +133,14 @@ impl Rearranger<'_> {
         Ok(self.tables.commit(table, base, &commit).await?)
     }
 
-    /// Reads a file of a day, and stores the files of its hours. Returns these files, or why it cannot be
-    /// read.
-    async fn hours_of(
+    /// Stores the files of the hours of a day.
+    async fn store_hours(
         &self,
         table: Table,
         base: u64,
         day: &LiveDay,
-        seq: u64,
-    ) -> Result<Result<Vec<FileEntry>, String>> {
-        let hours = match read_day(self.store, self.encoder, table, day).await? {
-            Ok(hours) => hours,
-            Err(cause) => return Ok(Err(cause)),
-        };
+        (hours, seq): (Vec<HourFile>, u64),
+    ) -> Result<Vec<FileEntry>> {
         let (mut entries, mut objects) = (Vec::new(), Vec::new());
         for (n, hour) in hours.into_iter().enumerate() {
             let (shard, digest, object_id) = (day.name.shard, hour.file.digest, self.name(seq, base, n));
@@ -155,7 +150,7 @@ impl Rearranger<'_> {
             objects.push(object);
         }
         objects::put_all(self.store, objects).await?;
-        Ok(Ok(entries))
+        Ok(entries)
     }
 
     /// Returns a name for a file made from a version of a table. Together with the rest of the path, which

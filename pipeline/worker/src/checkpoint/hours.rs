@@ -4,7 +4,7 @@ mod dirty;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use dirty::Dirty;
@@ -69,13 +69,13 @@ impl HourSet {
         other.iter().for_each(|hour| self.insert(hour));
     }
 
-    /// Returns the runs of consecutive hours: first and last hour of each.
-    pub fn ranges(&self) -> Vec<(Hour, Hour)> {
-        let mut ranges: Vec<(Hour, Hour)> = Vec::new();
+    /// Returns the runs of consecutive hours.
+    pub fn ranges(&self) -> Vec<HourRange> {
+        let mut ranges: Vec<HourRange> = Vec::new();
         for hour in &self.hours {
             match ranges.last_mut() {
-                Some((_, last)) if last.next() == *hour => *last = *hour,
-                _ => ranges.push((*hour, *hour)),
+                Some(range) if range.last.next() == *hour => range.last = *hour,
+                _ => ranges.push(HourRange::new(*hour, *hour)),
             }
         }
         ranges
@@ -108,7 +108,7 @@ impl FromIterator<Hour> for HourSet {
 impl Serialize for HourSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let ranges = self.ranges();
-        serializer.collect_seq(ranges.iter().map(|(first, last)| [first.to_string(), last.to_string()]))
+        serializer.collect_seq(ranges.iter().map(|range| [range.first.to_string(), range.last.to_string()]))
     }
 }
 

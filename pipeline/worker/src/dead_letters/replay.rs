@@ -203,7 +203,11 @@ impl Replay<'_> {
             if replayed || self.options.reason.is_some_and(|wanted| wanted != reason) {
                 continue;
             }
-            let decoded = self.decode(&letter).await?;
+            let decoded = match self.decode(&letter).await {
+                Ok(record) => Ok(record),
+                Err(Undecoded::Rejected(reject)) => Err(reject),
+                Err(Undecoded::Registry(error)) => return Err(error.into()),
+            };
             match judge.judge(&letter, decoded) {
                 Verdict::Send => {
                     sends.extend(outgoing(letter));
@@ -235,9 +239,9 @@ impl Replay<'_> {
         Ok(())
     }
 
-    async fn decode(&self, letter: &DeadLetter) -> Result<Result<EventRecord, Reject>, RegistryError> {
+    async fn decode(&self, letter: &DeadLetter) -> Result<EventRecord, Undecoded> {
         if let Origin::File { .. } = letter.origin {
-            return Ok(decode_file_letter(letter));
+            return decode_file_letter(letter).map_err(Undecoded::Rejected);
         }
         decode(self.decoder, &letter.rejected.bytes).await
     }
@@ -271,19 +275,25 @@ impl Replay<'_> {
     }
 }
 
+/// The reason why a message's value is not decoded.
+pub(super) enum Undecoded {
+    /// The value is no event.
+    Rejected(Reject),
+    /// The registry does not give its schema.
+    Registry(RegistryError),
+}
+
 /// Decodes a message's value, once its schema is fetched.
-pub(super) async fn decode(
-    decoder: &dyn MessageDecoder,
-    value: &[u8],
-) -> Result<Result<EventRecord, Reject>, RegistryError> {
+pub(super) async fn decode(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Undecoded> {
     for _ in 0..FETCHES_MAX {
         match decoder.decode(value) {
-            Ok(record) => return Ok(Ok(record.into_owned())),
-            Err(DecodeFailure::Reject(reject)) => return Ok(Err(reject)),
-            Err(DecodeFailure::NeedsSchema(id)) => decoder.fetch(id).await?,
+            Ok(record) => return Ok(record.into_owned()),
+            Err(DecodeFailure::Reject(reject)) => return Err(Undecoded::Rejected(reject)),
+            Err(DecodeFailure::NeedsSchema(id)) => decoder.fetch(id).await.map_err(Undecoded::Registry)?,
         }
     }
-    Err(RegistryError::transient("schemas are evicted as soon as they are fetched"))
+    let evicted = RegistryError::transient("schemas are evicted as soon as they are fetched");
+    Err(Undecoded::Registry(evicted))
 }
 
 /// Returns the message of a letter, or `None` for a record from a file or a message without a key.

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::Reason;
 
-use super::replay::{FOLD_BYTES, ReplayError, decode};
+use super::replay::{FOLD_BYTES, ReplayError, Undecoded, decode};
 use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::checkpoint::log;
@@ -151,9 +151,10 @@ impl TopicReplay<'_> {
     ) -> Result<(), ReplayError> {
         let mut events: Vec<EventRecord> = Vec::new();
         for message in messages {
-            match self.event(&message).await? {
+            match self.event(&message).await {
                 Ok(record) => events.push(record),
-                Err(reject) => {
+                Err(Undecoded::Registry(error)) => return Err(error.into()),
+                Err(Undecoded::Rejected(reject)) => {
                     unfolded.bytes += message.bytes();
                     unfolded.rejected.push(DeadLetter::of(&message, reject));
                 }
@@ -167,17 +168,13 @@ impl TopicReplay<'_> {
         Ok(())
     }
 
-    async fn event(&self, message: &Message) -> Result<Result<EventRecord, Reject>, ReplayError> {
-        let decoded = match message.event_bytes() {
-            Ok(value) => decode(self.decoder, value).await?,
-            Err(reject) => Err(reject),
-        };
-        Ok(decoded.and_then(|record| {
-            let organization = &record.event.organization_id;
-            message.check_key(organization)?;
-            self.organizations.check(&message.topic, organization)?;
-            Ok(record)
-        }))
+    async fn event(&self, message: &Message) -> Result<EventRecord, Undecoded> {
+        let value = message.event_bytes().map_err(Undecoded::Rejected)?;
+        let record = decode(self.decoder, value).await?;
+        let organization = &record.event.organization_id;
+        message.check_key(organization).map_err(Undecoded::Rejected)?;
+        self.organizations.check(&message.topic, organization).map_err(Undecoded::Rejected)?;
+        Ok(record)
     }
 
     async fn fold(&self, unfolded: Unfolded, done: &mut TopicsReplayed) -> Result<(), ReplayError> {

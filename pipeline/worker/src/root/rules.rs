@@ -13,7 +13,7 @@ use bytes::Bytes;
 use prorata_engine::RULES_ENGINE_VERSION;
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, RulesFrom, checksum};
@@ -172,13 +172,13 @@ fn parse(object: &str, bytes: &[u8]) -> Result<StoredRules> {
 }
 
 /// Puts `version` in force from `from` to `to`, both inclusive and both open if `None`; other hours keep
-/// their version. `closed` has the shard's first and last closed hours, if any. Returns the closed hours
+/// their version. `closed` are the shard's closed hours, if any. Returns the closed hours
 /// whose version changed.
 pub fn rewrite(
     list: &mut Vec<RulesFrom>,
     version: &Text,
     (from, to): (Option<Hour>, Option<Hour>),
-    closed: Option<(Hour, Hour)>,
+    closed: Option<HourRange>,
 ) -> Vec<Hour> {
     let of = |list: &[RulesFrom], hour: Hour| {
         let listed = list.iter().rev().find(|rules| rules.from <= hour).or(list.first());
@@ -201,8 +201,7 @@ pub fn rewrite(
             list.push(RulesFrom { from: edge, version: there });
         }
     }
-    let closed = closed.into_iter().flat_map(|(first, last)| first.0..=last.0);
-    closed.map(Hour).filter(|hour| of(&before, *hour) != of(list, *hour)).collect()
+    closed.into_iter().flatten().filter(|hour| of(&before, *hour) != of(list, *hour)).collect()
 }
 
 #[cfg(test)]

@@ -57,6 +57,16 @@ pub(super) struct Intake<'a> {
     pub max_history_hours: i64,
 }
 
+/// What a message holds.
+enum Judged<'m> {
+    /// An event that may count.
+    Event(EventRecordRef<'m>),
+    /// Bytes of an unknown schema, which has this id.
+    NeedsSchema(u32),
+    /// A message that never counts.
+    Rejected(Reject),
+}
+
 impl Intake<'_> {
     /// Takes messages of one topic partition of this shard, in order. Remaining messages were not examined,
     /// except for the first.
@@ -106,22 +116,24 @@ impl Intake<'_> {
             if progress.offsets.next.is_some_and(|next| message.offset < next) {
                 continue;
             }
-            let verdict = match self.judge(shard, &message, &mut rules)? {
-                Ok(record) if self.in_doubt(is_new, &record) => {
+            let judged = self.judge(shard, &message, &mut rules)?;
+            match &judged {
+                Judged::Event(record) if self.in_doubt(is_new, record) => {
                     messages.push_front(message);
                     return Ok(Taken::NeedsClock);
                 }
-                Err(DecodeFailure::NeedsSchema(schema)) => {
+                Judged::NeedsSchema(schema) => {
+                    let needs = Taken::NeedsSchema(*schema);
                     messages.push_front(message);
-                    return Ok(Taken::NeedsSchema(schema));
+                    return Ok(needs);
                 }
-                Err(DecodeFailure::Reject(reject)) => Err(reject),
-                Ok(record) => Ok(record),
-            };
+                Judged::Event(_) | Judged::Rejected(_) => {}
+            }
             progress.offsets.next = Some(message.offset + 1);
-            let rejected = match verdict {
-                Ok(record) => self.accept(shard, progress, record, counts).err(),
-                Err(reject) => Some(reject),
+            let rejected = match judged {
+                Judged::Event(record) => self.accept(shard, progress, record, counts).err(),
+                Judged::Rejected(reject) => Some(reject),
+                Judged::NeedsSchema(_) => None,
             };
             if let Some(reject) = rejected {
                 *counts.dead_letters.entry(reject.reason).or_default() += 1;
@@ -138,14 +150,15 @@ impl Intake<'_> {
         shard: &LiveShard,
         message: &'m Message,
         rules: &mut Option<(Hour, &'r Rules)>,
-    ) -> Result<Result<EventRecordRef<'m>, DecodeFailure>> {
+    ) -> Result<Judged<'m>> {
         let value = match message.event_bytes() {
             Ok(value) => value,
-            Err(reject) => return Ok(Err(DecodeFailure::Reject(reject))),
+            Err(reject) => return Ok(Judged::Rejected(reject)),
         };
         let record = match self.decoder.decode(value) {
             Ok(record) => record,
-            Err(failure) => return Ok(Err(failure)),
+            Err(DecodeFailure::NeedsSchema(schema)) => return Ok(Judged::NeedsSchema(schema)),
+            Err(DecodeFailure::Reject(reject)) => return Ok(Judged::Rejected(reject)),
         };
         let hour = record.event.event_time().hour();
         let (_, rules) = match *rules {
@@ -155,8 +168,10 @@ impl Intake<'_> {
                 *rules.insert((hour, listed.unwrap_or(self.configured)))
             }
         };
-        let checked = self.check(rules, message, &record);
-        Ok(checked.map(|()| record).map_err(DecodeFailure::Reject))
+        Ok(match self.check(rules, message, &record) {
+            Ok(()) => Judged::Event(record),
+            Err(reject) => Judged::Rejected(reject),
+        })
     }
 
     fn check(&self, rules: &Rules, message: &Message, record: &EventRecordRef<'_>) -> Result<(), Reject> {

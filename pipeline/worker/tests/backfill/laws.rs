@@ -7,7 +7,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::{Allocation, Rules};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::checkpoint::retention::HORIZON_HOURS;
 use prorata_worker::names::TableFile;
 
@@ -210,7 +210,7 @@ async fn from_folds_again_and_finds_the_same() {
     let before = copy(&lake);
     let run = Run::new("bb").with(|options| options.from = Some(Hour(START + 3)));
     let outcome = lake.run(&files(&[&trace()]), run).await.unwrap();
-    assert_eq!(outcome.folded, Some((Hour(START + 3), TRACE_END)));
+    assert_eq!(outcome.folded, Some(HourRange::new(Hour(START + 3), TRACE_END)));
     assert_eq!((outcome.files_written, outcome.commits), (0, 0));
     assert_eq!(changed_hours(&before, &lake), BTreeSet::new());
 }

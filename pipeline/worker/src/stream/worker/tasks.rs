@@ -162,16 +162,15 @@ impl<S: Source> Worker<S> {
 async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
-    let mut read = read_letters(ports, &path).await?;
+    let mut read = read_letters(ports, &path).await;
     // One bad read does not prove that the object is bad.
     for _ in 1..LETTER_READS {
-        if read.is_err() {
-            read = read_letters(ports, &path).await?;
+        if matches!(read, Err(WorkerError::Damaged { .. })) {
+            read = read_letters(ports, &path).await;
         }
     }
     let letters = match read {
-        Ok(letters) => letters,
-        Err(cause) => {
+        Err(WorkerError::Damaged { cause, .. }) => {
             tracing::error!(
                 cause,
                 path,
@@ -180,6 +179,7 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
             shard.note_forwarded(&path);
             return Ok(());
         }
+        read => read?,
     };
     match topic.send(&letters).await {
         // The topic will never take the letter, and it would hold up all others.
@@ -192,12 +192,12 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file of dead letters, or returns why it cannot be read.
-async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Result<Vec<DeadLetter>, String>> {
-    Ok(match ports.shared.store.get(path).await? {
-        None => Err("it does not exist".to_owned()),
-        Some(bytes) => ports.shared.archive.read_dead_letters(&bytes).map_err(|error| error.to_string()),
-    })
+/// Reads a file of dead letters.
+async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Vec<DeadLetter>> {
+    let damaged = |cause: String| WorkerError::Damaged { object: path.to_owned(), cause };
+    let bytes = ports.shared.store.get(path).await?;
+    let bytes = bytes.ok_or_else(|| damaged("it does not exist".to_owned()))?;
+    ports.shared.archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
 /// Deletes objects that the shard no longer needs, some at a time. Once in a while it searches the listing of
