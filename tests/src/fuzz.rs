@@ -107,14 +107,21 @@ pub fn checkpoint(input: &[u8]) -> bool {
     true
 }
 
-/// Checks a snapshot after correcting its format and checksum. Readable states pack to bytes that are read
-/// back as the same states. Returns whether there are any.
+/// Checks a snapshot after correcting its format and checksum, and the input as the content of one. Readable
+/// states pack to bytes that are read back as the same states. Returns whether there are any.
 pub fn snapshot(input: &[u8]) -> bool {
     let Ok(empty) = snapshot::encode(&[]) else { return false };
-    // The last byte is the number of organizations, and the checksum lies before it.
-    let (header, checksum) = (empty.len() - 1, Sha256::output_size());
-    let Some(body) = input.get(header..) else { return false };
-    let object = [&empty[..header - checksum], &Sha256::digest(body), body].concat();
+    let body = input.get(snapshot::HEADER..).unwrap_or_default();
+    let before = &empty[..snapshot::HEADER - Sha256::output_size()];
+    let object = [before, &Sha256::digest(body), body].concat();
+    let Ok(content) = snapshot::wrap(input) else { return false };
+    // Both are tried, whatever the first one gives.
+    let (of_object, of_content) = (is_readable(object), is_readable(content));
+    of_object || of_content
+}
+
+/// Returns whether a snapshot has a readable state.
+fn is_readable(object: Vec<u8>) -> bool {
     let Ok(states) = snapshot::decode_packed(&Bytes::from(object)) else { return false };
     let packed: Vec<_> = states.values().collect();
     let again = snapshot::encode(&packed).map(|bytes| snapshot::decode_packed(&bytes.into()));

@@ -24,11 +24,11 @@ pub struct Archives<'a> {
 impl<'a> Archives<'a> {
     /// Returns the archives that these checkpoints name.
     pub fn new(store: &'a dyn ObjectStore, shards: &'a Shards) -> Self {
-        let of = |(shard, decided)| -> (Shard, (&'a Checkpoint, ArchiveIndex)) {
-            let (shard, checkpoint): (&Shard, &'a Checkpoint) = (shard, decided);
+        let shards = shards.iter().map(|(shard, decided)| {
+            let checkpoint: &Checkpoint = decided;
             (*shard, (checkpoint, ArchiveIndex::of(checkpoint)))
-        };
-        Self { store, shards: shards.iter().map(|(shard, decided)| of((shard, &**decided))).collect() }
+        });
+        Self { store, shards: shards.collect() }
     }
 
     /// Checks that all archive files of a date exist, and that every closed and published hour with events

@@ -1,12 +1,13 @@
 //! The state of a shard at an hour's end as one object: versioned and checksummed.
 //!
-//! The layout is `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, and the rest in postcard. The
-//! form of an organization's state belongs to the engine. [`FORMAT`] rises with that form, and a snapshot of
-//! another format is not a base for a fold.
+//! The layout is `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, and the rest: postcard in one
+//! frame of zstd. The form of an organization's state belongs to the engine. [`FORMAT`] rises with that form,
+//! and a snapshot of another format is not a base for a fold.
 
 pub mod idle;
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use idle::IdleState;
+use idle::{IdleState, LEVEL};
 
 const MAGIC: &[u8; 4] = b"PRSN";
 
@@ -25,7 +26,11 @@ const MAGIC: &[u8; 4] = b"PRSN";
 const CHECKSUM: usize = 32;
 
 /// Length in bytes of magic, format and checksum.
-const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
+pub const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
+
+/// The largest size of the content as a multiple of the stored bytes. States compress to a quarter; a frame
+/// that claims much more must not take all memory.
+const EXPANSION_MAX: u64 = 1_000;
 
 /// The version of this form and of the engine's state.
 pub const FORMAT: u16 = 1;
@@ -75,7 +80,7 @@ pub struct PackedState {
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
     /// The engine's state; in a patch, empty if the organization has left. A loaded state is a part of its
-    /// snapshot, and keeps the whole snapshot in memory.
+    /// snapshot's content, and keeps all of that in memory.
     #[serde(serialize_with = "at_once")]
     pub state: Bytes,
     /// The hold; `None` if the organization is not held.
@@ -162,14 +167,30 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
 /// # Errors
 /// If they cannot be serialized.
 pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> {
-    let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend([0; HEADER - MAGIC.len()]);
-    let mut bytes = postcard::to_extend(organizations, bytes).map_err(content)?;
-    let checksum = Sha256::digest(&bytes[HEADER..]);
-    bytes[MAGIC.len()..HEADER - CHECKSUM].copy_from_slice(&FORMAT.to_le_bytes());
-    bytes[HEADER - CHECKSUM..HEADER].copy_from_slice(&checksum);
-    Ok(bytes)
+    let content = postcard::to_stdvec(organizations);
+    wrap(&content.map_err(|error| SnapshotError::Content(error.to_string()))?)
+}
+
+/// Returns the object with this content.
+///
+/// # Errors
+/// If the compressor has no memory.
+pub fn wrap(content: &[u8]) -> Result<Vec<u8>, SnapshotError> {
+    let body = zstd::bulk::compress(content, LEVEL);
+    let body = body.map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let checksum = Sha256::digest(&body);
+    Ok([&MAGIC[..], &FORMAT.to_le_bytes(), &checksum, &body].concat())
+}
+
+/// Returns the content of an object's body.
+fn content_of(body: &[u8]) -> io::Result<Vec<u8>> {
+    let most = (body.len() as u64).saturating_mul(EXPANSION_MAX);
+    let mut content = Vec::new();
+    zstd::stream::read::Decoder::new(body)?.take(most + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > most {
+        true => Err(io::Error::other(format!("its content has more than {most} bytes"))),
+        false => Ok(content),
+    }
 }
 
 /// Reads one organization's state.
@@ -208,7 +229,7 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     }
 }
 
-/// Reads an object made by [`encode`], but not the content of its states, which stay in its bytes.
+/// Reads an object made by [`encode`], but not the content of its states, which stay in its content.
 ///
 /// # Errors
 /// If it is of another format or damaged.
@@ -223,10 +244,11 @@ pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     if Sha256::digest(body).as_slice() != checksum {
         return Err(SnapshotError::Checksum);
     }
-    let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
-    let stored: Vec<StoredState<'_>> = postcard::from_bytes(body).map_err(content)?;
+    let content = Bytes::from(content_of(body).map_err(|error| SnapshotError::Content(error.to_string()))?);
+    let stored: Vec<StoredState<'_>> =
+        postcard::from_bytes(&content).map_err(|error| SnapshotError::Content(error.to_string()))?;
     let named = stored.into_iter().map(|StoredState { organization_id, max_event_time, state, hold }| {
-        let state = bytes.slice_ref(state);
+        let state = content.slice_ref(state);
         (organization_id.clone(), PackedState { organization_id, max_event_time, state, hold })
     });
     Ok(named.collect())
@@ -295,6 +317,19 @@ mod tests {
             assert!(decode_packed(&flipped.into()).is_err(), "bit of byte {at}");
             assert!(decode_packed(&bytes[..at].to_vec().into()).is_err(), "cut at {at}");
         }
+    }
+
+    #[test]
+    fn alike_states_are_compressed_and_content_that_grows_too_much_is_refused() {
+        let organizations: Vec<PackedState> = (0..100)
+            .map(|n| PackedState { organization_id: format!("acme-{n}").as_str().into(), ..packed() })
+            .collect();
+        let bytes = encode(&organizations.iter().collect::<Vec<_>>()).unwrap();
+        let raw: usize = organizations.iter().map(|packed| packed.state.len()).sum();
+        assert!(bytes.len() < raw / 3, "{} of {raw} bytes", bytes.len());
+        let bomb = wrap(&vec![0; 10_000_000]).unwrap();
+        let error = decode_packed(&bomb.into()).unwrap_err();
+        assert!(error.to_string().contains("its content has more than"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use super::{Hold, OrganizationState, PackedState, SnapshotError};
 
 /// The compression level: a higher one takes longer than it saves.
-const LEVEL: i32 = 1;
+pub(super) const LEVEL: i32 = 1;
 
 thread_local! {
     /// Contexts of a thread. For many small organizations, a new context for each would take longer than
