@@ -46,8 +46,8 @@ impl Shared {
     }
 }
 
-/// Returns a node of every scheme. A scheduler of its own places the pods of some; here all have capacity.
-fn nodes() -> Vec<Shared> {
+/// Returns nodes whose scheduler is the one of Kubernetes.
+fn of_device_plugins() -> Vec<Shared> {
     let replicas = |strategy: &str| {
         json!({
             "nvidia.com/gpu.count": "1",
@@ -55,72 +55,64 @@ fn nodes() -> Vec<Shared> {
             "nvidia.com/gpu.sharing-strategy": strategy,
         })
     };
-    let cards = |count: &str| json!({ "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "40960" });
     let gke = json!({
         "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
         "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
     });
-    let none = || json!({});
+    let intel = json!({ "gpu.intel.com/device-id.0380-56c0.count": "2" });
+    let gpus = |count: u32| json!({ "nvidia.com/gpu": count.to_string() });
+    let renamed = |count: u32| json!({ "nvidia.com/gpu.shared": count.to_string() });
+    let partitions = |count: u32| json!({ "amd.com/cpx_nps4": count.to_string() });
+    let tiles = |count: u32| json!({ "gpu.intel.com/i915": count.to_string() });
+    let parts = |count: u32| json!({ "example.com/gpu-part": count.to_string() });
+    vec![
+        on("time-slicing", replicas("time-slicing"), json!({}), gpus(4)).pod("one", gpus(1), Some("250m")),
+        on("mps", replicas("mps"), json!({}), renamed(4)).pod("two", renamed(2), Some("500m")),
+        on("gke", gke, json!({}), gpus(2)).pod("one", gpus(1), Some("500m")),
+        on("amd-partition", json!({}), json!({}), partitions(64)).pod("two", partitions(2), Some("250m")),
+        on("intel", intel, json!({}), tiles(20)).pod("one", tiles(1), Some("100m")),
+        on("unknown", json!({}), json!({}), parts(10)).pod("one", parts(1), None),
+    ]
+}
+
+/// Returns nodes whose pods a scheduler of the scheme places. Here, Kubernetes does: all have capacity.
+fn of_schedulers() -> Vec<Shared> {
+    let cards = |count: &str| json!({ "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "40960" });
+    let slices = |count: u32| json!({ "nvidia.com/gpu-10gb": count.to_string() });
     let hami = json!({ "hami.io/node-nvidia-register": "GPU-a,10,40960,100,NVIDIA-A100,0,true:" });
     let hami_capacity = json!({
         "nvidia.com/gpu": "10", "nvidia.com/gpumem-percentage": "100", "nvidia.com/gpucores": "100",
     });
+    let tenth = json!({ "nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "10" });
+    let cores = json!({ "nvidia.com/gpu": "1", "nvidia.com/gpucores": "90" });
     let volcano = json!({ "volcano.sh/node-vgpu-register": "GPU-v,10,32768,Tesla-V100,true,hami-core:" });
     let volcano_capacity = json!({ "volcano.sh/vgpu-number": "10", "volcano.sh/vgpu-memory": "32768" });
-    let tenth = json!({ "nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "10" });
     let asked = json!({ "volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "8192" });
+    let number = json!({ "volcano.sh/vgpu-number": "1" });
     let got = json!({ "volcano.sh/vgpu-ids-new": "GPU-v,NVIDIA,16384,0:;" });
-    let intel = json!({ "gpu.intel.com/device-id.0380-56c0.count": "2" });
+    let memory = |gb: u32| json!({ "aliyun.com/gpu-mem": gb.to_string() });
+    let gpushare = json!({ "aliyun.com/gpu-mem": "80", "aliyun.com/gpu-count": "2" });
     vec![
-        on("time-slicing", replicas("time-slicing"), none(), json!({ "nvidia.com/gpu": "4" })).pod(
-            "sliced",
-            json!({ "nvidia.com/gpu": "1" }),
-            Some("250m"),
+        on("nos", cards("1"), json!({}), slices(4)).pod("quarter", slices(1), Some("250m")).pod(
+            "rest",
+            slices(3),
+            Some("750m"),
         ),
-        on("mps", replicas("mps"), none(), json!({ "nvidia.com/gpu.shared": "4" })).pod(
-            "renamed",
-            json!({ "nvidia.com/gpu.shared": "2" }),
-            Some("500m"),
-        ),
-        on("gke", gke, none(), json!({ "nvidia.com/gpu": "2" })).pod(
-            "client",
-            json!({ "nvidia.com/gpu": "1" }),
-            Some("500m"),
-        ),
-        on("nos", cards("1"), none(), json!({ "nvidia.com/gpu-10gb": "4" }))
-            .pod("quarter", json!({ "nvidia.com/gpu-10gb": "1" }), Some("250m"))
-            .pod("rest", json!({ "nvidia.com/gpu-10gb": "3" }), Some("750m")),
-        on("hami", none(), hami, hami_capacity).pod("tenth", tenth, Some("100m")).pod(
+        on("hami", json!({}), hami, hami_capacity).pod("tenth", tenth, Some("100m")).pod(
             "cores",
-            json!({ "nvidia.com/gpu": "1", "nvidia.com/gpucores": "90" }),
+            cores,
             Some("900m"),
         ),
-        on("volcano", none(), volcano, volcano_capacity).pod("asked", asked, Some("250m")).annotated(
+        on("volcano", json!({}), volcano, volcano_capacity).pod("asked", asked, Some("250m")).annotated(
             "got",
-            json!({ "volcano.sh/vgpu-number": "1" }),
+            number,
             got,
             Some("500m"),
         ),
-        on("kai", cards("8"), none(), json!({ "nvidia.com/gpu": "8" }))
-            .annotated("fraction", none(), json!({ "gpu-fraction": "0.5" }), Some("500m"))
-            .annotated("memory", none(), json!({ "gpu-memory": "10240" }), Some("250m")),
-        on("gpushare", none(), none(), json!({ "aliyun.com/gpu-mem": "80", "aliyun.com/gpu-count": "2" }))
-            .pod("memory-gb", json!({ "aliyun.com/gpu-mem": "30" }), Some("750m")),
-        on("amd-partition", none(), none(), json!({ "amd.com/cpx_nps4": "64" })).pod(
-            "partition",
-            json!({ "amd.com/cpx_nps4": "2" }),
-            Some("250m"),
-        ),
-        on("intel", intel, none(), json!({ "gpu.intel.com/i915": "20" })).pod(
-            "shared",
-            json!({ "gpu.intel.com/i915": "1" }),
-            Some("100m"),
-        ),
-        on("unknown", none(), none(), json!({ "example.com/gpu-part": "10" })).pod(
-            "odd",
-            json!({ "example.com/gpu-part": "1" }),
-            None,
-        ),
+        on("kai", cards("8"), json!({}), json!({ "nvidia.com/gpu": "8" }))
+            .annotated("fraction", json!({}), json!({ "gpu-fraction": "0.5" }), Some("500m"))
+            .annotated("memory", json!({}), json!({ "gpu-memory": "10240" }), Some("250m")),
+        on("gpushare", json!({}), json!({}), gpushare).pod("memory", memory(30), Some("750m")),
     ]
 }
 
@@ -145,7 +137,7 @@ fn every_scheme_gives_a_pod_its_part() {
     let room = Room::new("token", &[]);
     let program = room.collect();
     let mut expected = BTreeMap::new();
-    for node in nodes() {
+    for node in of_device_plugins().into_iter().chain(of_schedulers()) {
         let Shared { scheme, labels, annotations, capacity, pods: held } = node;
         let group = format!("shares-{scheme}");
         cluster.node_of(&group, &group, (labels, annotations, capacity));
