@@ -5,7 +5,7 @@
 //! | type | meaning | made by |
 //! |---|---|---|
 //! | [`Draft`] | the next checkpoint while it is built, with its objects | [`Decided::next_draft`] |
-//! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`Draft::seal`] |
+//! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`log::Log::seal`] |
 //! | [`Decided`] | a checkpoint in the log | [`log::Log::append`], [`log::latest`] |
 //!
 //! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not name does
