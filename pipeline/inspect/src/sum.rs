@@ -31,6 +31,17 @@ impl Sum {
         self == Self::default()
     }
 
+    /// Returns the sum of an amount that may have had too many digits.
+    pub const fn checked(amount: Option<Decimal12>) -> Self {
+        Self(amount)
+    }
+
+    /// Returns a thousandth of the sum, rounded towards zero.
+    #[must_use]
+    pub fn divided_by_thousand(self) -> Self {
+        Self(self.0.map(|amount| Decimal12::from_atoms(amount.atoms() / 1_000)))
+    }
+
     /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: impl Into<Self>) -> Self {

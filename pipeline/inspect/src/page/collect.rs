@@ -7,11 +7,12 @@ use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 use serde_json::Value;
 
+use super::gpus::{NodeHours, NodeRow};
 use super::{BearerAmounts, CostBearer, GroupBy, Report};
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::LakeTables;
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 21] = [
     "BillingAccountId",
     "BillingCurrency",
     "x_RowKind",
@@ -31,6 +32,8 @@ const COLUMNS: [&str; 19] = [
     "x_GpuHours",
     "x_RunningSeconds",
     "AllocatedTags",
+    "PricingQuantity",
+    "SkuPriceDetails",
 ];
 
 /// Returns the hours of a lake, from the names of its files.
@@ -52,7 +55,7 @@ struct CostLine {
 /// # Errors
 /// If storage is unavailable.
 pub async fn costs(lake: &LakeTables<'_>, range: HourRange, report: &mut Report) -> Result<(), WorkerError> {
-    scan(lake, range, report, |report, line| {
+    let each = |report: &mut Report, line: CostLine| {
         let time = report.time_of(line.hour);
         if !line.unpriced.is_empty() && !line.bearer.uid.is_empty() {
             let key = (line.bearer.organization.clone(), line.unpriced);
@@ -60,16 +63,9 @@ pub async fn costs(lake: &LakeTables<'_>, range: HourRange, report: &mut Report)
             unpriced.pods.insert(line.bearer.uid.clone());
             unpriced.seconds.add(line.seconds);
         }
-        let sums = report.amounts.entry((time, line.bearer)).or_default();
-        sums.cost.add(line.amounts.cost);
-        sums.used.add(line.amounts.used);
-        sums.unused.add(line.amounts.unused);
-        sums.over_quota.add(line.amounts.over_quota);
-        sums.gpu_cost.add(line.amounts.gpu_cost);
-        sums.gpu_hours.add(line.amounts.gpu_hours);
-        sums.dearest = sums.dearest.max(line.amounts.dearest);
-    })
-    .await
+        report.amounts.entry((time, line.bearer)).or_default().add(&line.amounts);
+    };
+    scan(lake, range, report, each, |report, nodes| nodes.add_to(report)).await
 }
 
 /// Reads the cost of groups in the previous period of the same length.
@@ -83,18 +79,20 @@ pub async fn before(lake: &LakeTables<'_>, range: HourRange, report: &mut Report
         return Ok(());
     }
     report.before_hours = Some(before);
-    scan(lake, before, report, |report, line| {
+    let each = |report: &mut Report, line: CostLine| {
         let CostBearer { organization, currency, group, .. } = line.bearer;
         report.before.entry((organization, currency, group)).or_default().add(line.amounts.cost);
-    })
-    .await
+    };
+    scan(lake, before, report, each, |_, _| ()).await
 }
 
+/// Reads the rows of some hours: `each` takes every row, and `done` the nodes of every file.
 async fn scan(
     lake: &LakeTables<'_>,
     range: HourRange,
     report: &mut Report,
     each: impl Fn(&mut Report, CostLine),
+    done: impl Fn(&mut Report, NodeHours),
 ) -> Result<(), WorkerError> {
     for files in lake.days(range).into_values() {
         let costs = files.iter().filter(|file| file.table == Table::CostAllocation);
@@ -104,6 +102,7 @@ async fn scan(
                 Some(bytes) => read(bytes, range, report, &each).map_err(|error| error.to_string()),
                 None => Err("the object is gone".to_owned()),
             };
+            let read = read.map(|nodes| done(report, nodes));
             report.unreadable.extend(read.err().map(|why| (file.to_string(), why)));
         })
         .await?;
@@ -116,8 +115,9 @@ fn read(
     range: HourRange,
     report: &mut Report,
     each: &impl Fn(&mut Report, CostLine),
-) -> Result<(), ReadError> {
+) -> Result<NodeHours, ReadError> {
     let group_by = report.group_by.clone();
+    let mut nodes = NodeHours::default();
     let with_tags: Vec<&str> = COLUMNS.iter().copied().chain(["Tags"]).collect();
     columns::read(bytes, &with_tags, |rows| {
         let organizations = rows.texts("BillingAccountId")?;
@@ -131,6 +131,7 @@ fn read(
         let (used, unused) = (rows.amounts("x_SplitCost")?, rows.amounts("x_UnusedCost")?);
         let gpu_costs = rows.amounts("x_GpuCost")?;
         let (gpu_hours, seconds) = (rows.amounts("x_GpuHours")?, rows.amounts("x_RunningSeconds")?);
+        let (quantities, details) = (rows.amounts("PricingQuantity")?, rows.texts("SkuPriceDetails")?);
         for row in 0..Rows::len(rows) {
             let text = |column: &[Option<&str>]| at(column, row).unwrap_or_default().to_owned();
             let amount = |column: &[Option<Decimal12>]| at(column, row).unwrap_or_default();
@@ -139,6 +140,18 @@ fn read(
             }
             let hour = at(&hours, row).unwrap_or_default();
             let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.contains(hour)) else { continue };
+            if let Some("pod_node" | "node_idle") = at(&kinds, row) {
+                nodes.add(&NodeRow {
+                    organization: at(&organizations, row).unwrap_or_default(),
+                    hour,
+                    cluster: at(&clusters, row).unwrap_or_default(),
+                    node: at(&resources, row).unwrap_or_default(),
+                    model: at(&models, row).unwrap_or_default(),
+                    details: at(&details, row).unwrap_or_default(),
+                    quantity: amount(&quantities),
+                    gpu_hours: amount(&gpu_hours),
+                });
+            }
             let labels = at(&tags, row).or(at(&own_tags, row)).unwrap_or_default();
             let is_pod = kind == "pod";
             let mut bearer = CostBearer {
@@ -168,7 +181,8 @@ fn read(
             each(report, CostLine { hour, bearer, amounts, unpriced, seconds });
         }
         Ok(())
-    })
+    })?;
+    Ok(nodes)
 }
 
 fn at<T: Copy>(column: &[Option<T>], row: usize) -> Option<T> {

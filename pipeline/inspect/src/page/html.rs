@@ -3,15 +3,32 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use prorata_schemas::time::{Hour, HourRange};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{BearerAmounts, CostBearer, Report};
 use crate::Sum;
 
 const FRAME: &str = include_str!("assets/page.html");
-const STYLE: &str = include_str!("assets/page.css");
-const SCRIPT: &str = include_str!("assets/page.js");
+const STYLE: &str = concat!(include_str!("assets/uplot/uPlot.min.css"), include_str!("assets/page.css"));
+/// The library of charts with its licence, and the page's own script.
+const SCRIPT: &str = concat!(
+    include_str!("assets/language.js"),
+    "/*!\n",
+    include_str!("assets/uplot/LICENSE"),
+    "\n*/\n",
+    include_str!("assets/uplot/uPlot.iife.min.js"),
+    include_str!("assets/sums.js"),
+    include_str!("assets/elements.js"),
+    include_str!("assets/table.js"),
+    include_str!("assets/chart.js"),
+    include_str!("assets/sections.js"),
+    include_str!("assets/detail.js"),
+    include_str!("assets/page.js"),
+);
 
 /// Returns the fix for a missing price.
 fn fix(reason: &str) -> &'static str {
@@ -122,6 +139,13 @@ impl Report {
                     "pods": of.pods.len(), "seconds": atoms(of.seconds) })
             }).collect::<Vec<_>>(),
             "agreements": self.agreements(),
+            "gpu_sharing": self.gpu_sharing.iter().map(|((organization, model), of)| {
+                json!({ "organization": organization, "gpu_model": model,
+                    "physical_hours": atoms(of.physical_hours),
+                    "allocated_hours": atoms(of.allocated_hours),
+                    "oversubscribed_hours": atoms(of.oversubscribed_hours) })
+            }).collect::<Vec<_>>(),
+            "left_out": self.left_out,
             "unreadable": self.unreadable,
         })
     }
@@ -174,10 +198,21 @@ impl Report {
         })
     }
 
-    /// Returns the page.
+    /// Returns the page. Its policy names the page's style and script by their digests, so that the browser
+    /// runs no other script, wherever one may come from.
     pub fn html(&self) -> String {
         // Nothing in the data can end its element: every '<' is escaped.
         let data = self.data().to_string().replace('<', "\\u003c");
-        FRAME.replace("{{style}}", STYLE).replace("{{script}}", SCRIPT).replacen("{{data}}", &data, 1)
+        FRAME
+            .replace("{{style-digest}}", &digest(STYLE))
+            .replace("{{script-digest}}", &digest(SCRIPT))
+            .replace("{{style}}", STYLE)
+            .replace("{{script}}", SCRIPT)
+            .replacen("{{data}}", &data, 1)
     }
+}
+
+/// Returns the digest of an element's text, as a Content-Security-Policy has it.
+fn digest(text: &str) -> String {
+    format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)))
 }

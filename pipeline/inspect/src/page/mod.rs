@@ -2,11 +2,14 @@
 //! page contains its data and makes no requests.
 //!
 //! Reading order: [`Report`] is the content; `collect` reads the cost rows, `agreements` the other tables;
-//! `explained` explains the highest costs; `html` writes the page; `assets` runs in the browser.
+//! `gpus` compares GPU-hours with the cards of nodes; `explained` explains the highest costs; `bound` bounds
+//! the page; `html` writes it; `assets` runs in the browser.
 
 mod agreements;
+mod bound;
 mod collect;
 mod explained;
+mod gpus;
 mod html;
 
 use std::collections::BTreeMap;
@@ -21,6 +24,8 @@ use crate::Sum;
 use crate::lake::LakeTables;
 
 pub use agreements::{CommitmentUse, PoolSpend, QuotaUse, ReservationUse};
+pub use bound::LeftOut;
+pub use gpus::GpuSharing;
 
 /// Maximum number of hours that the page shows as hours; a longer period is shown in days.
 const HOURS_SHOWN_MAX: u64 = 96;
@@ -106,8 +111,21 @@ pub struct BearerAmounts {
     pub gpu_cost: Sum,
     /// GPU-hours that were allocated to the bearer.
     pub gpu_hours: Sum,
-    /// The cost and the hour of the most expensive row, which an explanation starts from.
+    /// The cost and the hour of the most expensive row, which an explanation starts from. `None` if the amounts
+    /// are of bearers that were joined.
     pub dearest: Option<(Decimal12, Hour)>,
+}
+
+impl BearerAmounts {
+    fn add(&mut self, other: &Self) {
+        self.cost.add(other.cost);
+        self.used.add(other.used);
+        self.unused.add(other.unused);
+        self.over_quota.add(other.over_quota);
+        self.gpu_cost.add(other.gpu_cost);
+        self.gpu_hours.add(other.gpu_hours);
+        self.dearest = self.dearest.max(other.dearest);
+    }
 }
 
 /// Pods without a price.
@@ -165,6 +183,10 @@ pub struct Report {
     pub quotas: BTreeMap<(String, String, String, String), QuotaUse>,
     /// Pools by organization and id.
     pub pools: BTreeMap<(String, String), PoolSpend>,
+    /// GPU-hours of nodes by organization and GPU model.
+    pub gpu_sharing: BTreeMap<(String, String), GpuSharing>,
+    /// Items that do not stand on the page by themselves.
+    pub left_out: LeftOut,
     /// Live files that cannot be read, with the error.
     pub unreadable: Vec<(String, String)>,
 }
@@ -187,6 +209,8 @@ impl Report {
             commitments: BTreeMap::new(),
             quotas: BTreeMap::new(),
             pools: BTreeMap::new(),
+            gpu_sharing: BTreeMap::new(),
+            left_out: LeftOut::new(),
             unreadable: Vec::new(),
         }
     }
@@ -220,6 +244,7 @@ pub async fn report(
         agreements::read(lake, range, &mut report).await?;
         collect::before(lake, range, &mut report).await?;
         explained::dearest(lake, ports, options.explain, &mut report).await?;
+        bound::bound(&mut report);
     }
     Ok(report)
 }

@@ -1,0 +1,228 @@
+//! Bounds the page: beyond some number, what costs least is joined or left out, and the page says so.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use super::{CostBearer, Report};
+use crate::Sum;
+
+/// Maximum number of amounts of single bearers, by hour or day: about 25 MB of page.
+const AMOUNTS_MAX: usize = 200_000;
+
+/// Maximum number of groups.
+const GROUPS_MAX: usize = 1_000;
+
+/// Maximum number of rows of each of the other tables.
+const ROWS_MAX: usize = 1_000;
+
+/// The name of the bearers, or of the groups, that were joined.
+const OTHERS: &str = "(others)";
+
+/// The numbers of items that do not stand on the page by themselves, by what they are.
+pub type LeftOut = BTreeMap<&'static str, usize>;
+
+/// Joins bearers and groups beyond the bounds, which keeps all sums, and leaves out rows of other tables.
+pub fn bound(report: &mut Report) {
+    bound_by(report, AMOUNTS_MAX, GROUPS_MAX, ROWS_MAX);
+}
+
+fn bound_by(report: &mut Report, amounts_max: usize, groups_max: usize, rows_max: usize) {
+    let groups = join_groups(report, groups_max);
+    let bearers = join_bearers(report, amounts_max);
+    let left_out = [
+        ("groups", groups),
+        ("pods and other costs", bearers),
+        ("reservations", keep(&mut report.reservations, rows_max, |of| of.unused_cost)),
+        ("commitments", keep(&mut report.commitments, rows_max, |of| of.used_cost.plus(of.unused_cost))),
+        ("quotas", keep(&mut report.quotas, rows_max, |of| of.over_quota_cost)),
+        ("pools", keep(&mut report.pools, rows_max, |of| of.charges)),
+        ("GPU models", keep(&mut report.gpu_sharing, rows_max, |of| of.physical_hours)),
+        ("reasons of a missing price", keep(&mut report.unpriced, rows_max, |of| of.seconds)),
+        ("unreadable files", report.unreadable.len().saturating_sub(rows_max)),
+    ];
+    report.unreadable.truncate(rows_max);
+    report.left_out = left_out.into_iter().filter(|(_, count)| *count > 0).collect();
+}
+
+/// Keeps the rows with the largest sums, and returns the number of the others.
+fn keep<K: Ord + Clone, V>(rows: &mut BTreeMap<K, V>, most: usize, size: impl Fn(&V) -> Sum) -> usize {
+    let count = rows.len();
+    if count > most {
+        let mut ranked: Vec<_> = mem::take(rows).into_iter().collect();
+        ranked.sort_by_key(|(_, row)| Reverse(size(row).magnitude()));
+        rows.extend(ranked.into_iter().take(most));
+    }
+    count.saturating_sub(most)
+}
+
+/// Gives the groups that cost least one name in their organization, and returns their number.
+fn join_groups(report: &mut Report, most: usize) -> usize {
+    let key =
+        |bearer: &CostBearer| (bearer.organization.clone(), bearer.currency.clone(), bearer.group.clone());
+    let mut kept: BTreeMap<_, Sum> = BTreeMap::new();
+    for ((_, bearer), amounts) in &report.amounts {
+        kept.entry(key(bearer)).or_default().add(amounts.cost);
+    }
+    let joined = keep(&mut kept, most, |cost| *cost);
+    if joined > 0 {
+        rename(report, |mut bearer| {
+            if !kept.contains_key(&key(&bearer)) {
+                OTHERS.clone_into(&mut bearer.group);
+            }
+            Some(bearer)
+        });
+        for ((organization, currency, group), cost) in mem::take(&mut report.before) {
+            let key = (organization, currency, group);
+            let key = if kept.contains_key(&key) { key } else { (key.0, key.1, OTHERS.to_owned()) };
+            report.before.entry(key).or_default().add(cost);
+        }
+    }
+    joined
+}
+
+/// Joins the bearers that cost least with those of their organization, kind, group and GPU model, and returns
+/// their number.
+fn join_bearers(report: &mut Report, most: usize) -> usize {
+    if report.amounts.len() <= most {
+        return 0;
+    }
+    let mut totals: BTreeMap<&CostBearer, (Sum, usize)> = BTreeMap::new();
+    for ((_, bearer), amounts) in &report.amounts {
+        let (cost, count) = totals.entry(bearer).or_default();
+        cost.add(amounts.cost);
+        *count += 1;
+    }
+    let mut ranked: Vec<_> = totals.into_iter().collect();
+    ranked.sort_by_key(|(_, (cost, _))| Reverse(cost.magnitude()));
+    let (mut kept, mut amounts) = (BTreeSet::new(), 0);
+    let bearers = ranked.len();
+    for (bearer, (_, count)) in ranked {
+        amounts += count;
+        if amounts > most {
+            break;
+        }
+        kept.insert(bearer.clone());
+    }
+    let joined = bearers - kept.len();
+    rename(report, |bearer| {
+        if kept.contains(&bearer) {
+            return Some(bearer);
+        }
+        None
+    });
+    joined
+}
+
+/// Gives bearers other names, and adds up those with the same name. A bearer without a name is joined with
+/// others, and is no longer explained.
+fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) {
+    for ((time, bearer), mut amounts) in mem::take(&mut report.amounts) {
+        let others = CostBearer {
+            cluster: String::new(),
+            namespace: String::new(),
+            name: OTHERS.to_owned(),
+            uid: String::new(),
+            ..bearer.clone()
+        };
+        let named = name(bearer).unwrap_or_else(|| {
+            amounts.dearest = None;
+            others
+        });
+        report.amounts.entry((time, named)).or_default().add(&amounts);
+    }
+    for (bearer, told) in mem::take(&mut report.explained) {
+        report.explained.extend(name(bearer).map(|bearer| (bearer, told)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::decimal::Decimal12;
+    use prorata_schemas::time::{Hour, HourRange};
+
+    use super::*;
+    use crate::page::{BearerAmounts, GroupBy, ReportOptions};
+
+    fn pod(group: usize, uid: usize) -> CostBearer {
+        CostBearer {
+            organization: "acme".to_owned(),
+            currency: "USD".to_owned(),
+            kind: "pod",
+            group: group.to_string(),
+            cluster: "prod".to_owned(),
+            namespace: group.to_string(),
+            name: format!("web-{uid}"),
+            uid: uid.to_string(),
+            gpu_model: String::new(),
+        }
+    }
+
+    /// Makes a report of 8 groups; pod `n` of group `n % 8` costs `n` in each of two hours.
+    fn full() -> Report {
+        let options = ReportOptions {
+            lake: "lake".to_owned(),
+            range: HourRange::ALL,
+            organization: None,
+            group_by: GroupBy::Namespace,
+            explain: 0,
+        };
+        let mut report = Report::new(&options, Some(HourRange::new(Hour(1), Hour(2))));
+        for uid in 0..80 {
+            let cost = Decimal12::from_int(uid as i64);
+            let bearer = pod(uid % 8, uid);
+            for hour in [Hour(1), Hour(2)] {
+                let amounts =
+                    BearerAmounts { cost: cost.into(), dearest: Some((cost, hour)), ..Default::default() };
+                report.amounts.insert((hour, bearer.clone()), amounts);
+            }
+            report.before.insert(("acme".to_owned(), "USD".to_owned(), bearer.group.clone()), cost.into());
+            report.explained.insert(bearer, format!("pod {uid}"));
+            report.unreadable.push((uid.to_string(), "gone".to_owned()));
+        }
+        report
+    }
+
+    fn sums(report: &Report, by: fn(&CostBearer) -> String) -> BTreeMap<String, Sum> {
+        let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+        for ((_, bearer), amounts) in &report.amounts {
+            sums.entry(by(bearer)).or_default().add(amounts.cost);
+        }
+        sums
+    }
+
+    #[test]
+    fn a_page_that_is_small_enough_stays_as_it_is() {
+        let mut report = full();
+        bound(&mut report);
+        assert_eq!((report.amounts, report.left_out), (full().amounts, LeftOut::new()));
+    }
+
+    #[test]
+    fn joined_bearers_and_groups_keep_every_sum() {
+        let mut report = full();
+        bound_by(&mut report, 40, 6, 10);
+        assert_eq!(
+            report.left_out,
+            [("groups", 2), ("pods and other costs", 60), ("unreadable files", 70)].into()
+        );
+        let kept = report.amounts.keys().filter(|(_, bearer)| bearer.name != OTHERS).count();
+        assert_eq!(kept, 40);
+        let total = |report: &Report| sums(report, |_| String::new());
+        assert_eq!(total(&report), total(&full()));
+        let (groups, all) =
+            (sums(&report, |bearer| bearer.group.clone()), sums(&full(), |bearer| bearer.group.clone()));
+        assert_eq!(groups.len(), 7);
+        assert_eq!(groups[OTHERS], all["0"].plus(all["1"]));
+        assert!((2..8).map(|group| group.to_string()).all(|group| groups[&group] == all[&group]));
+        let before: Vec<_> = report.before.keys().map(|(.., group)| group.as_str()).collect();
+        assert_eq!(before, [OTHERS, "2", "3", "4", "5", "6", "7"]);
+        // Bearers that cost most are explained under their new names, and joined ones have nothing to explain.
+        assert_eq!(report.explained.len(), 20);
+        assert!(
+            report.explained.keys().all(|bearer| report.amounts.contains_key(&(Hour(1), bearer.clone())))
+        );
+        let others = report.amounts.iter().filter(|((_, bearer), _)| bearer.name == OTHERS);
+        assert!(others.clone().count() > 0 && others.clone().all(|(_, of)| of.dearest.is_none()));
+    }
+}
