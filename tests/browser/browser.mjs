@@ -15,12 +15,12 @@ export async function launch() {
   return chromium.launch({ executablePath: await packed.executablePath(), args: packed.args });
 }
 
-/** Exact figures as shown: of the tiles, and of the groups. */
+/** Exact figures as shown, each in US dollars: of the tiles, and of the groups. */
 export async function figures(page) {
   return page.evaluate(() => {
-    const exact = (cell) => cell.querySelector("span[title]").title;
+    const exact = (cell) => cell.querySelector("span[title]").title.match(/^(-?[\d.]+) USD$/)[1];
     const tiles = [...document.querySelectorAll("dd[data-sum]")].map((of) => [of.dataset.sum, exact(of)]);
-    const captions = [...document.querySelectorAll("caption")];
+    const captions = [...document.querySelectorAll(".caption")];
     const groupsOf = captions.find((of) => of.textContent.startsWith("Choose a group")).parentElement;
     const rows = [...groupsOf.querySelectorAll("tbody tr")];
     const groups = rows.map((row) => [row.cells[0].textContent, exact(row.cells[1])]);

@@ -23,7 +23,9 @@ const parse =
   'JSON.parse(document.getElementById("data").textContent);document.body.dataset.parsed = "";\n/*';
 const floorFile = file.replace(/\.html$/, "-floor.html");
 const script = whole.slice(begin, whole.lastIndexOf("</script>")).replaceAll("*/", "* ");
-writeFileSync(floorFile, `${whole.slice(0, begin)}${parse}${script}*/</script></body></html>`);
+// Without the policy, as it allows the page's own script alone.
+const head = whole.slice(0, begin).replace(/<meta http-equiv[^>]*>/, "");
+writeFileSync(floorFile, `${head}${parse}${script}*/</script></body></html>`);
 
 const browser = await launch();
 const page = await (await browser.newContext({ viewport: { width: 1200, height: 900 } })).newPage();

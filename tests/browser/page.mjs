@@ -52,13 +52,13 @@ for (const organization of Object.keys(expected.organizations).filter(Boolean).s
 }
 
 // A group, then one of its pods with its explanation, and back.
-await tabTo("#s-by-namespace ~ .scroll button");
+await tabTo("#s-by-namespace ~ .table td button");
 const group = await page.evaluate(() => document.activeElement.textContent);
 await page.keyboard.press("Enter");
-const captions = await page.locator("caption").allTextContents();
+const captions = await page.locator(".caption").allTextContents();
 assert.ok(captions.some((text) => text.startsWith(`${group}: `)), captions.join(" | "));
 await page.reload();
-await tabTo("#s-pods-and-other-costs ~ .scroll button");
+await tabTo("#s-pods-and-other-costs ~ div td button");
 const pod = await page.evaluate(() => document.activeElement.textContent);
 await page.keyboard.press("Enter");
 const dialog = page.locator("dialog[open]");
@@ -85,8 +85,8 @@ assert.equal(await page.evaluate(() => document.activeElement.textContent), pod,
 
 // An idle node, by the group of idle ones: the command names it.
 await page.reload();
-await page.locator("#s-by-namespace ~ .scroll button", { hasText: "(idle)" }).click();
-const bearers = page.locator("#s-pods-and-other-costs ~ .scroll button");
+await page.locator("#s-by-namespace ~ .table td button", { hasText: "(idle)" }).click();
+const bearers = page.locator("#s-pods-and-other-costs ~ div td button");
 await bearers.filter({ hasText: "idle node " }).first().click();
 const node = await dialog.locator("code").textContent();
 assert.match(node, / --node [^ ]+\/[^ ]+ --organization /);
@@ -96,11 +96,80 @@ await page.keyboard.press("Escape");
 const nameless = await page.evaluate(() => {
   const named = (of) =>
     of.getAttribute("aria-label") || document.getElementById(of.getAttribute("aria-labelledby"));
-  const bad = [...document.querySelectorAll("section, svg[role=img], select, input")];
-  const tables = [...document.querySelectorAll("table")].filter((of) => !of.caption);
+  const bad = [...document.querySelectorAll("section, .chart, .scroll, select, input")];
+  const tables = [...document.querySelectorAll(".scroll table")].filter((of) => !named(of));
   return bad.filter((of) => !named(of) && !of.closest("label")).length + tables.length;
 });
 assert.equal(nameless, 0, "elements without a name");
+
+// A chart tells one time of itself, to the pointer and to the keyboard, and the parts add up to the total.
+await page.reload();
+await page.locator(".chart canvas").waitFor();
+const tip = page.locator(".chart .tip");
+assert.equal(await tip.isVisible(), false);
+const plot = await page.locator(".chart .u-over").boundingBox();
+await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
+await tip.waitFor();
+const [title, total, sum] = await tip.evaluate((of) => {
+  const atoms = (span) => BigInt(Math.round(Number(span.title.split(" ")[0]) * 1e6));
+  const amounts = [...of.querySelectorAll("span[title]")].map(atoms);
+  const last = amounts.pop();
+  return [of.querySelector("strong").textContent, last, amounts.reduce((a, b) => a + b, 0n)].map(String);
+});
+assert.match(title, /^\d{4}-\d\d-\d\d/);
+assert.ok(Number(total) > 0 && Math.abs(Number(total) - Number(sum)) <= 10, `${total} is not ${sum}`);
+await page.locator(".chart").focus();
+await page.keyboard.press("Home");
+const firstTime = await page.evaluate(() => DATA.times[0]);
+assert.ok((await tip.textContent()).startsWith(firstTime));
+await page.keyboard.press("ArrowRight");
+assert.ok(!(await tip.textContent()).startsWith(firstTime));
+await page.keyboard.press("Escape");
+assert.equal(await tip.isVisible(), false);
+
+// A heading sorts its table, by value and not by text, and then the other way around.
+const sorted = page.locator("#s-by-namespace ~ .table");
+const costsOf = () => sorted.locator("tbody tr td:nth-child(2) span").evaluateAll((of) =>
+  of.map((span) => Number(span.title.split(" ")[0])));
+const heading = sorted.locator("th", { hasText: "cost" });
+assert.equal(await heading.getAttribute("aria-sort"), "descending");
+const down = await costsOf();
+assert.deepEqual(down, [...down].sort((a, b) => b - a));
+await heading.locator("button").focus();
+await page.keyboard.press("Enter");
+assert.equal(await heading.getAttribute("aria-sort"), "ascending");
+assert.deepEqual(await costsOf(), [...down].reverse());
+
+// Sections that people look for, each with its figures.
+for (const id of ["s-savings", "s-gpu-sharing"]) {
+  assert.ok((await page.locator(`#${id} ~ .table tbody tr`).count()) > 0, id);
+}
+
+// On a telephone, the page is as wide as the view. A table that is wider scrolls to its last column by itself.
+await page.setViewportSize({ width: 390, height: 850 });
+await page.reload();
+await page.locator(".chart canvas").waitFor();
+const narrow = await page.evaluate(() => {
+  const quotas = document.querySelector("#s-quotas ~ .table .scroll");
+  quotas.scrollLeft = quotas.scrollWidth;
+  const last = quotas.querySelector("th:last-child").getBoundingClientRect();
+  const canvas = document.querySelector(".chart canvas").getBoundingClientRect();
+  const width = document.documentElement.scrollWidth;
+  return { width, isWide: quotas.scrollWidth > quotas.clientWidth, last: last.right, canvas: canvas.right };
+});
+assert.equal(narrow.width, 390, "the page scrolls sideways");
+assert.ok(narrow.isWide && narrow.last <= 390 && narrow.canvas <= 390, JSON.stringify(narrow));
+await page.setViewportSize({ width: 1200, height: 900 });
+
+// A script that got into the page would not run: the policy names the page's own by its digest.
+await page.evaluate(() => {
+  const script = document.createElement("script");
+  script.textContent = "window.owned = true";
+  document.body.append(script);
+});
+assert.equal(await page.evaluate(() => window.owned), undefined);
+assert.ok(complaints.length === 1 && complaints[0].includes("Content Security Policy"), complaints.join("; "));
+complaints.pop();
 
 // Both colour schemes differ, and text stands out in both; print keeps the figures.
 const colors = {};

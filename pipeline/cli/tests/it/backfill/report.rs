@@ -100,6 +100,13 @@ fn numbers_on_the_page_are_those_of_the_tables() {
         }
         assert_eq!(found, expected(table, id, "unused_cost"), "{list}");
     }
+    // Cards of nodes, and what pods held of them: the sums of the pods' own rows on nodes that are known.
+    let sharing = data["gpu_sharing"].as_array().unwrap();
+    let hours = |key: &str| sharing.iter().map(|of| atoms(&of[key])).sum::<i128>();
+    let all: i128 = sums(&data, "gpu_hours", "kind").into_values().sum();
+    assert!(hours("physical_hours") > 0 && hours("oversubscribed_hours") == 0, "{sharing:?}");
+    assert!((1..=all).contains(&hours("allocated_hours")), "{sharing:?}");
+    assert_eq!(data["left_out"], serde_json::json!({}));
     assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["fix"].as_str().unwrap().len() > 10));
 }
 
@@ -297,8 +304,10 @@ fn the_page_asks_nobody_and_no_name_can_be_markup() {
     assert!(!page.contains("<script>alert"), "a name became markup");
     assert!(data["texts"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains("alert(1)")));
     assert!(page.contains("default-src 'none'"));
+    assert!(!page.contains("unsafe-inline"), "a script of somebody else could run");
     let with_scheme = page.matches("http://").count() + page.matches("https://").count();
-    assert_eq!(with_scheme, page.matches("http://www.w3.org/2000/svg").count(), "only the name of SVG");
+    let library = page.matches("https://github.com/leeoniya/uPlot").count();
+    assert_eq!((with_scheme, library), (1, 1), "only the home of the library of charts");
 }
 
 #[test]
