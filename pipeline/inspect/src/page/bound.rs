@@ -217,7 +217,7 @@ mod tests {
         assert!((2..8).map(|group| group.to_string()).all(|group| groups[&group] == all[&group]));
         let before: Vec<_> = report.before.keys().map(|(.., group)| group.as_str()).collect();
         assert_eq!(before, [OTHERS, "2", "3", "4", "5", "6", "7"]);
-        // Bearers that cost most are explained under their new names, and joined ones have nothing to explain.
+        // What costs most is explained under its new name, and joined bearers have nothing to explain.
         assert_eq!(report.explained.len(), 20);
         assert!(
             report.explained.keys().all(|bearer| report.amounts.contains_key(&(Hour(1), bearer.clone())))

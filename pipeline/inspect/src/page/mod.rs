@@ -111,8 +111,8 @@ pub struct BearerAmounts {
     pub gpu_cost: Sum,
     /// GPU-hours that were allocated to the bearer.
     pub gpu_hours: Sum,
-    /// The cost and the hour of the most expensive row, which an explanation starts from. `None` if the amounts
-    /// are of bearers that were joined.
+    /// The cost and the hour of the most expensive row, which an explanation starts from. `None` if the
+    /// amounts are of bearers that were joined.
     pub dearest: Option<(Decimal12, Hour)>,
 }
 
