@@ -131,8 +131,8 @@ fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) 
         });
         report.amounts.entry((time, named)).or_default().add(&amounts);
     }
-    for (bearer, told) in mem::take(&mut report.explained) {
-        report.explained.extend(name(bearer).map(|bearer| (bearer, told)));
+    for (bearer, explanation) in mem::take(&mut report.explained) {
+        report.explained.extend(name(bearer).map(|bearer| (bearer, explanation)));
     }
 }
 
