@@ -134,20 +134,30 @@ impl Report {
             "before": self.before.iter().map(|((organization, currency, group), cost)| {
                 json!([organization, currency, group, atoms(*cost)])
             }).collect::<Vec<_>>(),
-            "unpriced": self.unpriced.iter().map(|((organization, reason), of)| {
-                json!({ "organization": organization, "reason": reason, "fix": fix(reason),
-                    "pods": of.pods.len(), "seconds": atoms(of.seconds) })
-            }).collect::<Vec<_>>(),
+            "unpriced": self.unpriced(),
             "agreements": self.agreements(),
-            "gpu_sharing": self.gpu_sharing.iter().map(|((organization, model), of)| {
-                json!({ "organization": organization, "gpu_model": model,
-                    "physical_hours": atoms(of.physical_hours),
-                    "allocated_hours": atoms(of.allocated_hours),
-                    "oversubscribed_hours": atoms(of.oversubscribed_hours) })
-            }).collect::<Vec<_>>(),
+            "gpu_sharing": self.gpu_sharing(),
             "left_out": self.left_out,
             "unreadable": self.unreadable,
         })
+    }
+
+    fn unpriced(&self) -> Vec<Value> {
+        let unpriced = self.unpriced.iter().map(|((organization, reason), of)| {
+            json!({ "organization": organization, "reason": reason, "fix": fix(reason),
+                "pods": of.pods.len(), "seconds": atoms(of.seconds) })
+        });
+        unpriced.collect()
+    }
+
+    fn gpu_sharing(&self) -> Vec<Value> {
+        let shared = self.gpu_sharing.iter().map(|((organization, model), of)| {
+            json!({ "organization": organization, "gpu_model": model,
+                "physical_hours": atoms(of.physical_hours),
+                "allocated_hours": atoms(of.allocated_hours),
+                "oversubscribed_hours": atoms(of.oversubscribed_hours) })
+        });
+        shared.collect()
     }
 
     /// Returns the explanations of bearers, by the bearers' numbers.
