@@ -81,8 +81,8 @@ fn join_groups(report: &mut Report, most: usize) -> usize {
     joined
 }
 
-/// Joins the bearers that cost least with those of their organization, kind, group and GPU model, and returns
-/// their number.
+/// Joins the cheapest bearers of each organization, kind, group and GPU model into one, and returns their
+/// number.
 fn join_bearers(report: &mut Report, most: usize) -> usize {
     if report.amounts.len() <= most {
         return 0;
@@ -105,12 +105,7 @@ fn join_bearers(report: &mut Report, most: usize) -> usize {
         kept.insert(bearer.clone());
     }
     let joined = bearers - kept.len();
-    rename(report, |bearer| {
-        if kept.contains(&bearer) {
-            return Some(bearer);
-        }
-        None
-    });
+    rename(report, |bearer| kept.contains(&bearer).then_some(bearer));
     joined
 }
 
@@ -118,16 +113,10 @@ fn join_bearers(report: &mut Report, most: usize) -> usize {
 /// others, and is no longer explained.
 fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) {
     for ((time, bearer), mut amounts) in mem::take(&mut report.amounts) {
-        let others = CostBearer {
-            cluster: String::new(),
-            namespace: String::new(),
-            name: OTHERS.to_owned(),
-            uid: String::new(),
-            ..bearer.clone()
-        };
-        let named = name(bearer).unwrap_or_else(|| {
+        let named = name(bearer.clone()).unwrap_or_else(|| {
             amounts.dearest = None;
-            others
+            let (cluster, namespace, uid) = (String::new(), String::new(), String::new());
+            CostBearer { cluster, namespace, name: OTHERS.to_owned(), uid, ..bearer }
         });
         report.amounts.entry((time, named)).or_default().add(&amounts);
     }
@@ -142,7 +131,7 @@ mod tests {
     use prorata_schemas::time::{Hour, HourRange};
 
     use super::*;
-    use crate::page::{BearerAmounts, GroupBy, ReportOptions};
+    use crate::page::{BearerAmounts, ReportOptions};
 
     fn pod(group: usize, uid: usize) -> CostBearer {
         CostBearer {
@@ -160,14 +149,7 @@ mod tests {
 
     /// Makes a report of 8 groups; pod `n` of group `n % 8` costs `n` in each of two hours.
     fn full() -> Report {
-        let options = ReportOptions {
-            lake: "lake".to_owned(),
-            range: HourRange::ALL,
-            organization: None,
-            group_by: GroupBy::Namespace,
-            explain: 0,
-        };
-        let mut report = Report::new(&options, Some(HourRange::new(Hour(1), Hour(2))));
+        let mut report = Report::new(&ReportOptions::of_tests(), Some(HourRange::new(Hour(1), Hour(2))));
         for uid in 0..80 {
             let cost = Decimal12::from_int(uid as i64);
             let bearer = pod(uid % 8, uid);

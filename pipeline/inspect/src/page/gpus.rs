@@ -107,10 +107,8 @@ fn product(hours: Decimal12, thousandths: i128) -> Sum {
 
 #[cfg(test)]
 mod tests {
-    use prorata_schemas::time::HourRange;
-
     use super::*;
-    use crate::page::{GroupBy, ReportOptions};
+    use crate::page::ReportOptions;
 
     fn decimal(text: &str) -> Decimal12 {
         text.parse().unwrap()
@@ -139,14 +137,7 @@ mod tests {
         nodes.add(&row(1, "whole", two, "1", "2.000000000003"));
         nodes.add(&row(1, "part", r#"{"GpuCount":0.125}"#, "0.5", "0"));
         nodes.add(&row(1, "no cards", none, "1", "0"));
-        let options = ReportOptions {
-            lake: "lake".to_owned(),
-            range: HourRange::ALL,
-            organization: None,
-            group_by: GroupBy::Namespace,
-            explain: 0,
-        };
-        let mut report = Report::new(&options, None);
+        let mut report = Report::new(&ReportOptions::of_tests(), None);
         nodes.add_to(&mut report);
         let expected = GpuSharing {
             physical_hours: decimal("6.0625").into(),

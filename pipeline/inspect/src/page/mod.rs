@@ -152,6 +152,15 @@ pub struct ReportOptions {
     pub explain: usize,
 }
 
+#[cfg(test)]
+impl ReportOptions {
+    /// Returns options that show everything, without explanations.
+    fn of_tests() -> Self {
+        let (lake, range, group_by) = ("lake".to_owned(), HourRange::ALL, GroupBy::Namespace);
+        Self { lake, range, organization: None, group_by, explain: 0 }
+    }
+}
+
 /// The content of the page.
 #[derive(Clone, Debug)]
 pub struct Report {

@@ -7,6 +7,7 @@
 pub mod idle;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -126,6 +127,12 @@ pub enum SnapshotError {
     Content(String),
 }
 
+impl SnapshotError {
+    fn content(error: impl fmt::Display) -> Self {
+        Self::Content(error.to_string())
+    }
+}
+
 /// Packs one organization's state.
 ///
 /// # Errors
@@ -134,8 +141,7 @@ pub fn pack(
     organization_id: &OrganizationId,
     state: &OrganizationState,
 ) -> Result<PackedState, SnapshotError> {
-    let bytes =
-        postcard::to_stdvec(&state.state).map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let bytes = postcard::to_stdvec(&state.state).map_err(SnapshotError::content)?;
     let organization_id = organization_id.clone();
     let (max_event_time, hold) = (state.max_event_time, state.hold.clone());
     Ok(PackedState { organization_id, max_event_time, state: bytes.into(), hold })
@@ -168,7 +174,7 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
 /// If they cannot be serialized.
 pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> {
     let content = postcard::to_stdvec(organizations);
-    wrap(&content.map_err(|error| SnapshotError::Content(error.to_string()))?)
+    wrap(&content.map_err(SnapshotError::content)?)
 }
 
 /// Returns the object with this content.
@@ -177,7 +183,7 @@ pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> 
 /// If the compressor has no memory.
 pub fn wrap(content: &[u8]) -> Result<Vec<u8>, SnapshotError> {
     let body = zstd::bulk::compress(content, LEVEL);
-    let body = body.map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let body = body.map_err(SnapshotError::content)?;
     let checksum = Sha256::digest(&body);
     Ok([&MAGIC[..], &FORMAT.to_le_bytes(), &checksum, &body].concat())
 }
@@ -208,7 +214,7 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 /// If it cannot be read.
 fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     restart_sharing();
-    postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
+    postcard::from_bytes(bytes).map_err(SnapshotError::content)
 }
 
 /// Returns newly loaded states. Their content is read when the next hour of their organization is folded:
@@ -244,9 +250,8 @@ pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     if Sha256::digest(body).as_slice() != checksum {
         return Err(SnapshotError::Checksum);
     }
-    let content = Bytes::from(content_of(body).map_err(|error| SnapshotError::Content(error.to_string()))?);
-    let stored: Vec<StoredState<'_>> =
-        postcard::from_bytes(&content).map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let content = Bytes::from(content_of(body).map_err(SnapshotError::content)?);
+    let stored: Vec<StoredState<'_>> = postcard::from_bytes(&content).map_err(SnapshotError::content)?;
     let named = stored.into_iter().map(|StoredState { organization_id, max_event_time, state, hold }| {
         let state = content.slice_ref(state);
         (organization_id.clone(), PackedState { organization_id, max_event_time, state, hold })

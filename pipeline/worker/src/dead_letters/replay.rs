@@ -277,7 +277,7 @@ impl Replay<'_> {
 
 /// The reason why a message's value is not decoded.
 pub(super) enum Undecoded {
-    /// The value is no event.
+    /// The value is not an event.
     Rejected(Reject),
     /// The registry does not give its schema.
     Registry(RegistryError),

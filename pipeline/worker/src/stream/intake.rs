@@ -57,7 +57,7 @@ pub(super) struct Intake<'a> {
     pub max_history_hours: i64,
 }
 
-/// What a message holds.
+/// The judgement of a message.
 enum Judged<'m> {
     /// An event that may count.
     Event(EventRecordRef<'m>),

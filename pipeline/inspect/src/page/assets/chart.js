@@ -42,7 +42,7 @@ function amountNames(numbers) {
 
 const swatch = (at) => element("span", { class: `swatch s${Math.min(at, COLORS)}` });
 
-/** What a tooltip says of one time: the total, and the parts of it. */
+/** The tooltip of one time: the total and its parts. */
 function tipOf(names, values, at) {
   const all = names.map((name, color) => [name, values(at, name), color]);
   const parts = all.filter(([, atoms]) => atoms > 0n);
@@ -100,7 +100,7 @@ function options(names, width, onCursor) {
   };
 }
 
-/** What is drawn: for each time, the sum of a series and of those below it. */
+/** The heights of the bars: for each time, the sum of a series and the series below it. */
 function stacked(names, values) {
   const sums = SECONDS.map(() => 0n);
   const rows = names.map((name) =>

@@ -20,7 +20,7 @@ for (const name of ["cost", "used", "unused", "over_quota", "gpu_cost", "gpu_hou
 }
 const bearer = (at, column) => DATA.texts[DATA.bearers[column][at]];
 
-/** What is chosen on the page. */
+/** The choices on the page. */
 const state = { organization: "", currency: "", stack: "group", group: "", text: "" };
 
 function add(map, key, atoms) {
@@ -49,7 +49,7 @@ const mine = (rows) =>
       (CURRENCIES.get(organization)?.has(state.currency) ?? true),
   );
 
-/** What a bearer is stacked by. */
+/** The stack of a bearer. */
 function stackOf(at) {
   if (state.stack === "group") return bearer(at, "group");
   return {
@@ -60,7 +60,7 @@ function stackOf(at) {
   }[bearer(at, "kind")];
 }
 
-/** What every bearer had in all: added up once, as choices are of bearers. */
+/** The sums of every bearer: added up once, because choices are of bearers. */
 const SUMS = Array.from(DATA.bearers.kind, () => {
   return { cost: 0n, used: 0n, unused: 0n, over_quota: 0n, gpu_cost: 0n, gpu_hours: 0n };
 });

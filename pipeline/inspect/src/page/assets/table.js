@@ -23,8 +23,8 @@ function compare(a, b) {
 }
 
 /**
- * A table, sorted at first by the column of this index. What is sorted stays so when the table of the same
- * id is drawn again.
+ * A table, sorted at first by the column of this index. It keeps its order when the table of the same id is
+ * drawn again.
  */
 function table(id, caption, columns, rows, first = 0) {
   const isDown = (at) => Boolean(columns[at].isNumber);

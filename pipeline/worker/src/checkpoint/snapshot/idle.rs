@@ -75,8 +75,7 @@ impl StateBytes {
             };
             decompressor.decompress(compressed, bytes)
         };
-        let state =
-            DECOMPRESSOR.with(decompress).map_err(|error| SnapshotError::Content(error.to_string()))?;
+        let state = DECOMPRESSOR.with(decompress).map_err(SnapshotError::content)?;
         super::read_state(&state)
     }
 }
@@ -87,8 +86,7 @@ impl IdleState {
     /// # Errors
     /// If the compressor has no memory.
     pub fn new(packed: &PackedState) -> Result<Self, SnapshotError> {
-        let state = StateBytes::compressed(&packed.state)
-            .map_err(|error| SnapshotError::Content(error.to_string()))?;
+        let state = StateBytes::compressed(&packed.state).map_err(SnapshotError::content)?;
         let (max_event_time, hold) = (packed.max_event_time, packed.hold.clone());
         Ok(Self { state: RwLock::new(state), max_event_time, hold })
     }
