@@ -47,7 +47,7 @@ impl<'a> Archives<'a> {
         let HourRange { first, last } = date.hours();
         let mut broken = Vec::new();
         for (shard, (checkpoint, archive)) in &mut self.shards {
-            match archive.ensure(self.store, (first, last)).await {
+            match archive.ensure(self.store, date.hours()).await {
                 Ok(()) => {}
                 Err(WorkerError::Damaged { object, cause }) => {
                     findings.add(Problem::CheckpointDamaged, object, cause);
@@ -94,7 +94,7 @@ async fn check_files(
     // A worker may have merged files since the checkpoint was read.
     let latest = log::latest(store, shard).await?;
     let mut latest = ArchiveIndex::of(&latest);
-    latest.ensure(store, (*first, *hours.last().unwrap_or(first))).await?;
+    latest.ensure(store, HourRange::new(*first, *hours.last().unwrap_or(first))).await?;
     for file in missing {
         if latest.files(file.hour).any(|named| named == file) {
             let what = "the checkpoint names it, but the store lacks it";

@@ -11,7 +11,7 @@ pub mod input;
 mod outcome;
 mod plan;
 mod readers;
-mod restate;
+mod recompute;
 mod run;
 mod shards;
 
@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +30,6 @@ use crate::ports::{Input, InputFile, Ports, Progress, duration};
 use crate::root::Root;
 use crate::root::organizations::AllowedOrganizations;
 use crate::shard::clock::WitnessedClock;
-use crate::shard::emit::LiveTables;
 
 pub use outcome::{Ahead, FoldedAgain, Outcome, Totals};
 use shards::OwnedShards;
@@ -159,10 +157,6 @@ struct Run {
     shards: OwnedShards,
     outcome: Outcome,
     checkpointed: Instant,
-    /// The live table files of old hours, as far as they were needed.
-    live: LiveTables,
-    /// Table files to rewrite, whatever their rows.
-    unusable: BTreeSet<(Shard, Hour, Table)>,
 }
 
 /// Folds foreign events into the root, and makes its tables equal to the result.
@@ -181,8 +175,6 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         shards: OwnedShards::new(&options),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
-        live: LiveTables::default(),
-        unusable: BTreeSet::new(),
         root,
         ports: BackfillPorts { shared, ..ports },
         options,
@@ -205,9 +197,9 @@ impl Run {
         let ends = plan::ends(self);
         plan::prepare(self, &ends).await?;
         if self.options.rewrite {
-            restate::find_unusable(self).await?;
+            recompute::find_unusable(self).await?;
         }
-        restate::restate_all(self).await?;
+        recompute::recompute(self).await?;
         run::fold_all(self, &ends).await?;
         let now = self.checkpointed_by();
         self.shards.checkpoint(&self.ports.shared, now).await?;

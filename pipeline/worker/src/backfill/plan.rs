@@ -19,8 +19,8 @@ use super::shards::OwnedShard;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::rules;
+use crate::shard::base::Position;
 use crate::shard::clock_limit::HistoryLimit;
-use crate::shard::cursor::Recompute;
 
 /// The last hour to close, by shard.
 pub(super) struct Ends {
@@ -139,37 +139,35 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     Ok(())
 }
 
-/// The hours of a shard to fold.
+/// The open hours of a shard to fold.
 pub(super) struct Segment {
     /// The next hour to fold, and the state before it.
-    pub cursor: Recompute,
+    pub position: Position,
     /// The last hour, inclusive.
     pub end: Hour,
 }
 
-/// Returns where to fold a shard next, or `None` if it is done.
-pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<Option<Segment>> {
+/// Returns the open hours of a shard to fold, or `None` if there are none. No closed hour is dirty.
+pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<Option<Segment>> {
     let Some(end) = ends.of(shard) else { return Ok(None) };
     let owned = run.shards.get_mut(shard)?;
     let draft = &owned.draft;
     let Some(first) = draft.archive_from else { return Ok(None) };
     let open = draft.closed_through.map_or(first, |closed| closed.next().max(first));
-    let start = draft.dirty.first().unwrap_or(open).max(first);
-    if start > end {
+    if open > end {
         return Ok(None);
     }
-    let store = &*run.ports.shared.store;
-    let (cursor, unusable) = Recompute::begin(store, draft, start).await?;
+    let (position, unusable) = Position::begin(&*run.ports.shared.store, draft, open).await?;
     owned.draft.drop_snapshots(&unusable);
-    Ok(Some(Segment { cursor, end }))
+    Ok(Some(Segment { position, end }))
 }
 
-/// Returns the number of hours between a cursor and the end. More than allowed count as a wrong clock.
+/// Returns the number of hours between a position and the end. More than allowed count as a wrong clock.
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
-    let Segment { cursor, end } = segment;
-    let hours = end.0 - cursor.next.0 + 1;
+    let Segment { position, end } = segment;
+    let hours = end.0 - position.next.0 + 1;
     if hours > run.options.max_hours {
-        let (next, most) = (cursor.next, run.options.max_hours);
+        let (next, most) = (position.next, run.options.max_hours);
         return Err(WorkerError::Configuration(format!(
             "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.max_hours: \
              {most}; an event with a wrong clock may be at either end: remove it, name another --to, or \

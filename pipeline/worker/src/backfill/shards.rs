@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use prorata_schemas::Text;
 use prorata_schemas::time::{Hour, WallTime};
 
 use super::BackfillOptions;
@@ -18,6 +19,8 @@ use crate::ports::{Clock, ObjectStore, Ports, StoreError};
 use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::clock::WitnessedClock;
+use crate::shard::emit::LiveTables;
+use crate::shard::recompute;
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used but was not claimed");
 
@@ -27,6 +30,10 @@ pub(super) struct OwnedShard {
     pub draft: Draft,
     /// The shard's archive, with the files that this run has added.
     pub archive: ArchiveIndex,
+    /// The progress of recomputation.
+    pub recompute: recompute::Run,
+    /// Live table files of old hours, as far as they were needed.
+    pub live: LiveTables,
     log: Log,
     /// Sequence number of this run's claim.
     claim_seq: u64,
@@ -200,7 +207,9 @@ impl OwnedShards {
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
         let mut archive = ArchiveIndex::of(&decided);
         archive.ensure_all(&*ports.store).await?;
-        self.shards.insert(shard, OwnedShard { draft, archive, log: Log::new(decided), claim_seq });
+        let (recompute, live) = (recompute::Run::default(), LiveTables::default());
+        self.shards
+            .insert(shard, OwnedShard { draft, archive, recompute, live, log: Log::new(decided), claim_seq });
         Ok(())
     }
 
@@ -273,6 +282,18 @@ impl OwnedShards {
         let owned = self.shards.get_mut(&shard);
         let owned = owned.ok_or(NOT_CLAIMED)?;
         Ok((&self.rules, owned))
+    }
+
+    /// Returns what recomputation takes: the rules by version, the owner, and every shard with its namer.
+    pub fn to_recompute(
+        &mut self,
+    ) -> (&RuleBook, &Text, impl Iterator<Item = (Shard, &mut OwnedShard, ObjectNamer)>) {
+        let (owner, counter) = (&self.claimant.owner, &self.counter);
+        let shards = self.shards.iter_mut().map(move |(shard, owned)| {
+            let namer = owned.draft.namer(owner, counter);
+            (*shard, owned, namer)
+        });
+        (&self.rules, owner, shards)
     }
 
     /// Returns the namer of new objects of a shard, until its next checkpoint.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::model::{ArchivedFile, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
@@ -220,7 +220,7 @@ impl Draft {
     }
 
     /// Marks every hour that is dirty for some organizations to be recomputed for all.
-    pub fn mark_all(&mut self) {
+    pub fn widen_marks(&mut self) {
         self.next.dirty.forget_organizations();
         self.changed = true;
     }
@@ -246,10 +246,10 @@ impl Draft {
         self.next.dirty.insert_range(first, last);
     }
 
-    /// Records that the hours from the first to the last, both inclusive, were recomputed. The recomputation
+    /// Records that hours were recomputed. The recomputation
     /// continues at the hour `continues_at`; `None` if it is done. Marks of earlier hours stay, because they
     /// came meanwhile.
-    pub fn recomputed(&mut self, (first, last): (Hour, Hour), continues_at: Option<Hour>) {
+    pub fn recomputed(&mut self, HourRange { first, last }: HourRange, continues_at: Option<Hour>) {
         self.next.dirty.clear(first, last);
         if let Some(hour) = continues_at {
             self.next.dirty.insert(hour);
@@ -260,7 +260,7 @@ impl Draft {
     pub fn recomputed_of(
         &mut self,
         organization_id: &OrganizationId,
-        (first, last): (Hour, Hour),
+        HourRange { first, last }: HourRange,
         continues_at: Option<Hour>,
     ) {
         self.next.dirty.clear_of(organization_id, first, last);

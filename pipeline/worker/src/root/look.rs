@@ -12,7 +12,7 @@ use prorata_schemas::body::EventRef;
 use prorata_schemas::event::Event;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::Root;
 use super::rules::RuleBook;
@@ -23,7 +23,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::{FormatError, ObjectStore, Ports, Wanted};
 use crate::shard::archive::ArchiveIndex;
-use crate::shard::cursor;
+use crate::shard::base;
 use crate::shard::fold::{self, SomeHour};
 use crate::shard::reading::{fetch_files, read_own};
 
@@ -113,7 +113,7 @@ pub async fn archive_files(
     hour: Hour,
 ) -> Result<Vec<String>> {
     let mut archive = ArchiveIndex::of(checkpoint);
-    archive.ensure(store, (hour, hour)).await?;
+    archive.ensure(store, HourRange::new(hour, hour)).await?;
     let files = archive.to_read(hour);
     Ok(files.into_iter().map(|file| file.path).collect())
 }
@@ -142,7 +142,7 @@ impl Look<'_> {
         let mut archive = ArchiveIndex::of(checkpoint);
         let Begin { base, snapshot, next, mut state } = self.begin(hour).await?;
         for before in (next.0..hour.0).map(Hour) {
-            archive.ensure(store, (before, before)).await?;
+            archive.ensure(store, HourRange::new(before, before)).await?;
             let files = archive.to_read(before);
             if state.is_none() && files.is_empty() {
                 continue;
@@ -153,7 +153,7 @@ impl Look<'_> {
             let mut folded = fold::fold_some(self.ports, some).await?;
             state = folded.remove(self.organization_id).map(|(state, _)| state);
         }
-        archive.ensure(store, (hour, hour)).await?;
+        archive.ensure(store, HourRange::new(hour, hour)).await?;
         let files = self.events(&archive, hour).await?;
         let state = state.map(CourseState::unpacked).transpose();
         let state = state.map_err(|error| FormatError::new("read a state", error))?;
@@ -176,7 +176,7 @@ impl Look<'_> {
     async fn begin(&self, hour: Hour) -> Result<Begin> {
         let (checkpoint, store): (_, &dyn ObjectStore) = (self.checkpoint, &*self.ports.store);
         for (base, entry) in checkpoint.snapshots_before(hour) {
-            let Some(packed) = cursor::load_packed(store, entry).await? else { continue };
+            let Some(packed) = base::load_packed(store, entry).await? else { continue };
             let unpacked = packed.get(self.organization_id).map(snapshot::unpack).transpose();
             let Ok(unpacked) = unpacked else { continue };
             let snapshot = entry.snapshot_objects().cloned().collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::reading::FileToRead;
 use crate::checkpoint::{ArchivedFile, Checkpoint, Named, log};
@@ -58,7 +58,11 @@ impl ArchiveIndex {
     ///
     /// # Errors
     /// If storage is unavailable, or a part of the checkpoint is missing or damaged.
-    pub async fn ensure(&mut self, store: &dyn ObjectStore, (first, last): (Hour, Hour)) -> Result<()> {
+    pub async fn ensure(
+        &mut self,
+        store: &dyn ObjectStore,
+        HourRange { first, last }: HourRange,
+    ) -> Result<()> {
         let (first, last) = (ArchivedFile::group_of(first), ArchivedFile::group_of(last));
         self.read_groups(store, |group| (&first..=&last).contains(&group)).await
     }

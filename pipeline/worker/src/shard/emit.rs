@@ -18,13 +18,12 @@ use sha2::{Digest, Sha256};
 
 pub(super) use files::{FileNow, HourFiles};
 
-use super::converge::state_digest;
-use super::fold::OrganizationHour;
+use super::fold::{OrganizationHour, state_digest};
 use crate::backoff;
 use crate::checkpoint::days::{LiveDay, LostDay, Rearranger};
-use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, retention, snapshot};
+use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, snapshot};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard, TableFile};
+use crate::names::{self, Shard, ShardHour, TableFile};
 use crate::ports::{ErrorKind, FileEntry, FormatError, LiveFile, Ports, TableEncoder, TableError};
 
 /// An hour to be encoded.
@@ -70,7 +69,7 @@ pub struct EncodedHour<T> {
 }
 
 /// Files of hours as they are in the tables.
-pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, TableFiles>>;
+pub type LiveHours = BTreeMap<ShardHour, BTreeMap<Table, TableFiles>>;
 
 /// Files, as they are in the tables, of hours that have left the checkpoints: only of the requested dates.
 #[derive(Default)]
@@ -161,7 +160,7 @@ impl LiveTables {
             {
                 let (path, bytes, digest) = (file.path, file.bytes, name.digest);
                 let entry = FileEntry { path, bytes, digest, stats: None, last_organization: None };
-                let of_hour = self.hours.entry((name.shard, name.hour)).or_default();
+                let of_hour = self.hours.entry(ShardHour { shard: name.shard, hour: name.hour }).or_default();
                 of_hour.entry(table).or_default().push(entry);
             }
         }
@@ -173,12 +172,19 @@ impl LiveTables {
         }
     }
 
-    /// Refuses lost rows that are not to be written again.
+    /// Refuses lost rows of an hour that are not to be written again.
     ///
     /// # Errors
     /// Returns [`WorkerError::Damaged`] if there are such rows.
-    pub fn refuse_lost(&self, unusable: &BTreeSet<(Shard, Hour, Table)>) -> Result<()> {
-        match self.lost.iter().find(|(of, _)| !unusable.contains(of)) {
+    pub fn refuse_lost(
+        &self,
+        ShardHour { shard, hour }: ShardHour,
+        unusable: &BTreeSet<(Hour, Table)>,
+    ) -> Result<()> {
+        let is_lost = |(of, lost, table): &(Shard, Hour, Table)| {
+            (*of, *lost) == (shard, hour) && !unusable.contains(&(*lost, *table))
+        };
+        match self.lost.iter().find(|(of, _)| is_lost(of)) {
             Some((_, (object, cause))) => {
                 Err(WorkerError::Damaged { object: object.clone(), cause: cause.clone() })
             }
@@ -199,7 +205,8 @@ pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hou
         return Some(Arc::clone(entry));
     }
     let live = live.filter(|_| has_left(checkpoint, hour))?;
-    let (tables, revision) = (live.get(&(checkpoint.shard, hour)), checkpoint.revision_of(hour));
+    let (tables, revision) =
+        (live.get(&ShardHour { shard: checkpoint.shard, hour }), checkpoint.revision_of(hour));
     if tables.is_none() && revision == 0 {
         return None;
     }
@@ -245,7 +252,9 @@ fn encode<T>(
     let (snapshot, patches) = match same_state.filter(|before| before.snapshot.is_some()) {
         Some(before) => (before.snapshot.clone(), before.patches.clone()),
         None if keep => {
-            (Some(encode_snapshot((shard, hour), &organizations, &namer, &mut objects)?), Vec::new())
+            let (path, bytes) = encode_snapshot(ShardHour { shard, hour }, &organizations, &namer)?;
+            objects.push((path.clone(), bytes));
+            (Some(path), Vec::new())
         }
         None => (None, Vec::new()),
     };
@@ -255,7 +264,7 @@ fn encode<T>(
         organizations.iter().map(|folded| clock(folded, &late_events, revision, now)).collect();
     let held = held(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut becoming = HourFiles::new((shard, hour), before.as_deref());
+    let mut becoming = HourFiles::new(ShardHour { shard, hour }, before.as_deref());
     for table in Table::ALL {
         let encoded = encode_table(encoder, table, (&rows, &clocks, file_rows), &held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
@@ -278,36 +287,6 @@ fn encode<T>(
 /// Returns the number and the bytes of objects.
 pub(super) fn sizes(objects: &[(String, Bytes)]) -> (u64, u64) {
     (objects.len() as u64, objects.iter().map(|(_, bytes)| bytes.len() as u64).sum())
-}
-
-/// Returns snapshots from a long lead-up, so that the next owner continues from there: hour, path and
-/// content. They are of the last hour and of hours that keep a snapshot, and only if the state is the
-/// recorded one.
-///
-/// # Errors
-/// If a state cannot be encoded.
-pub fn way_marks(
-    checkpoint: &Checkpoint,
-    closed: Hour,
-    (led_up, last): (Vec<(Hour, Vec<OrganizationHour>)>, Hour),
-    namer: Option<ObjectNamer>,
-) -> Result<Vec<(Hour, String, Bytes)>> {
-    let Some(namer) = namer else { return Ok(Vec::new()) };
-    let mut objects = Vec::new();
-    let mut hours = Vec::new();
-    for (hour, organizations) in led_up {
-        let wanted = hour == last || retention::keeps_snapshot(hour, closed);
-        let entry = checkpoint.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
-        // If only some organizations were folded since, no digest is recorded.
-        let is_recorded = |entry: &Arc<HourEntry>| {
-            entry.state_digest.is_empty() || entry.state_digest == state_digest(&organizations)
-        };
-        if entry.is_some_and(is_recorded) {
-            encode_snapshot((checkpoint.shard, hour), &organizations, &namer, &mut objects)?;
-            hours.push(hour);
-        }
-    }
-    Ok(hours.into_iter().zip(objects).map(|(hour, (path, bytes))| (hour, path, bytes)).collect())
 }
 
 /// Returns the clock columns of an organization's hour.
@@ -364,16 +343,17 @@ pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a Organ
     snapshot::hex(&Sha256::digest(format!("{digest}{held}")))
 }
 
-/// Adds the state at an hour's end to the objects, and returns its path.
-fn encode_snapshot(
-    (shard, hour): (Shard, Hour),
+/// Returns the object with the state at an hour's end.
+///
+/// # Errors
+/// If a state cannot be encoded.
+pub(super) fn encode_snapshot(
+    ShardHour { shard, hour }: ShardHour,
     organizations: &[OrganizationHour],
     namer: &ObjectNamer,
-    objects: &mut Vec<(String, Bytes)>,
-) -> Result<String> {
+) -> Result<(String, Bytes)> {
     let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
     let bytes = snapshot::encode(&packed).map_err(|error| FormatError::new("encode a snapshot", error))?;
     let path = names::snapshot(shard, hour, &namer.next());
-    objects.push((path.clone(), bytes.into()));
-    Ok(path)
+    Ok((path, bytes.into()))
 }

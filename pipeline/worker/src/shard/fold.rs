@@ -36,6 +36,13 @@ pub struct OrganizationHour {
     pub digest: [u8; 32],
 }
 
+/// Returns the digest of a shard's state at the end of an hour, from the digests of its organizations.
+pub fn state_digest(organizations: &[OrganizationHour]) -> String {
+    snapshot::shard_digest(
+        organizations.iter().map(|folded| (&folded.packed.organization_id, &folded.digest)),
+    )
+}
+
 /// Consecutive hours of one shard, with everything that folding them takes.
 pub struct Window {
     /// The hours with their rules, in ascending order.

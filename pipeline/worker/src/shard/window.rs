@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::Body;
 use super::archive::ArchiveIndex;
@@ -92,8 +92,8 @@ pub struct WindowReader<'a> {
 }
 
 impl WindowReader<'_> {
-    /// Returns the window that begins with the first hour. It has as many hours up to the last as fit, and at
-    /// least one. `states` is the state before the first hour; `events` returns the places of an hour's
+    /// Returns the window that begins with the range's first hour. It has as many hours of the range as fit,
+    /// and at least one. `states` is the state before the first hour; `events` returns the places of an hour's
     /// events.
     ///
     /// # Errors
@@ -102,14 +102,14 @@ impl WindowReader<'_> {
         &self,
         checkpoint: &Checkpoint,
         archive: &mut ArchiveIndex,
-        (first, last): (Hour, Hour),
+        range: HourRange,
         states: ShardState,
         events: impl Fn(Hour) -> EventPlaces,
     ) -> Result<Window> {
-        archive.ensure(self.store, (first, last)).await?;
+        archive.ensure(self.store, range).await?;
         let (mut hours, mut bodies, mut files) = (Vec::new(), BTreeMap::new(), Vec::new());
         let mut bytes = 0_u64;
-        for hour in (first.0..=last.0).map(Hour) {
+        for hour in range {
             let events = events(hour);
             let own = if events.archived { archive.to_read(hour) } else { Vec::new() };
             let in_files = own.iter().map(|file| file.bytes).sum::<u64>().saturating_mul(ARCHIVE_FACTOR);

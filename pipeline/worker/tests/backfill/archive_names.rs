@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::checkpoint::log::{self, Appended, Log};
 use prorata_worker::checkpoint::{ArchivedFile, Decided, Draft, OwnerKind};
@@ -68,12 +68,12 @@ async fn only_the_months_that_are_asked_for_are_read() {
     let mut archive = ArchiveIndex::of(&decided);
     let recent = archive.hours();
     assert!(!recent.contains(&december));
-    archive.ensure(&store, (december, december)).await.unwrap();
+    archive.ensure(&store, HourRange::new(december, december)).await.unwrap();
     assert_eq!(archive.files(december).map(|file| file.hour).collect::<Vec<_>>(), [december]);
     assert_eq!(archive.hours().len(), recent.len() + 31 * 24);
     // A part that is not needed again may be gone.
     store.delete(decided.archive.part_of("2026-11").unwrap()).await.unwrap();
-    archive.ensure(&store, (december, Hour(december.0 + 24 * 40))).await.unwrap();
+    archive.ensure(&store, HourRange::new(december, Hour(december.0 + 24 * 40))).await.unwrap();
     archive.forget_before(Hour(december.0 + 24 * 40));
     assert_eq!(archive.files(december).count(), 0);
     let lost = archive.ensure_all(&store).await.unwrap_err();
@@ -90,11 +90,11 @@ async fn files_that_were_merged_leave_the_part_that_names_them() {
     let merged = ObjectId { seq: draft.seq, owner: "a".into(), n: 1 };
     draft.merge_archive_files(hour, merged.clone(), vec![1].into(), [old.clone()]);
     let mut archive = ArchiveIndex::of(&decided);
-    archive.ensure(&store, (hour, hour)).await.unwrap();
+    archive.ensure(&store, HourRange::new(hour, hour)).await.unwrap();
     assert_eq!(archive.files(hour).collect::<Vec<_>>(), [&old], "nothing changes before the decision");
     let decided = append(&store, &decided, draft).await;
     archive.follow(&decided);
-    archive.ensure(&store, (hour, hour)).await.unwrap();
+    archive.ensure(&store, HourRange::new(hour, hour)).await.unwrap();
     let files: Vec<ObjectId> = archive.files(hour).map(|file| file.object_id.clone()).collect();
     assert_eq!(files, [merged]);
     expected.remove(&old.path(7));

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prorata_schemas::tables::{CutFile, EncodedFile, Table};
-use prorata_schemas::time::Hour;
 
 use crate::checkpoint::{HourEntry, ObjectNamer, TableFiles};
-use crate::names::{Shard, TableFile};
+use crate::names::{ShardHour, TableFile};
 use crate::ports::FileEntry;
 
 /// A file of an hour's new set of files.
@@ -20,7 +19,7 @@ pub(in crate::shard) enum FileNow {
 
 /// The new set of table files of an hour, taken in the order of [`Table::ALL`].
 pub(in crate::shard) struct HourFiles<'a> {
-    of: (Shard, Hour),
+    of: ShardHour,
     before: Option<&'a HourEntry>,
     /// Files by table; a table that is missing has no rows.
     pub entries: BTreeMap<Table, TableFiles>,
@@ -34,7 +33,7 @@ pub(in crate::shard) struct HourFiles<'a> {
 
 impl<'a> HourFiles<'a> {
     /// Returns an empty set for an hour with this entry before. Everything in a new hour counts as changed.
-    pub fn new(of: (Shard, Hour), before: Option<&'a HourEntry>) -> Self {
+    pub fn new(of: ShardHour, before: Option<&'a HourEntry>) -> Self {
         let (entries, objects, is_new) = (BTreeMap::new(), Vec::new(), before.is_none());
         Self { of, before, entries, objects, changed: is_new, costs_changed: is_new }
     }
@@ -75,7 +74,7 @@ impl<'a> HourFiles<'a> {
 
     fn add(&mut self, table: Table, file: EncodedFile, namer: &ObjectNamer) -> FileEntry {
         let EncodedFile { bytes, stats, digest, .. } = file;
-        let (shard, hour) = self.of;
+        let ShardHour { shard, hour } = self.of;
         let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
         let size = bytes.len() as u64;
         self.objects.push((format!("{}/{path}", table.name()), bytes.into()));
@@ -87,6 +86,8 @@ impl<'a> HourFiles<'a> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
+
+    use prorata_schemas::time::Hour;
 
     use super::*;
     use crate::checkpoint::Decided;
@@ -101,7 +102,7 @@ mod tests {
     fn hour(before: Option<&HourEntry>, files: Vec<FileNow>) -> (HourEntry, bool, usize) {
         let draft = Decided::unowned(0).next_draft();
         let namer = draft.namer(&"owner".into(), &Arc::new(AtomicU64::new(0)));
-        let mut becoming = HourFiles::new((0, Hour(3)), before);
+        let mut becoming = HourFiles::new(ShardHour { shard: 0, hour: Hour(3) }, before);
         becoming.take(Table::CostAllocation, files, &namer);
         becoming.take(Table::Hours, vec![new("hours", "hours")], &namer);
         let (changed, new) = (becoming.changed, becoming.objects.len());

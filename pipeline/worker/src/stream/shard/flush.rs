@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::event::EventKind;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::{LateCounts, LiveShard};
 use crate::error::Result;
@@ -57,7 +57,7 @@ impl LiveShard {
         let archive = &*ports.shared.archive;
         let mut read = 0;
         for (index, hour) in self.buffer.late_hours().into_iter().enumerate() {
-            self.archive.ensure(store, (hour, hour)).await?;
+            self.archive.ensure(store, HourRange::new(hour, hour)).await?;
             read += self.archive.files(hour).map(|file| file.bytes).sum::<u64>();
             let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
                 self.archive.to_read(hour)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, HourRange};
 
 use super::LiveShard;
 use crate::checkpoint::{ArchivedFile, log};
@@ -78,7 +78,7 @@ impl LiveShard {
         let first = self.merging.through.map_or(Hour(closed.0 - LOOKED_BACK_HOURS), Hour::next);
         let last = Hour(closed.0.min(first.0 + LOOKED_AT_HOURS - 1));
         if first <= last {
-            self.archive.ensure(&*ports.shared.store, (first, last)).await?;
+            self.archive.ensure(&*ports.shared.store, HourRange::new(first, last)).await?;
         }
         let most_files = |hour: Hour| if hour >= first { 1 } else { LATE_FILES };
         let hours = self.archive.hours();

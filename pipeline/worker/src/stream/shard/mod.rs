@@ -10,7 +10,6 @@ mod flush;
 mod fold;
 mod merge;
 mod recover;
-mod restate;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::{Claim, Garbage, LiveShard, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
@@ -24,7 +24,7 @@ use crate::names::{self, Shard};
 use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
-use crate::shard::cursor::{self, Nearest};
+use crate::shard::base::{self, Nearest};
 use crate::stream::watermark::ShardTopics;
 
 /// An hour after all hours: the last of the year 9999.
@@ -148,7 +148,9 @@ impl Recovery<'_> {
     async fn archive(&self, decided: &Decided) -> Result<ArchiveIndex> {
         let mut archive = ArchiveIndex::of(decided);
         match decided.closed_through {
-            Some(closed) => archive.ensure(&*self.ports.store, (closed.next(), LAST_HOUR)).await?,
+            Some(closed) => {
+                archive.ensure(&*self.ports.store, HourRange::new(closed.next(), LAST_HOUR)).await?
+            }
             // No hour is closed: the first hour may be any.
             None => archive.ensure_all(&*self.ports.store).await?,
         }
@@ -222,7 +224,7 @@ impl Recovery<'_> {
         let Some(closed) = live.decided().closed_through else { return Ok(Some(ShardState::new())) };
         let newest = live.decided().hours.get(&closed).filter(|entry| entry.snapshot.is_some()).cloned();
         if let Some(entry) = newest {
-            if let Some(states) = cursor::load_base(store, &entry).await? {
+            if let Some(states) = base::load_base(store, &entry).await? {
                 try_held_again(live, &states, closed);
                 return Ok(Some(states));
             }
@@ -231,7 +233,7 @@ impl Recovery<'_> {
             }
         }
         if live.decided().dirty.is_empty() {
-            let Nearest { base, unusable } = cursor::nearest_base(store, live.next(), closed.next()).await?;
+            let Nearest { base, unusable } = base::nearest_base(store, live.next(), closed.next()).await?;
             if let Some(draft) = live.draft() {
                 draft.drop_snapshots(&unusable);
                 draft.mark_dirty(base.map_or(closed, |(hour, _)| hour.next()));
@@ -248,7 +250,7 @@ fn note_listed(live: &mut LiveShard) {
         None if live.claim.seq > 1 => Hour(i64::MIN),
         None => return,
     };
-    live.note_archived(first, Hour(i64::MAX));
+    live.note_archived(HourRange::new(first, Hour(i64::MAX)));
 }
 
 /// Marks as dirty the hours since which organizations are held: this release may be able to fold them. If it

@@ -1,20 +1,15 @@
 //! The times at which hours of a shard are due: to close, or to be recomputed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime, micros};
 
 use super::LiveShard;
 use crate::checkpoint::HourSet;
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::shard::courses::Courses;
-use crate::shard::cursor::Recompute;
+use crate::shard::recompute::Run;
 use crate::status::RecomputeGate;
-
-/// Hours in the first window, before rows are counted.
-const WINDOW_HOURS_FIRST: i64 = 2;
 
 /// The time without late events after which all dirty hours are written, in microseconds. It is one hour, so
 /// that late events that come one at a time cause at most one run an hour.
@@ -48,46 +43,20 @@ pub(super) enum Reach {
 }
 
 /// The progress of recomputation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Recomputation {
-    /// The next hour and state, while a recomputation of all organizations is in progress.
-    pub cursor: Option<Recompute>,
-    /// Organizations that are recomputed alone, while that is in progress.
-    pub courses: Courses,
+    /// The run, if one is in progress.
+    pub run: Run,
     /// Bytes of rewritten table files that hours closed since have not paid for.
     pub debt: u64,
     /// Since when each dirty hour waits.
     pub waiting: BTreeMap<Hour, WallTime>,
     /// When the last late event was taken.
     pub late_at: Option<WallTime>,
-    /// Table files that cannot be used: they are rewritten when their hours are folded.
-    pub unusable: BTreeSet<(Hour, Table)>,
     /// When recomputation last began at an hour that it had passed before.
     pub began_at: Option<WallTime>,
-    /// The last hour that was recomputed.
-    pub through: Option<Hour>,
-    /// Hours in the next window.
-    pub window_hours: i64,
     /// Whether all dirty hours wait for a release that computes their rules.
     pub waits_for_release: bool,
-}
-
-impl Default for Recomputation {
-    fn default() -> Self {
-        let window_hours = WINDOW_HOURS_FIRST;
-        Self {
-            cursor: None,
-            courses: Courses::new(),
-            debt: 0,
-            waiting: BTreeMap::new(),
-            late_at: None,
-            unusable: BTreeSet::new(),
-            began_at: None,
-            through: None,
-            window_hours,
-            waits_for_release: false,
-        }
-    }
 }
 
 impl Recomputation {
@@ -126,7 +95,7 @@ impl LiveShard {
         if recompute.waits_for_release {
             return Some(RecomputeGate::Release);
         }
-        let is_running = recompute.cursor.is_some() || !recompute.courses.is_empty() || self.states.is_none();
+        let is_running = recompute.run.is_under_way() || self.states.is_none();
         if !is_running {
             let rested = recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(pace.every));
             if !rested && !self.recompute_goes_on() {
@@ -193,7 +162,7 @@ impl LiveShard {
 
     /// Returns whether all dirty hours lie after the last hour that was recomputed.
     pub(super) fn recompute_goes_on(&self) -> bool {
-        let through = self.recompute.through;
+        let through = self.recompute.run.through;
         self.next().dirty.first().is_some_and(|dirty| through.is_some_and(|through| dirty > through))
     }
 }

@@ -1,9 +1,5 @@
-//! Recomputation of some organizations of closed hours, while all others stay as they are. Their rows are
-//! replaced in the table files, their states in the snapshots.
-//!
-//! The result equals a fold of all organizations: the same table files, byte for byte. A snapshot is not
-//! written again but gets a patch: an object with the changed states. Patches of one snapshot are merged
-//! before there are many, and the snapshot is written again before they are large.
+//! Table files in which the rows of some organizations are replaced, while all others stay as they are. The
+//! result equals a fold of all organizations: the same table files, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,113 +14,11 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::emit::{self, EncodedHour, FileNow, HourFiles};
 use super::fold::OrganizationHour;
-use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
+use super::patch::PatchedSnapshot;
 use crate::checkpoint::{HourEntry, ObjectNamer, TableFiles};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard};
-use crate::ports::{FormatError, TableEncoder};
-
-/// The most patches of one snapshot: each is a name in the checkpoint and an object to read.
-const PATCHES_MAX: usize = 3;
-
-/// The part of a snapshot that its patches may reach before it is written again. With one half, the bytes
-/// written over time stay within twice the changed bytes.
-const PATCHES_PART: usize = 2;
-
-/// An hour's snapshot before a recomputation.
-#[derive(Clone, Debug, Default)]
-pub struct StoredStates {
-    /// States of all organizations.
-    pub states: PackedStates,
-    /// Organizations that the patches hold.
-    pub patched: BTreeSet<OrganizationId>,
-}
-
-/// An hour's snapshot with the new states of some organizations.
-#[derive(Clone, Debug, Default)]
-pub struct PatchedSnapshot {
-    /// Digest of the state of all organizations; empty, and equal to no other, if it is not known.
-    pub state_digest: String,
-    /// The object with the whole snapshot.
-    pub snapshot: Option<String>,
-    /// Objects with changes since that snapshot.
-    pub patches: Vec<String>,
-    /// Objects that are yet to be stored.
-    pub objects: Vec<(String, Bytes)>,
-}
-
-/// Puts new states into an hour's snapshot. An organization without a state has left.
-///
-/// # Errors
-/// If a state cannot be encoded.
-pub fn patch_snapshot(
-    (shard, hour): (Shard, Hour),
-    before: &HourEntry,
-    stored: StoredStates,
-    changed: BTreeMap<OrganizationId, Option<&PackedState>>,
-    namer: &ObjectNamer,
-) -> Result<PatchedSnapshot> {
-    let StoredStates { mut states, mut patched } = stored;
-    let mut fresh = BTreeSet::new();
-    for (organization_id, packed) in changed {
-        if states.get(&organization_id) == packed {
-            continue;
-        }
-        match packed {
-            Some(packed) => states.insert(organization_id.clone(), packed.clone()),
-            None => states.remove(&organization_id),
-        };
-        fresh.insert(organization_id);
-    }
-    let mut new = PatchedSnapshot {
-        state_digest: before.state_digest.clone(),
-        snapshot: before.snapshot.clone(),
-        patches: before.patches.clone(),
-        objects: Vec::new(),
-    };
-    if fresh.is_empty() {
-        return Ok(new);
-    }
-    new.state_digest = digest(&states);
-    let mut write = |states: &[&PackedState]| -> Result<String> {
-        let bytes = snapshot::encode(states).map_err(|error| FormatError::new("encode a snapshot", error))?;
-        let path = names::snapshot(shard, hour, &namer.next());
-        new.objects.push((path.clone(), bytes.into()));
-        Ok(path)
-    };
-    let merges = before.patches.len() >= PATCHES_MAX;
-    if merges {
-        patched.append(&mut fresh);
-    }
-    let of_patch = if merges { &patched } else { &fresh };
-    let bytes =
-        |organization_id: &OrganizationId| states.get(organization_id).map_or(0, |one| one.state.len());
-    let all: usize = states.values().map(|one| one.state.len()).sum();
-    let of_patches: usize = patched.union(&fresh).map(bytes).sum();
-    if of_patches > all / PATCHES_PART {
-        new.snapshot = Some(write(&states.values().collect::<Vec<_>>())?);
-        new.patches.clear();
-        return Ok(new);
-    }
-    let gone: Vec<PackedState> =
-        of_patch.iter().filter(|id| !states.contains_key(*id)).map(PackedState::gone).collect();
-    let mut of_patch: Vec<&PackedState> =
-        of_patch.iter().filter_map(|id| states.get(id)).chain(&gone).collect();
-    of_patch.sort_by(|left, right| left.organization_id.cmp(&right.organization_id));
-    let path = write(&of_patch)?;
-    if merges {
-        new.patches.clear();
-    }
-    new.patches.push(path);
-    Ok(new)
-}
-
-/// Returns the digest of a shard's state, as a checkpoint records it.
-pub fn digest(states: &PackedStates) -> String {
-    let digests: Vec<(&OrganizationId, [u8; 32])> =
-        states.iter().map(|(id, packed)| (id, snapshot::state_digest(packed))).collect();
-    snapshot::shard_digest(digests.iter().map(|(id, digest)| (*id, digest)))
-}
+use crate::names::{Shard, ShardHour};
+use crate::ports::TableEncoder;
 
 /// An hour with some organizations that were folded again.
 pub struct RestatedHour {
@@ -212,7 +106,7 @@ pub async fn splice_all<T: Send + 'static>(
 ) -> Result<Spliced<T>> {
     let splice = move || -> Result<Spliced<T>> {
         let spliced = (&hours).into_par_iter().map(|hour| splice(&*encoder, hour, summarize));
-        let spliced: Vec<_> = spliced.collect::<Result<_>>()?;
+        let spliced: Vec<Result<EncodedHour<T>, Stop>> = spliced.collect();
         let (mut done, mut wants) = (Vec::new(), false);
         for (spliced, hour) in spliced.into_iter().zip(&mut hours) {
             match spliced {
@@ -222,6 +116,7 @@ pub async fn splice_all<T: Send + 'static>(
                     wants = true;
                 }
                 Err(Stop::Unusable(unusable)) => return Ok(Spliced::Unusable(unusable)),
+                Err(Stop::Failed(error)) => return Err(error),
             }
         }
         Ok(if wants { Spliced::Wants(hours) } else { Spliced::Done(done) })
@@ -235,21 +130,20 @@ enum Stop {
     Wants(Table, usize),
     /// A file that cannot be used.
     Unusable(UnusableFile),
+    /// An error.
+    Failed(WorkerError),
 }
 
 fn splice<T>(
     encoder: &dyn TableEncoder,
     of: &RestatedHour,
     summarize: fn(&[HourTables]) -> T,
-) -> Result<Result<EncodedHour<T>, Stop>> {
+) -> Result<EncodedHour<T>, Stop> {
     let RestatedHour { shard, hour, before, rows, namer, .. } = of;
     let (shard, hour) = (*shard, *hour);
-    let mut becoming = HourFiles::new((shard, hour), Some(before));
+    let mut becoming = HourFiles::new(ShardHour { shard, hour }, Some(before));
     for table in Table::ALL {
-        match splice_table(encoder, of, table)? {
-            Ok(files) => becoming.take(table, files, namer),
-            Err(stop) => return Ok(Err(stop)),
-        }
+        becoming.take(table, splice_table(encoder, of, table)?, namer);
     }
     let PatchedSnapshot { state_digest, snapshot, patches, mut objects } = of.snapshot.clone();
     let HourFiles { entries, objects: table_files, changed, costs_changed, .. } = becoming;
@@ -265,24 +159,20 @@ fn splice<T>(
         published: !changed && before.published,
     };
     let (restated, state_bytes, summary) = (costs_changed, 0, summarize(&rows.tables));
-    Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
+    Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
 }
 
 /// Returns the files of a table with the new rows. Files without rows of the organizations stay. If a file
 /// ends at another organization than before, the next file is written again, too, until a file ends where it
 /// did.
-fn splice_table(
-    encoder: &dyn TableEncoder,
-    of: &RestatedHour,
-    table: Table,
-) -> Result<Result<Vec<FileNow>, Stop>> {
+fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> Result<Vec<FileNow>, Stop> {
     let RestatedHour { shard, hour, before, rows, file_rows, .. } = of;
     let (shard, hour) = (*shard, *hour);
     let Some(old) = before.tables.get(&table) else {
         let encoded =
             emit::encode_table(encoder, table, (&rows.tables, &rows.clocks, *file_rows), &rows.held);
-        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
-        return Ok(Ok(encoded.into_iter().map(FileNow::New).collect()));
+        let failed = |source| Stop::Failed(WorkerError::Encode { table, shard, hour, source });
+        return Ok(encoded.map_err(failed)?.into_iter().map(FileNow::New).collect());
     };
     let touched: BTreeSet<usize> = of.organizations.iter().map(|id| old.index_of(id)).collect();
     let (mut now, mut first) = (Vec::new(), 0);
@@ -294,10 +184,7 @@ fn splice_table(
         }
         let mut end = first + 1;
         let files = loop {
-            let files = match splice_files(encoder, of, (table, old), first..end) {
-                Ok(files) => files,
-                Err(stop) => return Ok(Err(stop)),
-            };
+            let files = splice_files(encoder, of, (table, old), first..end)?;
             let is_full = files.last().is_none_or(|last| last.file.rows >= *file_rows);
             if is_full || end == old.len() {
                 break files;
@@ -307,7 +194,7 @@ fn splice_table(
         now.extend(files.into_iter().map(FileNow::New));
         first = end;
     }
-    Ok(Ok(now))
+    Ok(now)
 }
 
 /// Returns consecutive files of a table with the new rows of the organizations that belong there.

@@ -1,12 +1,9 @@
-//! Recomputation of only some organizations, so that late events cost only what they change.
+//! Recomputation of some organizations of closed hours, while all others stay as they are.
 //!
 //! Each organization runs its own course. The course starts at the nearest snapshot before the first dirty
 //! hour and folds hour by hour. It ends when the state equals the state in a kept snapshot, or after the last
-//! closed hour. A slice of a run is a span of hours, limited by the bytes of the table files that it
-//! rewrites. Its courses stop at its end and continue in the next slice.
-//!
-//! All organizations are recomputed, by the same marks, if it is not possible for only some. That is so for
-//! hours that have left the checkpoint, unreadable table files, and hours without any usable snapshot.
+//! closed hour. A slice is a span of hours, limited by the bytes of the table files that it rewrites. Its
+//! courses stop at its end and continue in the next slice.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,98 +14,36 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, HourRange};
 
-use super::archive::ArchiveIndex;
-use super::cursor;
-use super::emit::{self, EncodedHour};
-use super::fold::{self, SomeFolded, SomeHour};
-use super::restate::{self, PatchedSnapshot, RestatedHour, RestatedRows, Spliced, UnusableFile};
-use super::window::{WINDOW_HOURS_MAX, WindowLimits};
-use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
+use super::{Courses, Marks, OrganizationCourse, RecomputeShard, Recomputed, Recomputer, States};
+use crate::checkpoint::snapshot::idle::CourseState;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
-use crate::checkpoint::{Dirty, Draft, HourEntry, ObjectNamer};
+use crate::checkpoint::{Dirty, Draft, HourEntry};
 use crate::error::{Result, WorkerError};
+use crate::names::ShardHour;
 use crate::objects::CONCURRENCY;
-use crate::ports::{FormatError, Ports};
-use crate::root::rules::RuleBook;
+use crate::ports::FormatError;
+use crate::shard::base;
+use crate::shard::emit::EncodedHour;
+use crate::shard::fold::{self, SomeFolded, SomeHour};
+use crate::shard::patch::{self, PatchedSnapshot};
+use crate::shard::splice::{self, RestatedHour, RestatedRows, Spliced, UnusableFile};
+use crate::shard::window::WINDOW_HOURS_MAX;
 
-/// One organization's course through its dirty hours.
-#[derive(Clone, Debug)]
-pub struct OrganizationCourse {
-    /// The next hour to fold.
-    pub next: Hour,
-    /// The organization's state before that hour; `None` if the organization is new.
-    pub state: Option<CourseState>,
-}
-
-/// Courses of organizations, by id.
-pub type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
-
-/// Everything that folding courses takes besides the shard.
-pub struct CourseFolder<'a> {
-    /// Ports that every owner runs on.
-    pub ports: &'a Ports,
-    /// Rules by version.
-    pub rules: &'a RuleBook,
-    /// Limits of a slice.
-    pub limits: WindowLimits,
-    /// The wall clock, for `last_updated`.
-    pub now: WallTime,
-}
-
-/// A shard whose dirty organizations are recomputed.
-pub struct CourseShard<'a> {
-    /// The shard's next checkpoint.
-    pub draft: &'a mut Draft,
-    /// The shard's archive.
-    pub archive: &'a mut ArchiveIndex,
-    /// A source of names for objects of the draft.
-    pub namer: ObjectNamer,
-}
-
-/// The result of a slice.
-pub enum CourseSlice<T> {
+/// The result of a slice of some organizations.
+pub(super) enum SomeSlice<T> {
     /// There was nothing to do.
     Nothing,
-    /// All dirty organizations have an hour like this one, whose rules this release does not compute.
-    Waits(Hour),
     /// Hours were folded and encoded.
-    Restated(Restated<T>),
-    /// All organizations must be recomputed.
-    NeedsAll {
+    Recomputed(Recomputed<T>),
+    /// Only a fold of all organizations helps.
+    Impossible {
         /// The reason.
         cause: String,
         /// The table file that cannot be used, if that is the reason.
         unusable: Option<(Hour, Table)>,
     },
-}
-
-/// A slice ready to enter the draft.
-pub struct Restated<T> {
-    /// Hours of the slice, with objects that are yet to be stored.
-    pub hours: Vec<EncodedHour<T>>,
-    /// Last hour of the slice.
-    pub last: Hour,
-    /// Organizations that continue after the slice.
-    pub courses: Courses,
-    /// States, at the last closed hour, of the organizations that have reached it; `None` if the organization
-    /// has left.
-    pub states: BTreeMap<OrganizationId, Option<Arc<IdleState>>>,
-    /// The number of folded hours of organizations.
-    pub folded: u64,
-    /// By organization: its finished hours, and the hour at which it continues.
-    marks: Vec<(OrganizationId, (Hour, Hour), Option<Hour>)>,
-}
-
-impl<T> Restated<T> {
-    /// Puts hours and marks into the draft.
-    pub fn take_into(self, draft: &mut Draft) {
-        self.hours.into_iter().for_each(|hour| emit::take_into(draft, hour));
-        for (organization_id, hours, continues_at) in self.marks {
-            draft.recomputed_of(&organization_id, hours, continues_at);
-        }
-    }
 }
 
 /// One organization's part of a slice.
@@ -129,45 +64,47 @@ struct SliceParts {
     folded: u64,
 }
 
-impl CourseFolder<'_> {
-    /// Recomputes a slice of the hours that are dirty for some organizations, through `end` at most. While a
-    /// run is under way, `courses` are its courses, and `through` is the last hour that it has finished.
-    ///
-    /// # Errors
-    /// If storage is unavailable, an archive file is damaged, or rows cannot be encoded.
-    pub async fn slice<T: Send + 'static>(
+impl Recomputer<'_> {
+    /// Recomputes a slice of the hours that are dirty for some organizations, through `end` at most.
+    pub(super) async fn slice_of_some<T: Send + 'static>(
         &self,
-        mut shard: CourseShard<'_>,
-        (courses, through): (&Courses, Option<Hour>),
+        shard: &mut RecomputeShard<'_>,
         end: Hour,
         summarize: fn(&[HourTables]) -> T,
-    ) -> Result<CourseSlice<T>> {
-        let Some(closed) = shard.draft.closed_through else { return Ok(CourseSlice::Nothing) };
-        let mut wanted = wanted(&shard.draft.dirty, courses, through);
-        let waiting = self.take_waiting(shard.draft, courses, &mut wanted);
+    ) -> Result<SomeSlice<T>> {
+        let Some(closed) = shard.draft.closed_through else { return Ok(SomeSlice::Nothing) };
+        let courses = shard.run.some.clone();
+        let mut wanted = wanted(&shard.draft.dirty, &courses, shard.run.through);
+        let waiting = self.take_waiting(shard.draft, &courses, &mut wanted);
         let Some(first) = wanted.values().min().copied() else {
-            return Ok(waiting.map_or(CourseSlice::Nothing, CourseSlice::Waits));
+            return match waiting {
+                Some(hour) => self.rules.of(shard.draft, hour).map(|_| SomeSlice::Nothing),
+                None => Ok(SomeSlice::Nothing),
+            };
         };
         let Some(last) = self.last(shard.draft, first, end.min(closed)) else {
             let cause = format!("hour {first} is not in the checkpoint");
-            return Ok(CourseSlice::NeedsAll { cause, unusable: None });
+            return Ok(SomeSlice::Impossible { cause, unusable: None });
         };
         let wanted: BTreeMap<_, _> = wanted.into_iter().filter(|(_, from)| *from <= last).collect();
-        let Some(parts) = self.parts(&mut shard, courses, wanted).await? else {
+        let Some(parts) = self.parts(shard, &courses, wanted).await? else {
             let cause = "no usable snapshot before the first dirty hour".to_owned();
-            return Ok(CourseSlice::NeedsAll { cause, unusable: None });
+            return Ok(SomeSlice::Impossible { cause, unusable: None });
         };
         let mut slice = SliceParts { last, parts, folded: 0 };
-        let mut hours = self.fold_courses(&mut shard, &mut slice).await?;
+        let mut hours = self.fold_courses(shard, &mut slice).await?;
         loop {
             self.load_files(&mut hours).await?;
-            match restate::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
-                Spliced::Done(hours) => return Ok(CourseSlice::Restated(restated(slice, hours, closed)?)),
+            match splice::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
+                Spliced::Done(hours) => {
+                    let recomputed = finished(shard, slice, (hours, closed))?;
+                    return Ok(SomeSlice::Recomputed(recomputed));
+                }
                 Spliced::Wants(again) => hours = again,
                 Spliced::Unusable(UnusableFile { hour, table, cause }) => {
                     let cause =
                         format!("the file of {} of hour {hour} cannot be used: {cause}", table.name());
-                    return Ok(CourseSlice::NeedsAll { cause, unusable: Some((hour, table)) });
+                    return Ok(SomeSlice::Impossible { cause, unusable: Some((hour, table)) });
                 }
             }
         }
@@ -211,7 +148,7 @@ impl CourseFolder<'_> {
     /// `None` if such a snapshot is missing or too far away.
     async fn parts(
         &self,
-        shard: &mut CourseShard<'_>,
+        shard: &mut RecomputeShard<'_>,
         courses: &Courses,
         wanted: BTreeMap<OrganizationId, Hour>,
     ) -> Result<Option<BTreeMap<OrganizationId, Part>>> {
@@ -227,7 +164,7 @@ impl CourseFolder<'_> {
             for (hour, entry) in shard.draft.kept_before(from) {
                 let packed = match loaded.entry(hour) {
                     Entry::Occupied(met) => met.into_mut(),
-                    Entry::Vacant(new) => new.insert(cursor::load_packed(&*self.ports.store, entry).await?),
+                    Entry::Vacant(new) => new.insert(base::load_packed(&*self.ports.store, entry).await?),
                 };
                 let Some(packed) = packed else { continue };
                 let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
@@ -252,7 +189,7 @@ impl CourseFolder<'_> {
     /// Folds the organizations of a slice hour by hour. Keeps only the wanted part of an hour.
     async fn fold_courses(
         &self,
-        shard: &mut CourseShard<'_>,
+        shard: &mut RecomputeShard<'_>,
         slice: &mut SliceParts,
     ) -> Result<Vec<RestatedHour>> {
         let mut restated = Vec::new();
@@ -274,12 +211,12 @@ impl CourseFolder<'_> {
     /// Folds the organizations of a slice whose next hour this is, and moves them past it.
     async fn fold_hour(
         &self,
-        shard: &mut CourseShard<'_>,
+        shard: &mut RecomputeShard<'_>,
         slice: &mut SliceParts,
         hour: Hour,
     ) -> Result<SomeFolded> {
         let store = &*self.ports.store;
-        shard.archive.ensure(store, (hour, hour)).await?;
+        shard.archive.ensure(store, HourRange::new(hour, hour)).await?;
         let number = shard.draft.shard;
         let files = shard.archive.to_read(hour);
         let rules = self.rules.of(shard.draft, hour)?;
@@ -303,7 +240,7 @@ impl CourseFolder<'_> {
     /// the recorded one.
     async fn restated_hour(
         &self,
-        shard: &CourseShard<'_>,
+        shard: &RecomputeShard<'_>,
         slice: &mut SliceParts,
         hour: Hour,
         organizations: BTreeSet<OrganizationId>,
@@ -316,7 +253,7 @@ impl CourseFolder<'_> {
         let packed =
             |id: &OrganizationId| -> Option<&PackedState> { folded.get(id).map(|(_, one)| &one.packed) };
         let mut patched = PatchedSnapshot::default();
-        if let Some(stored) = cursor::load_stored(&*self.ports.store, &before).await? {
+        if let Some(stored) = base::load_stored(&*self.ports.store, &before).await? {
             for organization_id in &organizations {
                 let digest = |packed: Option<&PackedState>| packed.map(snapshot::state_digest);
                 let is_recorded =
@@ -331,15 +268,15 @@ impl CourseFolder<'_> {
                 }
             }
             let changed = organizations.iter().map(|id| (id.clone(), packed(id))).collect();
-            let at = (next.shard, hour);
-            patched = restate::patch_snapshot(at, &before, stored, changed, &namer)?;
+            let at = ShardHour { shard: next.shard, hour };
+            patched = patch::patch_snapshot(at, &before, stored, changed, &namer)?;
         }
         let folded = folded.into_values().map(|(_, one)| one).collect();
         Ok(Some(RestatedHour {
             shard: next.shard,
             hour,
             files: BTreeMap::new(),
-            wanted: restate::files_with(&before, &organizations),
+            wanted: splice::files_with(&before, &organizations),
             organizations,
             rows: RestatedRows::new(folded, &before, self.now),
             snapshot: patched,
@@ -374,13 +311,18 @@ impl CourseFolder<'_> {
     }
 }
 
-/// Returns the result of a folded slice for its organizations.
-fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> Result<Restated<T>> {
+/// Returns the result of a folded slice, and moves the run to its end.
+fn finished<T>(
+    shard: &mut RecomputeShard<'_>,
+    slice: SliceParts,
+    (hours, closed): (Vec<EncodedHour<T>>, Hour),
+) -> Result<Recomputed<T>> {
     let SliceParts { last, parts, folded } = slice;
     let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
     for (organization_id, Part { course, from, ended }) in parts {
         let continues_at = (ended.is_none() && last < closed).then_some(course.next);
-        marks.push((organization_id.clone(), (from, ended.unwrap_or(last)), continues_at));
+        let done = HourRange::new(from, ended.unwrap_or(last));
+        marks.push((organization_id.clone(), done, continues_at));
         if continues_at.is_some() {
             courses.insert(organization_id, course);
         } else if ended.is_none() {
@@ -389,7 +331,8 @@ fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> R
             states.insert(organization_id, state);
         }
     }
-    Ok(Restated { hours, last, courses, states, folded, marks })
+    (shard.run.some, shard.run.through) = (courses, Some(last));
+    Ok(Recomputed { hours, states: States::Some(states), folded, marks: Marks::Some(marks), fallback: None })
 }
 
 /// Returns the hour at which each organization of the next slice begins. While a run is under way, it takes

@@ -1,4 +1,4 @@
-//! The position of a recomputation, and its start: the nearest base snapshot that can be read.
+//! The start of a fold: the nearest snapshot before an hour that can be read.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prorata_schemas::time::Hour;
 
-use super::restate::{self, StoredStates};
+use super::patch::{self, StoredStates};
 use crate::checkpoint::snapshot::idle::{self, IdleState};
 use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
 use crate::checkpoint::{Checkpoint, HourEntry};
@@ -17,9 +17,9 @@ use crate::ports::ObjectStore;
 /// processors to load all states, and for its first commits.
 const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
-/// The position of a recomputation of a shard.
+/// The position of a fold of all organizations of a shard.
 #[derive(Clone, Debug)]
-pub struct Recompute {
+pub struct Position {
     /// The next hour to fold.
     pub next: Hour,
     /// The first hour whose tables are wanted. The hours before it only lead up from the base snapshot.
@@ -28,8 +28,8 @@ pub struct Recompute {
     pub states: ShardState,
 }
 
-impl Recompute {
-    /// Starts to recompute `hour`: from the nearest base snapshot, or from the shard's first event. Also
+impl Position {
+    /// Returns where a fold for the tables of `hour` begins: at the nearest base snapshot, or from the shard's first event. Also
     /// returns the hours whose snapshots cannot be used.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
         }
     }
     // Checksums detect only damage; this check detects the snapshot of another lake.
-    let is_recorded = |stored: &StoredStates| restate::digest(&stored.states) == entry.state_digest;
+    let is_recorded = |stored: &StoredStates| patch::digest(&stored.states) == entry.state_digest;
     if !entry.state_digest.is_empty() && stored.as_ref().is_some_and(|stored| !is_recorded(stored)) {
         warn_unusable(entry, &SnapshotError::Unrecorded);
         return Ok(None);

@@ -1,6 +1,7 @@
-//! Late events of some organizations: only these organizations are folded again, as by a stream worker. Lost
-//! or damaged table files: their hours are folded again, and the files are rewritten.
+//! Closed hours that are folded again, as by a stream worker: because of late events, other rules, or lost or
+//! damaged table files.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -9,57 +10,70 @@ use prorata_schemas::time::Hour;
 
 use super::Run;
 use super::outcome::{FoldedAgain, HourTotals};
-use super::run::{limits, totals};
+use super::run::totals;
+use crate::checkpoint::Draft;
 use crate::checkpoint::days::{LiveDay, read_day};
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::{Result, WorkerError};
 use crate::names::{Shard, TableFile};
 use crate::objects::{self, CONCURRENCY};
-use crate::ports::Ports;
-use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Courses, Restated};
-use crate::shard::window::WindowLimits;
-use crate::shard::{cursor, emit, restate};
+use crate::ports::{ObjectStore, Ports};
+use crate::shard::recompute::{RecomputeShard, Recomputed, Recomputer, Set, States};
+use crate::shard::window::{WindowLimits, memory_for_events};
+use crate::shard::{base, emit, splice};
 
-/// The divisor of a shard's organizations above which all are folded: windows of hours are folded on all
-/// cores, courses hour by hour.
+/// The divisor of a shard's organizations above which all are folded: they are read from one snapshot, and
+/// written without reading what there is.
 const ORGANIZATIONS_PART: usize = 2;
 
-/// Folds hours that are dirty for some organizations alone. Hours that cannot be folded that way become dirty
-/// for all.
-pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
+/// The most shards that are recomputed at a time.
+const SHARDS_AT_ONCE: usize = 16;
+
+/// Recomputes the dirty hours of all shards.
+pub(super) async fn recompute(run: &mut Run) -> Result<()> {
+    let mut sets = BTreeMap::new();
     let shards: Vec<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
     for shard in shards {
-        let Some(some) = some_marked(run, shard).await? else {
-            run.shards.get_mut(shard)?.draft.mark_all();
-            continue;
-        };
-        let (mut courses, mut through) = (Courses::new(), None);
-        while let Some(mut slice) = slice(run, shard, (&courses, through)).await? {
-            (courses, through) = (std::mem::take(&mut slice.courses), Some(slice.last));
-            run.outcome.some_folded.insert(shard, some);
-            store(run, shard, slice).await?;
-            if run.checkpointed.elapsed() >= run.options.checkpoint_interval {
-                let now = run.checkpointed_by();
-                run.shards.checkpoint(&run.ports.shared, now).await?;
+        if let Some(set) = set(run, shard).await? {
+            sets.insert(shard, set);
+        }
+    }
+    while !sets.is_empty() {
+        for (shard, recomputed) in slices(run, &sets).await? {
+            match recomputed {
+                Some(recomputed) => store(run, shard, recomputed).await?,
+                None => drop(sets.remove(&shard)),
             }
+        }
+        if run.checkpointed.elapsed() >= run.options.checkpoint_interval {
+            let now = run.checkpointed_by();
+            run.shards.checkpoint(&run.ports.shared, now).await?;
         }
     }
     Ok(())
 }
 
+/// Returns the organizations of a shard to recompute; `None` if no hour is dirty.
+async fn set(run: &mut Run, shard: Shard) -> Result<Option<Set>> {
+    let draft = &run.shards.get(shard)?.draft;
+    let Some(closed) = draft.closed_through.filter(|_| !draft.dirty.is_empty()) else { return Ok(None) };
+    if let Some(some) = some_marked(&*run.ports.shared.store, draft).await? {
+        run.outcome.some_folded.insert(shard, some);
+        return Ok(Some(Set::Dirty(closed)));
+    }
+    run.shards.get_mut(shard)?.draft.widen_marks();
+    Ok(Some(Set::All))
+}
+
 /// Returns how many organizations of a shard are to be folded again. `None` if all are, because some hours
 /// are dirty for all, or the marked organizations are many.
-async fn some_marked(run: &Run, shard: Shard) -> Result<Option<FoldedAgain>> {
-    let draft = &run.shards.get(shard)?.draft;
+async fn some_marked(store: &dyn ObjectStore, draft: &Draft) -> Result<Option<FoldedAgain>> {
     let marked = draft.dirty.of_organizations();
-    if marked.is_empty() {
-        return Ok(Some(FoldedAgain::default()));
-    }
     if !draft.dirty.of_all().is_empty() {
         return Ok(None);
     }
     let Some((_, newest)) = draft.kept_before(Hour(i64::MAX)).next() else { return Ok(None) };
-    let Some(states) = cursor::load_packed(&*run.ports.shared.store, newest).await? else { return Ok(None) };
+    let Some(states) = base::load_packed(store, newest).await? else { return Ok(None) };
     if marked.len() > states.len() / ORGANIZATIONS_PART {
         return Ok(None);
     }
@@ -67,46 +81,52 @@ async fn some_marked(run: &Run, shard: Shard) -> Result<Option<FoldedAgain>> {
     Ok(Some(FoldedAgain { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
-/// Folds the next slice of a shard; returns `None` if nothing is left to fold that way.
-async fn slice(
+/// Recomputes a slice of each shard. `None` stands for a shard of which nothing is left.
+async fn slices(
     run: &mut Run,
-    shard: Shard,
-    under_way: (&Courses, Option<Hour>),
-) -> Result<Option<Restated<HourTotals>>> {
-    let limits = limits(run, 1);
-    // Files are compressed; the buffer is as large as a worker's slice.
-    let event_bytes = limits.event_bytes.min(run.options.buffer_bytes);
-    let limits = WindowLimits { event_bytes, ..limits };
-    let namer = run.shards.namer(shard)?;
-    let (rules, owned) = run.shards.with_rules(shard)?;
-    let Some(closed) = owned.draft.closed_through else { return Ok(None) };
-    let now = run.ports.shared.clock.now();
-    let folder = CourseFolder { ports: &run.ports.shared, rules, limits, now };
-    let of = CourseShard { draft: &mut owned.draft, archive: &mut owned.archive, namer };
-    match folder.slice(of, under_way, closed, totals).await? {
-        CourseSlice::Waits(hour) => rules.of(&owned.draft, hour).map(|_| None),
-        CourseSlice::Nothing => Ok(None),
-        CourseSlice::Restated(restated) => Ok(Some(restated)),
-        CourseSlice::NeedsAll { cause, unusable } => {
-            tracing::warn!(shard, cause, "folding all organizations again");
-            owned.draft.mark_all();
-            run.outcome.some_folded.remove(&shard);
-            run.unusable.extend(unusable.map(|(hour, table)| (shard, hour, table)));
-            Ok(None)
-        }
-    }
+    sets: &BTreeMap<Shard, Set>,
+) -> Result<Vec<(Shard, Option<Recomputed<HourTotals>>)>> {
+    let at_once = sets.len().clamp(1, SHARDS_AT_ONCE);
+    let parts = at_once as u64;
+    let rows = (run.options.rows_in_flight / parts).max(1);
+    let event_bytes = memory_for_events(run.options.memory_limit, 0) / parts;
+    let (ports, now, buffer_bytes) =
+        (&run.ports.shared, run.ports.shared.clock.now(), run.options.buffer_bytes);
+    let (rules, owner, shards) = run.shards.to_recompute();
+    let slices = shards.filter_map(|(shard, owned, namer)| {
+        let set = *sets.get(&shard)?;
+        // Files are compressed; for some organizations, the buffer is as large as a worker's slice.
+        let event_bytes = if set == Set::All { event_bytes } else { event_bytes.min(buffer_bytes) };
+        let limits = WindowLimits { event_bytes, rows };
+        Some(async move {
+            let recomputer = Recomputer { ports, rules, limits, now, owner };
+            let (draft, archive) = (&mut owned.draft, &mut owned.archive);
+            let (live, run) = (&mut owned.live, &mut owned.recompute);
+            let mut of = RecomputeShard { draft, archive, live, namer, run, set };
+            Ok::<_, WorkerError>((shard, recomputer.slice(&mut of, totals).await?))
+        })
+    });
+    stream::iter(slices.collect::<Vec<_>>()).buffered(at_once).try_collect().await
 }
 
 /// Stores the objects of a slice, and takes the slice into the draft.
-async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> Result<()> {
+async fn store(run: &mut Run, shard: Shard, mut slice: Recomputed<HourTotals>) -> Result<()> {
     let new = slice.hours.iter_mut().flat_map(|hour| std::mem::take(&mut hour.objects));
     objects::put_all(&*run.ports.shared.store, new).await?;
+    if slice.is_of_all() {
+        run.outcome.some_folded.remove(&shard);
+    }
     run.outcome.organization_hours += slice.folded;
     for hour in &slice.hours {
         run.outcome.take(hour);
     }
-    let states = slice.states.iter().filter_map(|(id, state)| Some((id.clone(), state.clone()?)));
-    run.outcome.note_held(&states.collect::<ShardState>());
+    match &slice.states {
+        States::All { states, .. } => run.outcome.note_held(states),
+        States::Some(states) => {
+            let states = states.iter().filter_map(|(id, state)| Some((id.clone(), state.clone()?)));
+            run.outcome.note_held(&states.collect::<ShardState>());
+        }
+    }
     slice.take_into(&mut run.shards.get_mut(shard)?.draft);
     Ok(())
 }
@@ -148,7 +168,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         let bytes = shared.store.get(&format!("{}/{path}", table.name())).await?;
         let encoder = Arc::clone(&shared.encoder);
         let looks = move || match bytes {
-            Some(bytes) => restate::look_at(&*encoder, table, &bytes, &digest),
+            Some(bytes) => splice::look_at(&*encoder, table, &bytes, &digest),
             None => Some("it does not exist".to_owned()),
         };
         let cause = tokio::task::spawn_blocking(looks).await?;
@@ -163,8 +183,9 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     }
     for ((shard, hour, table), cause) in found {
         tracing::warn!(shard, %hour, table = table.name(), cause, "writing a table file again");
-        run.unusable.insert((shard, hour, table));
-        run.shards.get_mut(shard)?.draft.mark_dirty(hour);
+        let owned = run.shards.get_mut(shard)?;
+        owned.recompute.unusable.insert((hour, table));
+        owned.draft.mark_dirty(hour);
     }
     Ok(())
 }
@@ -185,7 +206,7 @@ async fn look_at_day(
     let encoder = Arc::clone(&ports.encoder);
     let look = move || {
         let looked_at = hours.into_iter().filter_map(|HourFile { hour, file }| {
-            let cause = restate::look_at(&*encoder, table, &file.bytes, &file.digest)?;
+            let cause = splice::look_at(&*encoder, table, &file.bytes, &file.digest)?;
             Some(((shard, hour, table), cause))
         });
         looked_at.collect()
