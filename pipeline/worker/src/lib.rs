@@ -29,4 +29,4 @@ pub mod stream;
 
 pub use error::{StopReason, WorkerError};
 pub use ports::{Ports, source};
-pub use shard::{Body, archive::ArchiveIndex, reading::order::in_archive_order};
+pub use shard::{Body, archive::ArchiveIndex, reading::order::in_archive_order, rules::RuleBook};

@@ -24,11 +24,11 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard, ShardHour};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, ErrorKind, Input, InputFile, StoreError};
-use crate::root::rules::RulesByHour;
 use crate::shard::Body;
-use crate::shard::clock_limit::ClockLimit;
+use crate::shard::clock::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
 use crate::shard::reading::{FileToRead, unknown_events};
+use crate::shard::rules::RulesByHour;
 use crate::shard::window::EVENT_OVERHEAD;
 
 /// Lists the Avro files of the input, and counts the other files.

@@ -18,9 +18,9 @@ use super::outcome::Ahead;
 use super::shards::OwnedShard;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::root::rules;
-use crate::shard::base::Position;
-use crate::shard::clock_limit::HistoryLimit;
+use crate::shard::base::FoldPosition;
+use crate::shard::clock::HistoryLimit;
+use crate::shard::rules;
 
 /// The last hour to close, by shard.
 pub(super) struct Ends {
@@ -142,7 +142,7 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
 /// The open hours of a shard to fold.
 pub(super) struct Segment {
     /// The next hour to fold, and the state before it.
-    pub position: Position,
+    pub position: FoldPosition,
     /// The last hour, inclusive.
     pub end: Hour,
 }
@@ -157,7 +157,7 @@ pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<
     if open > end {
         return Ok(None);
     }
-    let (position, unusable) = Position::begin(&*run.ports.shared.store, draft, open).await?;
+    let (position, unusable) = FoldPosition::begin(&*run.ports.shared.store, draft, open).await?;
     owned.draft.drop_snapshots(&unusable);
     Ok(Some(Segment { position, end }))
 }

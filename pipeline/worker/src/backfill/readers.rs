@@ -20,8 +20,8 @@ use crate::ports::{
 };
 use crate::root::Root;
 use crate::root::organizations::AllowedOrganizations;
-use crate::root::rules::RulesByHour;
-use crate::shard::clock_limit::{ClockLimit, HistoryLimit};
+use crate::shard::clock::{ClockLimit, HistoryLimit};
+use crate::shard::rules::RulesByHour;
 
 /// Events in one message of the queue.
 const BATCH_EVENTS: usize = 1_024;

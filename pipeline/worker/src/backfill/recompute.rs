@@ -92,7 +92,7 @@ async fn slices(
     let event_bytes = memory_for_events(run.options.memory_limit, 0) / parts;
     let (ports, now, buffer_bytes) =
         (&run.ports.shared, run.ports.shared.clock.now(), run.options.buffer_bytes);
-    let (rules, owner, shards) = run.shards.to_recompute();
+    let (rules, owner, shards) = run.shards.recompute_parts();
     let slices = shards.filter_map(|(shard, owned, namer)| {
         let set = *sets.get(&shard)?;
         // Files are compressed; for some organizations, the buffer is as large as a worker's slice.

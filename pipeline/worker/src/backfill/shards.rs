@@ -16,11 +16,11 @@ use crate::checkpoint::{ArchivedFile, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
 use crate::ports::{Clock, ObjectStore, Ports, StoreError};
-use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::clock::WitnessedClock;
 use crate::shard::emit::LiveTables;
 use crate::shard::recompute;
+use crate::shard::rules::RuleBook;
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used but was not claimed");
 
@@ -31,7 +31,7 @@ pub(super) struct OwnedShard {
     /// The shard's archive, with the files that this run has added.
     pub archive: ArchiveIndex,
     /// The progress of recomputation.
-    pub recompute: recompute::Run,
+    pub recompute: recompute::RecomputeRun,
     /// Live table files of old hours, as far as they were needed.
     pub live: LiveTables,
     log: Log,
@@ -207,7 +207,7 @@ impl OwnedShards {
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
         let mut archive = ArchiveIndex::of(&decided);
         archive.ensure_all(&*ports.store).await?;
-        let (recompute, live) = (recompute::Run::default(), LiveTables::default());
+        let (recompute, live) = (recompute::RecomputeRun::default(), LiveTables::default());
         self.shards
             .insert(shard, OwnedShard { draft, archive, recompute, live, log: Log::new(decided), claim_seq });
         Ok(())
@@ -285,7 +285,7 @@ impl OwnedShards {
     }
 
     /// Returns what recomputation takes: the rules by version, the owner, and every shard with its namer.
-    pub fn to_recompute(
+    pub fn recompute_parts(
         &mut self,
     ) -> (&RuleBook, &Text, impl Iterator<Item = (Shard, &mut OwnedShard, ObjectNamer)>) {
         let (owner, counter) = (&self.claimant.owner, &self.counter);

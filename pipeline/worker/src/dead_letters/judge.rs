@@ -19,7 +19,7 @@ use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
-use crate::root::rules::{RuleBook, RulesByHour};
+use crate::shard::rules::{RuleBook, RulesByHour};
 
 /// The action for a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]

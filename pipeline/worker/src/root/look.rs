@@ -15,7 +15,6 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, HourRange};
 
 use super::Root;
-use super::rules::RuleBook;
 use crate::checkpoint::snapshot::idle::CourseState;
 use crate::checkpoint::snapshot::{self, Hold};
 use crate::checkpoint::{Checkpoint, log};
@@ -26,6 +25,7 @@ use crate::shard::archive::ArchiveIndex;
 use crate::shard::base;
 use crate::shard::fold::{self, SomeHour};
 use crate::shard::reading::{fetch_files, read_own};
+use crate::shard::rules::RuleBook;
 
 /// Most attempts before missing objects are an error.
 const ATTEMPTS: usize = 5;

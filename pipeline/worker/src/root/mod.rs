@@ -1,5 +1,5 @@
-//! The fixed choices of a root: the number of shards, and the shard of each organization. Also the objects
-//! that all of its shards share: [`rules`], and the consumer that reads for it: [`consumer`].
+//! The fixed choices of a root: the number of shards, and the shard of each organization. Also an object
+//! that all of its shards share: the consumer that reads for it, in [`consumer`].
 //!
 //! The first writer creates `root.json`, and no writer changes it; every later writer compares.
 //!
@@ -11,7 +11,6 @@ pub mod consumer;
 pub mod look;
 pub mod maintain;
 pub mod organizations;
-pub mod rules;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

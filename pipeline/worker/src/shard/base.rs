@@ -19,7 +19,7 @@ const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// The position of a fold of all organizations of a shard.
 #[derive(Clone, Debug)]
-pub struct Position {
+pub struct FoldPosition {
     /// The next hour to fold.
     pub next: Hour,
     /// The first hour whose tables are wanted. The hours before it only lead up from the base snapshot.
@@ -28,9 +28,9 @@ pub struct Position {
     pub states: ShardState,
 }
 
-impl Position {
-    /// Returns where a fold for the tables of `hour` begins: at the nearest base snapshot, or from the shard's first event. Also
-    /// returns the hours whose snapshots cannot be used.
+impl FoldPosition {
+    /// Returns where a fold for the tables of `hour` begins: at the nearest base snapshot, or from the
+    /// shard's first event. Also returns the hours whose snapshots cannot be used.
     ///
     /// # Errors
     /// If storage is unavailable.

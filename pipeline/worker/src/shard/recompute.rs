@@ -4,14 +4,14 @@
 //! A run recomputes a set of organizations, a *slice* of hours at a time. It starts at the nearest snapshot
 //! before the first dirty hour, moves the dirty marks along, and ends where the state is the recorded one.
 //!
-//! | set | fold | files | end |
-//! |---|---|---|---|
-//! | [`some`]: the organizations with dirty hours | each from its own snapshot | their rows are replaced in the files there are | each organization by itself |
-//! | [`all`] | all from one snapshot | written again, and kept if the content is the same | the shard |
+//! - [`some`] recomputes the organizations with dirty hours. It folds each from its own snapshot, replaces
+//!   its rows in the existing files, and ends each by itself.
+//! - [`all`] recomputes all organizations. It folds them from one snapshot, writes every file again, keeps a
+//!   file whose content is the same, and ends the whole shard.
 //!
 //! A run is of all organizations if hours are dirty for all, if the caller asks for it, or if some cannot be
-//! recomputed alone: hours that have left the checkpoint, unreadable table files, and hours without any usable
-//! snapshot.
+//! recomputed alone: hours that have left the checkpoint, unreadable table files, and hours without any
+//! usable snapshot.
 
 mod all;
 mod some;
@@ -28,7 +28,7 @@ use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use self::some::SomeSlice;
 use super::archive::ArchiveIndex;
-use super::base::Position;
+use super::base::FoldPosition;
 use super::emit::{self, EncodedHour, LiveTables};
 use super::window::WindowLimits;
 use crate::checkpoint::snapshot::ShardState;
@@ -36,7 +36,7 @@ use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::{Checkpoint, Draft, ObjectNamer};
 use crate::error::Result;
 use crate::ports::Ports;
-use crate::root::rules::RuleBook;
+use crate::shard::rules::RuleBook;
 
 /// Hours in the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
@@ -55,9 +55,9 @@ type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
 
 /// The progress of recomputation between two slices. While nothing is under way, the next slice begins a run.
 #[derive(Debug)]
-pub struct Run {
+pub struct RecomputeRun {
     /// The next hour and state, while all organizations are recomputed.
-    all: Option<Position>,
+    all: Option<FoldPosition>,
     /// Organizations under way, while only some are recomputed.
     some: Courses,
     /// The last hour that was recomputed.
@@ -68,14 +68,14 @@ pub struct Run {
     pub window_hours: i64,
 }
 
-impl Default for Run {
+impl Default for RecomputeRun {
     fn default() -> Self {
         let (all, some, through) = (None, Courses::new(), None);
         Self { all, some, through, unusable: BTreeSet::new(), window_hours: WINDOW_HOURS_FIRST }
     }
 }
 
-impl Run {
+impl RecomputeRun {
     /// Returns whether a slice has begun a run that is not at its end.
     pub fn is_under_way(&self) -> bool {
         self.all.is_some() || !self.some.is_empty()
@@ -118,7 +118,7 @@ pub struct RecomputeShard<'a> {
     /// A source of names for objects of the draft.
     pub namer: ObjectNamer,
     /// The progress so far.
-    pub run: &'a mut Run,
+    pub run: &'a mut RecomputeRun,
     /// The organizations to recompute.
     pub set: Set,
 }

@@ -16,7 +16,7 @@ use crate::checkpoint::Checkpoint;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::Result;
 use crate::ports::ObjectStore;
-use crate::root::rules::RuleBook;
+use crate::shard::rules::RuleBook;
 
 /// The most hours of one window. More hours would only delay the next checkpoint: four days of a shard with
 /// few events fold in a moment.
@@ -93,8 +93,8 @@ pub struct WindowReader<'a> {
 
 impl WindowReader<'_> {
     /// Returns the window that begins with the range's first hour. It has as many hours of the range as fit,
-    /// and at least one. `states` is the state before the first hour; `events` returns the places of an hour's
-    /// events.
+    /// and at least one. `states` is the state before the first hour; `events` returns the places of an
+    /// hour's events.
     ///
     /// # Errors
     /// If storage is unavailable, or an hour has no rules.

@@ -21,9 +21,9 @@ use crate::error::Result;
 use crate::ports::DeadLetter;
 use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
-use crate::root::rules::RuleBook;
+use crate::shard::clock::ClockLimit;
 use crate::shard::clock::ClockReading;
-use crate::shard::clock_limit::ClockLimit;
+use crate::shard::rules::RuleBook;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
 

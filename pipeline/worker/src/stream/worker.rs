@@ -26,9 +26,9 @@ use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::root::consumer::Consumer;
-use crate::root::rules::RuleBook;
 use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::clock::WitnessedClock;
+use crate::shard::rules::RuleBook;
 use crate::shard::window::WindowLimits;
 use crate::source::Source;
 use crate::status::{Counts, Dependency, RecomputeGate};
@@ -47,9 +47,8 @@ const STALE_MICROS: i64 = 86_400_000_000;
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
-/// A stream worker.
-pub struct Worker<S> {
-    source: S,
+/// The parts of a worker that stay the same once it is open.
+struct Setup {
     ports: StreamPorts,
     /// The same clock as in `ports`, with its witness.
     clock: Arc<WitnessedClock>,
@@ -58,6 +57,12 @@ pub struct Worker<S> {
     /// The consumer group that reads for the root.
     consumer: Consumer,
     topics: Vec<Text>,
+}
+
+/// A stream worker.
+pub struct Worker<S> {
+    setup: Setup,
+    source: S,
     shards: ShardTable,
     rules: RuleBook,
     /// A counter of objects, over all shards and claims.
@@ -119,13 +124,8 @@ impl<S: Source> Worker<S> {
         rules.store(&*ports.shared.store, &options.rules).await?;
         let now = ports.shared.clock.now();
         Ok(Self {
+            setup: Setup { ports, clock, options, root, consumer, topics: topics.into_keys().collect() },
             source,
-            ports,
-            clock,
-            options,
-            root,
-            consumer,
-            topics: topics.into_keys().collect(),
             shards: ShardTable::default(),
             rules,
             counter: Arc::default(),
@@ -155,7 +155,7 @@ impl<S: Source> Worker<S> {
     /// # Errors
     /// Returns an error that no retry can fix: see [`WorkerError`].
     pub async fn run(mut self, stop: &AtomicBool) -> Result<()> {
-        let patience = self.options.drain_timeout;
+        let patience = self.setup.options.drain_timeout;
         let overdue = async {
             while !stop.load(Ordering::Relaxed) {
                 tokio::time::sleep(WAIT).await;
@@ -184,7 +184,7 @@ impl<S: Source> Worker<S> {
                 }
             }
         }
-        self.ports.status.lock().draining = true;
+        self.setup.ports.status.lock().draining = true;
         self.drain().await;
         Ok(())
     }
@@ -204,7 +204,7 @@ impl<S: Source> Worker<S> {
     }
 
     async fn round(&mut self, wait: Duration) -> Result<bool> {
-        self.other_memory = (self.options.resident)().saturating_sub(self.bytes());
+        self.other_memory = (self.setup.options.resident)().saturating_sub(self.bytes());
         self.look_at_stopped().await?;
         self.load_waiting().await?;
         self.start_unread().await?;
@@ -212,7 +212,7 @@ impl<S: Source> Worker<S> {
         let more = self.take_backlog().await?;
         self.move_watermarks();
         let due = self.due();
-        let began = self.ports.shared.clock.now();
+        let began = self.setup.ports.shared.clock.now();
         for shard in &due {
             if let Err(error) = self.checkpoint(*shard, false).await {
                 self.stop_shard(*shard, error).await?;
@@ -221,7 +221,7 @@ impl<S: Source> Worker<S> {
         if !due.is_empty() {
             // If messages flow, they are taken for as long as the checkpoints took before the next
             // checkpoints.
-            let now = self.ports.shared.clock.now();
+            let now = self.setup.ports.shared.clock.now();
             self.rests_until = WallTime(now.0.saturating_add(now.micros_since(began)));
         }
         self.publish().await?;
@@ -240,19 +240,19 @@ impl<S: Source> Worker<S> {
     async fn poll_if_room(&mut self, wait: Duration) -> Result<()> {
         let full = self.bytes() >= self.budget();
         let room = if full { Err("storage must accept events before more are read") } else { Ok(()) };
-        self.ports.status.lock().note_answer(Dependency::Memory, &room);
+        self.setup.ports.status.lock().note_answer(Dependency::Memory, &room);
         self.flowing = false;
         if !full {
             return self.poll(wait).await;
         }
         if wait > Duration::ZERO {
-            self.ports.shared.clock.pause(wait).await;
+            self.setup.ports.shared.clock.pause(wait).await;
         }
         Ok(())
     }
 
     fn move_watermarks(&mut self) {
-        let (clock, rule) = (self.clock.read(), self.options.watermark());
+        let (clock, rule) = (self.setup.clock.read(), self.setup.options.watermark());
         for live in self.shards.live_mut() {
             live.topics_mut().move_watermark(&clock, &rule);
         }
@@ -262,11 +262,11 @@ impl<S: Source> Worker<S> {
     /// hours close and dirty hours are recomputed in batches, only now and then. So events that come in the
     /// meantime are not late, and there are fewer files.
     fn due(&self) -> Vec<Shard> {
-        let now = self.ports.shared.clock.now();
-        let every = micros(self.options.checkpoint_interval);
+        let now = self.setup.ports.shared.clock.now();
+        let every = micros(self.setup.options.checkpoint_interval);
         // The clock's witness reads the time of a new object, and one shard is enough for that.
         let witness = self.shards.live().map(LiveShard::shard).next();
-        let witness = witness.filter(|_| self.clock.read().ahead_seconds.is_some());
+        let witness = witness.filter(|_| self.setup.clock.read().ahead_seconds.is_some());
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
@@ -276,7 +276,7 @@ impl<S: Source> Worker<S> {
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
             let in_turn = waiting && (!self.flowing || rested);
             let new_bytes = live.new_bytes();
-            let large = new_bytes >= self.options.checkpoint_bytes || (crowded && new_bytes > 0);
+            let large = new_bytes >= self.setup.options.checkpoint_bytes || (crowded && new_bytes > 0);
             // Even an idle shard is checkpointed before it counts as stale.
             let in_doubt = witness == Some(live.shard());
             let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
@@ -286,12 +286,15 @@ impl<S: Source> Worker<S> {
     }
 
     fn pace(&self) -> RestatePace {
-        RestatePace { every: self.options.checkpoint_interval, delay_max: self.options.max_restate_delay }
+        RestatePace {
+            every: self.setup.options.checkpoint_interval,
+            delay_max: self.setup.options.max_restate_delay,
+        }
     }
 
     /// Makes and decides a shard's next checkpoint.
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let stale = self
             .shards
             .get_live(shard)
@@ -320,7 +323,7 @@ impl<S: Source> Worker<S> {
                 match self.look_at_failure(shard, error).await {
                     Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
                         tracing::warn!(shard, %error, "checkpoint is waiting for storage");
-                        self.ports.status.lock().counts.retries += 1;
+                        self.setup.ports.status.lock().counts.retries += 1;
                         Ok(())
                     }
                     looked => looked,
@@ -332,7 +335,7 @@ impl<S: Source> Worker<S> {
     /// Handles a failed checkpoint: the present owner of the shard may have merged a missing archive file.
     async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let WorkerError::Damaged { object, cause } = error else { return Err(error) };
-        let store = &*self.ports.shared.store;
+        let store = &*self.setup.ports.shared.store;
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         if live.is_overtaken(store).await? {
             self.conflict(shard).await;
@@ -351,13 +354,13 @@ impl<S: Source> Worker<S> {
         let outcome = async {
             if !live.is_sealed() {
                 let mut folding = Folding {
-                    ports: &self.ports.shared,
+                    ports: &self.setup.ports.shared,
                     rules: &mut self.rules,
-                    configured: &self.options.rules,
+                    configured: &self.setup.options.rules,
                     now,
                     limits: WindowLimits {
-                        event_bytes: self.options.checkpoint_bytes,
-                        rows: self.options.rows_in_flight,
+                        event_bytes: self.setup.options.checkpoint_bytes,
+                        rows: self.setup.options.rows_in_flight,
                     },
                     pace,
                     counts: &mut counts,
@@ -368,21 +371,21 @@ impl<S: Source> Worker<S> {
                 if !release && gate.is_some_and(RecomputeGate::is_open) {
                     folding.recompute_slice(live).await?;
                 }
-                live.flush(&self.ports, now, folding.counts).await?;
+                live.flush(&self.setup.ports, now, folding.counts).await?;
                 if !release {
                     folding.close(live).await?;
-                    live.merge_archive(&self.ports).await;
+                    live.merge_archive(&self.setup.ports).await;
                 }
                 live.seal(now, release);
             }
             let started = Instant::now();
-            let clock = &*self.ports.shared.clock;
+            let clock = &*self.setup.ports.shared.clock;
             let (began, fails) = (clock.monotonic(), live.backoff().failures() > 0);
-            let ours = live.decide(&*self.ports.shared.store, || clock.now()).await?;
+            let ours = live.decide(&*self.setup.ports.shared.store, || clock.now()).await?;
             if ours && !fails {
                 let path = names::checkpoint(shard, live.decided().seq);
                 let wrote = began..clock.monotonic();
-                self.clock.look(&*self.ports.shared.store, &path, wrote).await?;
+                self.setup.clock.look(&*self.setup.ports.shared.store, &path, wrote).await?;
             }
             if ours {
                 counts.checkpoints += 1;
@@ -394,7 +397,7 @@ impl<S: Source> Worker<S> {
         if matches!(outcome, Ok(true)) {
             self.source.commit(shard, &live.topics().next_offsets());
         }
-        self.ports.status.lock().counts.add(counts);
+        self.setup.ports.status.lock().counts.add(counts);
         outcome
     }
 

@@ -12,6 +12,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::WallTime;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
+use prorata_worker::RuleBook;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::checkpoint::OwnerKind;
@@ -22,7 +23,6 @@ use prorata_worker::dead_letters::{
 use prorata_worker::names::{self, ObjectId, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
 use prorata_worker::root::organizations::TopicOrganizations;
-use prorata_worker::root::rules::RuleBook;
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, SourceError};
 
 use crate::harness::*;

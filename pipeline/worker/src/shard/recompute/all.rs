@@ -11,7 +11,7 @@ use super::{Marks, RecomputeShard, Recomputed, Recomputer, Set, States};
 use crate::checkpoint::{Checkpoint, HourEntry, retention};
 use crate::error::Result;
 use crate::names::ShardHour;
-use crate::shard::base::Position;
+use crate::shard::base::FoldPosition;
 use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour, state_digest};
 use crate::shard::window::{EventPlaces, WindowReader};
@@ -27,7 +27,9 @@ impl Recomputer<'_> {
         summarize: fn(&[HourTables]) -> T,
     ) -> Result<Option<Recomputed<T>>> {
         let Some(closed) = shard.draft.closed_through else { return Ok(None) };
-        let Some(Position { next, emit_from, states }) = self.position(shard).await? else { return Ok(None) };
+        let Some(FoldPosition { next, emit_from, states }) = self.position(shard).await? else {
+            return Ok(None);
+        };
         // A late event that has come meanwhile may belong to an hour that would otherwise be folded without
         // output.
         let dirty = shard.draft.dirty.first_after(next.previous());
@@ -57,8 +59,11 @@ impl Recomputer<'_> {
             run.unusable.retain(|(of, _)| *of != hour.hour);
         }
         (run.window_hours, run.through) = (window_hours, Some(through));
-        run.all =
-            continues_at.map(|emit_from| Position { next: last.next(), emit_from, states: states.clone() });
+        run.all = continues_at.map(|emit_from| FoldPosition {
+            next: last.next(),
+            emit_from,
+            states: states.clone(),
+        });
         let is_current = stop.is_none() && continues_at.is_none();
         Ok(Some(Recomputed {
             hours: encoded,
@@ -70,12 +75,12 @@ impl Recomputer<'_> {
     }
 
     /// Returns where the run stands; begins it at the first dirty hour.
-    async fn position(&self, shard: &mut RecomputeShard<'_>) -> Result<Option<Position>> {
+    async fn position(&self, shard: &mut RecomputeShard<'_>) -> Result<Option<FoldPosition>> {
         if let Some(position) = &shard.run.all {
             return Ok(Some(position.clone()));
         }
         let Some(dirty) = shard.draft.dirty.first() else { return Ok(None) };
-        let (position, unusable) = Position::begin(&*self.ports.store, shard.draft, dirty).await?;
+        let (position, unusable) = FoldPosition::begin(&*self.ports.store, shard.draft, dirty).await?;
         shard.draft.drop_snapshots(&unusable);
         shard.run.all = Some(position.clone());
         Ok(Some(position))

@@ -1,9 +1,9 @@
 //! Second part of a checkpoint: hours are folded, first the hours to be recomputed, then the hours that the
 //! watermark lets close.
 //!
-//! Recomputation ([`crate::shard::recompute`]) runs while hours close, a slice per checkpoint. Meanwhile hours
-//! continue to close from the current state. They lie after the dirty mark, so they are recomputed if that
-//! state was not the right one.
+//! Recomputation ([`crate::shard::recompute`]) runs while hours close, a slice per checkpoint. Meanwhile
+//! hours continue to close from the current state. They lie after the dirty mark, so they are recomputed if
+//! that state was not the right one.
 //!
 //! A late event of an hour that was just recomputed marks that hour, which waits for the next run. It does
 //! not stop the run in progress: otherwise a steady flow of late events would keep the last hours from ever
@@ -22,10 +22,10 @@ use super::schedule::{Reach, RestatePace};
 use crate::checkpoint::retention;
 use crate::error::{Result, WorkerError};
 use crate::ports::Ports;
-use crate::root::rules::RuleBook;
 use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::recompute::{RecomputeShard, Recomputed, Recomputer, Set, States};
+use crate::shard::rules::RuleBook;
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
 

@@ -22,9 +22,9 @@ use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::Ports;
-use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::base::{self, Nearest};
+use crate::shard::rules::RuleBook;
 use crate::stream::watermark::ShardTopics;
 
 /// An hour after all hours: the last of the year 9999.

@@ -8,7 +8,7 @@ use prorata_schemas::time::{Hour, WallTime, micros};
 use super::LiveShard;
 use crate::checkpoint::HourSet;
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::shard::recompute::Run;
+use crate::shard::recompute::RecomputeRun;
 use crate::status::RecomputeGate;
 
 /// The time without late events after which all dirty hours are written, in microseconds. It is one hour, so
@@ -46,7 +46,7 @@ pub(super) enum Reach {
 #[derive(Debug, Default)]
 pub(super) struct Recomputation {
     /// The run, if one is in progress.
-    pub run: Run,
+    pub run: RecomputeRun,
     /// Bytes of rewritten table files that hours closed since have not paid for.
     pub debt: u64,
     /// Since when each dirty hour waits.

@@ -33,8 +33,8 @@ impl<S: Source> Worker<S> {
     /// the shard is claimed again.
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided; dropping the shard");
-        self.ports.status.lock().counts.conflicts += 1;
-        let pause = self.ports.shared.clock.now().after(CONFLICT_PAUSE);
+        self.setup.ports.status.lock().counts.conflicts += 1;
+        let pause = self.setup.ports.shared.clock.now().after(CONFLICT_PAUSE);
         self.load_anew(shard, Backoff::not_before(backoff::STREAM, pause)).await;
     }
 
@@ -56,7 +56,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "cannot ask the group who has the shard");
-                self.shards.put_off(shard, self.ports.shared.clock.now());
+                self.shards.put_off(shard, self.setup.ports.shared.clock.now());
             }
         }
         false
@@ -64,7 +64,7 @@ impl<S: Source> Worker<S> {
 
     /// Claims and loads waiting shards, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         for (shard, ask) in self.shards.due(now) {
             if ask && !self.still_assigned(shard).await {
                 continue;
@@ -72,7 +72,7 @@ impl<S: Source> Worker<S> {
             let Some((backoff, mut claimed)) = self.shards.begin_loading(shard) else { continue };
             // The owner that keeps taking these shards may belong to another group.
             let compared = match ask {
-                true => self.consumer.compare(&*self.ports.shared.store).await,
+                true => self.setup.consumer.compare(&*self.setup.ports.shared.store).await,
                 false => Ok(()),
             };
             let loaded = match compared {
@@ -90,13 +90,13 @@ impl<S: Source> Worker<S> {
     /// is kept.
     pub(super) async fn load(&mut self, shard: Shard, claimed: &mut Option<Claimed>) -> Result<()> {
         let mut recovery = Recovery {
-            ports: &self.ports.shared,
+            ports: &self.setup.ports.shared,
             counter: &self.counter,
             rules: &mut self.rules,
-            configured: &self.options.rules,
-            topics: &self.topics,
-            retired: &self.options.retired_topics,
-            max_history_hours: self.options.max_history_hours,
+            configured: &self.setup.options.rules,
+            topics: &self.setup.topics,
+            retired: &self.setup.options.retired_topics,
+            max_history_hours: self.setup.options.max_history_hours,
         };
         if let Some(before) = claimed.as_ref()
             && !recovery.is_latest(before).await?
@@ -107,12 +107,12 @@ impl<S: Source> Worker<S> {
             Some(claimed) => claimed,
             None => {
                 self.claims += 1;
-                let owner = format!("{}c{}", self.options.owner, self.claims);
+                let owner = format!("{}c{}", self.setup.options.owner, self.claims);
                 claimed.insert(recovery.claim(shard, owner.into()).await?)
             }
         };
         let path = names::checkpoint(shard, claimed.decided.seq);
-        self.clock.look(&*self.ports.shared.store, &path, claimed.wrote.clone()).await?;
+        self.setup.clock.look(&*self.setup.ports.shared.store, &path, claimed.wrote.clone()).await?;
         let live = recovery.load(claimed).await?;
         let closed_through = live.decided().closed_through.map(tracing::field::display);
         tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");
@@ -136,12 +136,12 @@ impl<S: Source> Worker<S> {
         );
         if waits {
             tracing::warn!(shard, %error, "shard cannot be loaded yet");
-            let mut status = self.ports.status.lock();
+            let mut status = self.setup.ports.status.lock();
             status.counts.retries += 1;
             if matches!(error, WorkerError::Source(_)) {
                 status.waits.insert(Dependency::Kafka, error.to_string().into());
             }
-            backoff.fail(self.ports.shared.clock.now());
+            backoff.fail(self.setup.ports.shared.clock.now());
         }
         self.shards.not_loaded(shard, backoff, claimed);
         if waits { Ok(()) } else { self.stop_shard(shard, error).await }
@@ -156,7 +156,7 @@ impl<S: Source> Worker<S> {
     /// Resumes a shard after a pause.
     pub(super) async fn read_later(&mut self, shard: Shard) {
         self.stop_reading(shard).await;
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         if let Some(live) = self.shards.get_live(shard) {
             live.note_unread(now);
         }
@@ -164,7 +164,7 @@ impl<S: Source> Worker<S> {
 
     /// Retries reading of shards whose reading could not be started.
     pub(super) async fn start_unread(&mut self) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let due = self.shards.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
         for shard in due.map(LiveShard::shard).collect::<Vec<Shard>>() {
             self.start_reading(shard).await?;
@@ -179,7 +179,7 @@ impl<S: Source> Worker<S> {
         let mut starts = live.topics().starts();
         starts.retain(|topic, _| !self.backlog.is_parked(shard, topic));
         let started = self.source.start(shard, starts).await;
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         match started {
             Ok(()) => {
@@ -189,7 +189,7 @@ impl<S: Source> Worker<S> {
             Err(error) if error.is_unavailable() => {
                 live.note_unread(now);
                 tracing::warn!(shard, %error, "shard cannot be read yet");
-                let mut status = self.ports.status.lock();
+                let mut status = self.setup.ports.status.lock();
                 status.counts.retries += 1;
                 status.waits.insert(Dependency::Kafka, error.to_string().into());
                 Ok(())

@@ -18,8 +18,8 @@ impl<S: Source> Worker<S> {
     /// stops the shard, unless configured otherwise.
     pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
-        let continues = self.options.go_on_without_lost;
-        let store = Arc::clone(&self.ports.shared.store);
+        let continues = self.setup.options.go_on_without_lost;
+        let store = Arc::clone(&self.setup.ports.shared.store);
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         let compares = progress.verify.take().is_some();
@@ -38,7 +38,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "cannot check yet whether another owner has the shard");
-                self.ports.status.lock().counts.retries += 1;
+                self.setup.ports.status.lock().counts.retries += 1;
                 self.read_later(shard).await;
                 return Ok(());
             }
@@ -60,7 +60,7 @@ impl<S: Source> Worker<S> {
     /// skips it: then a dead letter records it, and reading continues after it.
     pub(super) async fn unreadable(&mut self, place: &Place, offset: i64, cause: String) -> Result<()> {
         let (shard, topic) = (place.0, &place.1);
-        let skipped = self.options.skip_batches.iter().find(|skipped| {
+        let skipped = self.setup.options.skip_batches.iter().find(|skipped| {
             skipped.topic == *topic && skipped.partition == shard && skipped.offset == offset
         });
         let through = skipped.map(|skipped| skipped.through.max(offset));
@@ -89,7 +89,7 @@ impl<S: Source> Worker<S> {
         };
         live.push_letter(DeadLetter::of(&message, reject));
         live.topics_mut().note_moved();
-        *self.ports.status.lock().counts.dead_letters.entry(reason).or_default() += 1;
+        *self.setup.ports.status.lock().counts.dead_letters.entry(reason).or_default() += 1;
         self.restart(shard).await
     }
 }

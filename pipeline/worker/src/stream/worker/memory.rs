@@ -38,10 +38,10 @@ impl<S: Source> Worker<S> {
     pub(super) fn budget(&self) -> u64 {
         let other = OtherMemory {
             states: self.shards.live().map(LiveShard::state_bytes).sum(),
-            queue: self.options.queue_bytes,
+            queue: self.setup.options.queue_bytes,
             seen: self.other_memory,
         };
-        other.budget(self.options.memory_limit)
+        other.budget(self.setup.options.memory_limit)
     }
 
     /// If there is too much, drops events that the archive holds from memory, latest hours first. It drops a

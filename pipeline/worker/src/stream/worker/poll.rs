@@ -73,7 +73,7 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
 impl<S: Source> Worker<S> {
     /// Polls the source and handles its events.
     pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
-        let began = self.ports.shared.clock.now();
+        let began = self.setup.ports.shared.clock.now();
         if began.micros_since(self.contact.polled_at) > QUIET_MICROS {
             // A source that was not polled has not been silent.
             self.contact.silent_since = None;
@@ -86,12 +86,12 @@ impl<S: Source> Worker<S> {
         if events.is_empty() {
             if self.shards.is_empty() && !self.contact.cut_off {
                 // A worker without shards hears nothing.
-                self.ports.status.lock().waits.remove(&Dependency::Kafka);
+                self.setup.ports.status.lock().waits.remove(&Dependency::Kafka);
             }
             return self.note_silence();
         }
         self.contact.silent_since = None;
-        self.ports.status.lock().waits.remove(&Dependency::Kafka);
+        self.setup.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = events.iter().any(|event| matches!(event, SourceEvent::Messages(_)));
         let again = self.after_silence(&events);
         for shard in &again {
@@ -111,7 +111,7 @@ impl<S: Source> Worker<S> {
     /// from the last record, because the topic may have been recreated meanwhile and have grown beyond the
     /// offset that was read. Silence is counted by topic partition, because the others continue.
     fn after_silence(&mut self, events: &[SourceEvent]) -> BTreeSet<Shard> {
-        let (now, compare_after) = (self.ports.shared.clock.now(), self.options.compare_after);
+        let (now, compare_after) = (self.setup.ports.shared.clock.now(), self.setup.options.compare_after);
         let mut again = BTreeSet::new();
         for (topic, shard) in events.iter().filter_map(of) {
             let Some(live) = self.shards.get_live(shard) else { continue };
@@ -128,7 +128,7 @@ impl<S: Source> Worker<S> {
     /// shards soon gets a new assignment, perhaps an empty one. So silence means that no broker answers. The
     /// worker waits, but not without end.
     fn note_silence(&mut self) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let reads = self.shards.live().any(|live| {
             let mut topics = live.topics().iter();
             live.unread().is_none() && topics.any(|(topic, _)| !self.backlog.is_parked(live.shard(), topic))
@@ -141,7 +141,7 @@ impl<S: Source> Worker<S> {
         if silence > QUIET_MICROS {
             let cause = format!("no broker has responded for {} s", silence / 1_000_000);
             let error = SourceError::Unavailable(cause);
-            let mut status = self.ports.status.lock();
+            let mut status = self.setup.ports.status.lock();
             status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string().into());
             if silence > SILENCE_MAX_MICROS {
                 return Err(error.into());
@@ -153,17 +153,17 @@ impl<S: Source> Worker<S> {
     /// Waits a little if Kafka is only unavailable.
     async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
         if let SourceError::Fenced(_) = error {
-            let age = self.ports.shared.clock.now().micros_since(self.contact.began_at);
+            let age = self.setup.ports.shared.clock.now().micros_since(self.contact.began_at);
             return Err(if age > micros(FENCED_SOON) { WorkerError::FencedLate } else { error.into() });
         }
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
         tracing::warn!(cause, "Kafka unavailable; trying again");
         {
-            let mut status = self.ports.status.lock();
+            let mut status = self.setup.ports.status.lock();
             status.counts.retries += 1;
             status.waits.insert(Dependency::Kafka, error.to_string().into());
         }
-        self.ports.shared.clock.pause(Duration::from_millis(500)).await;
+        self.setup.ports.shared.clock.pause(Duration::from_millis(500)).await;
         self.note_silence()
     }
 
@@ -172,14 +172,14 @@ impl<S: Source> Worker<S> {
             SourceEvent::Assigned(shards) => self.assign(shards).await?,
             SourceEvent::Revoked(shards) => {
                 tracing::info!(?shards, "shards revoked by the group");
-                self.ports.status.lock().counts.rebalances += 1;
+                self.setup.ports.status.lock().counts.rebalances += 1;
                 self.revoke(&shards).await;
                 self.source.release(&shards).await;
             }
             SourceEvent::Lost(shards) => {
                 tracing::warn!(?shards, "shards lost: the group has given them to others");
                 self.contact.cut_off = true;
-                self.ports.status.lock().counts.rebalances += 1;
+                self.setup.ports.status.lock().counts.rebalances += 1;
                 shards.iter().for_each(|shard| self.forget(*shard));
                 self.source.release(&shards).await;
             }
@@ -201,8 +201,10 @@ impl<S: Source> Worker<S> {
                 self.backlog.push((partition, topic), Item::Unreadable { offset, cause });
             }
             // Organizations may have moved to partitions that no worker reads: no hour closes from now on.
-            SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
-                check_partitions(&BTreeMap::from([(topic, partitions)]), &self.root)?;
+            SourceEvent::Partitions { topic, partitions }
+                if partitions > u32::from(self.setup.root.shards) =>
+            {
+                check_partitions(&BTreeMap::from([(topic, partitions)]), &self.setup.root)?;
             }
             SourceEvent::Partitions { .. } => {}
         }
@@ -212,16 +214,16 @@ impl<S: Source> Worker<S> {
     async fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
         tracing::info!(?shards, "shards assigned by the group");
         (self.contact.assigned, self.contact.cut_off) = (true, false);
-        self.ports.status.lock().counts.rebalances += 1;
+        self.setup.ports.status.lock().counts.rebalances += 1;
         match self.source.partitions().await {
-            Ok(topics) => check_partitions(&topics, &self.root)?,
+            Ok(topics) => check_partitions(&topics, &self.setup.root)?,
             // The counts are compared at the next assignment; a message on a wrong partition is rejected
             // anyway.
             Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "cannot count the partitions"),
             Err(error) => return Err(error.into()),
         }
-        let now = self.ports.shared.clock.now();
-        for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
+        let now = self.setup.ports.shared.clock.now();
+        for shard in shards.into_iter().filter(|shard| *shard < self.setup.root.shards) {
             self.shards.assign(shard, now);
         }
         Ok(())
@@ -233,19 +235,19 @@ impl<S: Source> Worker<S> {
             return Ok(Taken::All);
         };
         let intake = Intake {
-            root: &self.root,
-            decoder: &*self.ports.decoder,
+            root: &self.setup.root,
+            decoder: &*self.setup.ports.decoder,
             rules: &self.rules,
-            configured: &self.options.rules,
-            organizations: &self.options.organizations,
-            clock: self.clock.read(),
-            max_clock_skew: self.options.max_clock_skew,
-            max_history_hours: self.options.max_history_hours,
+            configured: &self.setup.options.rules,
+            organizations: &self.setup.options.organizations,
+            clock: self.setup.clock.read(),
+            max_clock_skew: self.setup.options.max_clock_skew,
+            max_history_hours: self.setup.options.max_history_hours,
         };
         // Decoding may take long. A probe, which reads the status, never waits for it.
         let mut counts = Counts::default();
         let taken = intake.take(live, messages, &mut counts);
-        self.ports.status.lock().counts.add(counts);
+        self.setup.ports.status.lock().counts.add(counts);
         taken
     }
 }

@@ -17,11 +17,11 @@ use crate::stream::stopped::StoppedShard;
 impl<S: Source> Worker<S> {
     /// Reports the status of every shard.
     pub(super) fn report_status(&self) {
-        let clock = self.clock.read();
+        let clock = self.setup.clock.read();
         let now = clock.steady;
         // Ages are measured by the steady clock; readers measure them by the machine's.
         let machine_time = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
-        let rule = self.options.watermark();
+        let rule = self.setup.options.watermark();
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             let (dirty_hours, dirty_since) = live.waiting();
@@ -40,7 +40,7 @@ impl<S: Source> Worker<S> {
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
                 dirty_since: dirty_since.map(machine_time),
-                recompute_gate: live.recompute_gate(self.ports.shared.clock.now(), self.pace()),
+                recompute_gate: live.recompute_gate(self.setup.ports.shared.clock.now(), self.pace()),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_events_bytes: live.bytes(),
@@ -67,7 +67,7 @@ impl<S: Source> Worker<S> {
         let shards = shards.collect();
         let loaded =
             self.shards.iter().all(|(_, slot)| matches!(slot, Slot::Live(live) if live.unread().is_none()));
-        let mut status = self.ports.status.lock();
+        let mut status = self.setup.ports.status.lock();
         status.heartbeat = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
         status.clock_skew_seconds = clock.ahead_seconds.unwrap_or(0);

@@ -33,7 +33,7 @@ const PARKED_FOR: Duration = Duration::from_secs(5);
 impl<S: Source> Worker<S> {
     /// Takes waiting items as far as schemas and the clock allow. Returns whether more can be taken at once.
     pub(super) async fn take_backlog(&mut self) -> Result<bool> {
-        if self.clock.read().ahead_seconds.is_none() {
+        if self.setup.clock.read().ahead_seconds.is_none() {
             self.unpark(|need| need == Need::Clock).await?;
         }
         let mut continues = true;
@@ -46,7 +46,7 @@ impl<S: Source> Worker<S> {
                 break;
             }
         }
-        while self.backlog.bytes() > self.options.queue_bytes / WAITING_PART
+        while self.backlog.bytes() > self.setup.options.queue_bytes / WAITING_PART
             && let Some((place, need)) = self.backlog.largest()
         {
             self.park(place, need).await?;
@@ -60,7 +60,7 @@ impl<S: Source> Worker<S> {
         while let Some(item) = self.backlog.pop(&place) {
             match item {
                 Item::End(offset) => {
-                    let now = self.ports.shared.clock.now();
+                    let now = self.setup.ports.shared.clock.now();
                     let Some(live) = self.shards.get_live(*shard) else { continue };
                     let Some(progress) = live.topics_mut().get_mut(topic) else { continue };
                     if let Some(cause) = progress.lacks_last(offset) {
@@ -94,8 +94,8 @@ impl<S: Source> Worker<S> {
     /// Requests schemas that messages wait for, if the registry may be asked. Returns whether it has given
     /// any schema, or said that one does not exist.
     async fn fetch_schemas(&mut self) -> Result<bool> {
-        let now = self.ports.shared.clock.now();
-        let mut ids = self.backlog.schemas(&*self.ports.decoder, now);
+        let now = self.setup.ports.shared.clock.now();
+        let mut ids = self.backlog.schemas(&*self.setup.ports.decoder, now);
         self.asks.retain(|id, _| ids.contains(id));
         ids.retain(|id| self.asks.get(id).is_none_or(|ask| ask.is_due(now)));
         if ids.is_empty() || !self.tasks.is_due(Task::Registry, now) {
@@ -104,7 +104,7 @@ impl<S: Source> Worker<S> {
         // Ids that have not failed go first: ids that the registry does not give must not hold up the others.
         ids.sort_by_key(|id| self.asks.get(id).map_or(0, Backoff::failures));
         ids.truncate(FETCHES_MAX);
-        let decoder = Arc::clone(&self.ports.decoder);
+        let decoder = Arc::clone(&self.setup.ports.decoder);
         let answers = join_all(ids.iter().map(|id| decoder.fetch(*id))).await;
         let (mut known, mut answered) = (BTreeSet::new(), false);
         for (id, answer) in ids.into_iter().zip(answers) {
@@ -128,10 +128,10 @@ impl<S: Source> Worker<S> {
     fn note_missing(&mut self, id: u32, error: RegistryError) {
         tracing::warn!(%error, schema = id, "messages are waiting for the schema registry");
         if error.is_of_schema {
-            let now = self.ports.shared.clock.now();
+            let now = self.setup.ports.shared.clock.now();
             self.asks.entry(id).or_insert(Backoff::new(backoff::STREAM)).fail(now);
         }
-        let mut status = self.ports.status.lock();
+        let mut status = self.setup.ports.status.lock();
         status.counts.retries += 1;
         let wait = Wait { kind: error.kind, message: error.to_string() };
         status.waits.insert(Dependency::Registry, wait);
@@ -141,7 +141,7 @@ impl<S: Source> Worker<S> {
     async fn park(&mut self, place: Place, need: Need) -> Result<()> {
         let shard = place.0;
         tracing::warn!(shard, topic = %place.1, ?need, "topic partition is read no further until it can be");
-        let until = self.ports.shared.clock.now().after(PARKED_FOR);
+        let until = self.setup.ports.shared.clock.now().after(PARKED_FOR);
         let mut parked = self.backlog.parked_of(shard);
         parked.push((place, Parked { need, until }));
         self.restart_but(shard, parked).await
@@ -149,7 +149,7 @@ impl<S: Source> Worker<S> {
 
     /// Resumes topic partitions that were parked for something that is there now.
     async fn unpark(&mut self, is_there: impl Fn(Need) -> bool) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let ready = |parked: &Parked| parked.until <= now && is_there(parked.need);
         for shard in self.backlog.shards_parked(ready) {
             let mut parked = self.backlog.parked_of(shard);

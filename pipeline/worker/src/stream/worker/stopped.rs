@@ -24,22 +24,22 @@ impl<S: Source> Worker<S> {
         let unreleased = self.shards.remove(shard).and_then(Slot::into_claimed_log);
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let tries = self.stops.entry(shard).or_insert_with(|| Stops::new(now)).count(now);
         let mut stopped = StoppedShard::new(error, unreleased, tries, now);
-        stopped.release(shard, &self.ports.shared).await;
+        stopped.release(shard, &self.setup.ports.shared).await;
         self.shards.stop(shard, Box::new(stopped));
         Ok(())
     }
 
     /// Checks stopped shards now and then, and takes again the shards that may continue.
     pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         for shard in self.shards.due_stopped(now) {
             let Some(mut stopped) = self.shards.take_stopped(shard) else { continue };
             stopped.note_look(now);
-            stopped.release(shard, &self.ports.shared).await;
-            let store = &*self.ports.shared.store;
+            stopped.release(shard, &self.setup.ports.shared).await;
+            let store = &*self.setup.ports.shared.store;
             let due = stopped.is_released()
                 && stopped.is_due(store, shard, now).await.unwrap_or_else(|error| {
                     tracing::warn!(shard, %error, "cannot read the log of a stopped shard");
@@ -93,7 +93,7 @@ impl<S: Source> Worker<S> {
     /// Releases a shard without a last checkpoint.
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
         let Some(mut log) = slot.into_claimed_log() else { return };
-        let ports = &self.ports.shared;
+        let ports = &self.setup.ports.shared;
         if let Err(error) = log.release(&*ports.store, &*ports.clock).await {
             tracing::warn!(shard, %error, "releasing a shard without a checkpoint that says so");
         }

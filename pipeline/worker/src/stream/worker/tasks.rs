@@ -62,7 +62,7 @@ impl Tasks {
 impl<S: Source> Worker<S> {
     /// Publishes together all shards whose tables may differ.
     pub(super) async fn publish(&mut self) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let due = self.shards.live().filter(|live| live.is_publish_due());
         let due: Vec<Decided> = due.map(|live| live.decided().clone()).collect();
         if due.is_empty() || !self.tasks.is_due(Task::Publish, now) {
@@ -84,15 +84,15 @@ impl<S: Source> Worker<S> {
 
     /// Publishes these checkpoints together. If storage fails, the task is retried later.
     async fn publish_these(&mut self, due: &[Decided]) -> Result<()> {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         let started = Instant::now();
-        let published = publish::publish(&self.ports.shared, due, &self.options.owner).await;
+        let published = publish::publish(&self.setup.ports.shared, due, &self.setup.options.owner).await;
         match published {
             Ok(published) => {
                 self.tasks.note(Task::Publish, true, now);
-                let done = self.ports.shared.clock.now();
+                let done = self.setup.ports.shared.clock.now();
                 {
-                    let mut status = self.ports.status.lock();
+                    let mut status = self.setup.ports.status.lock();
                     status.counts.commits += published.commits;
                     status.counts.publish.observe(started.elapsed());
                 }
@@ -109,7 +109,7 @@ impl<S: Source> Worker<S> {
             Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
                 tracing::warn!(%error, "tables not published yet");
                 self.tasks.note(Task::Publish, false, now);
-                self.ports.status.lock().counts.retries += 1;
+                self.setup.ports.status.lock().counts.retries += 1;
                 Ok(())
             }
             Err(error) => Err(error),
@@ -119,18 +119,18 @@ impl<S: Source> Worker<S> {
     /// Sends decided files of dead letters to their topic, one file per shard. A shard whose file cannot be
     /// read does not hold up the others.
     pub(super) async fn forward_dead_letters(&mut self) {
-        let now = self.ports.shared.clock.now();
-        if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.ports.letters.is_none() {
+        let now = self.setup.ports.shared.clock.now();
+        if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.setup.ports.letters.is_none() {
             return;
         }
         let mut failed = false;
         for live in self.shards.live_mut() {
-            let forwarded = forward(&self.ports, live).await;
+            let forwarded = forward(&self.setup.ports, live).await;
             let answer = forwarded.as_ref().map_err(|error| format!("the dead-letter topic: {error}"));
-            self.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
+            self.setup.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
             if let Err(error) = forwarded {
                 tracing::warn!(%error, "dead letters are waiting for their topic");
-                self.ports.status.lock().counts.retries += 1;
+                self.setup.ports.status.lock().counts.retries += 1;
                 failed = true;
                 if matches!(error, WorkerError::Source(_)) {
                     break;
@@ -142,13 +142,13 @@ impl<S: Source> Worker<S> {
 
     /// Deletes objects that no checkpoint needs. A failed deletion is left for the next time.
     pub(super) async fn collect_garbage(&mut self) {
-        let now = self.ports.shared.clock.now();
+        let now = self.setup.ports.shared.clock.now();
         if !self.tasks.is_due(Task::CollectGarbage, now) {
             return;
         }
         let mut failed = false;
         for live in self.shards.live_mut() {
-            if let Err(error) = collect(&self.ports, live).await {
+            if let Err(error) = collect(&self.setup.ports, live).await {
                 tracing::debug!(%error, "unneeded object not deleted");
                 failed = true;
             }
