@@ -139,3 +139,39 @@ fn wrong_agreements_are_named_with_their_place() {
     let kafka = usage_error(&["agreements", "--file", &file, "--topic", "events"]);
     assert!(kafka.contains("are for --output kafka"), "{kafka}");
 }
+
+#[test]
+fn lists_of_providers_become_agreements() {
+    let folder = tempfile::tempdir().unwrap();
+    let lists = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/agreements");
+    let list = |name: &str| lists.join(name).to_string_lossy().into_owned();
+    let cut = folder.path().join("cut.json");
+    std::fs::write(&cut, r#"[{"savingsPlanId": "sp-2"}, {"savings"#).unwrap();
+    let (to, cut) = (folder.path().join("new.yaml").to_string_lossy().into_owned(), cut.to_string_lossy());
+    let documents = ["gcp.json", "aws.json", "azure.json", "azure.csv"].map(list);
+    let mut args = vec!["agreements", "import", &cut, "--organization", "acme"];
+    args.extend(documents.iter().map(String::as_str));
+    args.extend(["--region", "eu-central-1", "--output", &to]);
+    for machine in ["m5.xlarge=4,16", "Standard_D4s_v5=4,16", "m6.xlarge=4,16"] {
+        args.extend(["--machine", machine]);
+    }
+    for cost in ["n2-iowa=1.6", "g2-iowa=2.5", "az-1=0.3", "az-3=0.1", "az-csv-1=0.2", "n3-iowa=1"] {
+        args.extend(["--hourly-cost", cost]);
+    }
+    let (_, summary) = ok(&args);
+    let yaml = std::fs::read_to_string(&to).unwrap();
+    assert_eq!(yaml, std::fs::read_to_string(lists.join("agreements.yaml")).unwrap());
+    assert!(
+        summary.starts_with("6 commitments\n") && summary.contains("left out: savings_plan"),
+        "{summary}"
+    );
+    for unused in ["correct the type, such as m6.xlarge", "correct the id, such as n3-iowa"] {
+        assert!(summary.contains(unused), "{summary}");
+    }
+    assert!(ok(&["agreements", "--file", &to]).0.starts_with("6 events, checked, not sent"));
+    for (flag, value) in [("--machine", "m5.xlarge=8,32"), ("--hourly-cost", "az-1=0.3")] {
+        let twice = usage_error(&[&args[..], &[flag, value]].concat());
+        assert!(twice.contains(flag) && twice.contains("twice; give it once"), "{twice}");
+    }
+    assert!(usage_error(&["agreements", "import", &cut, "--organization", "acme"]).contains("savings_plan"));
+}

@@ -10,6 +10,7 @@ use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Deserializer};
 
+use super::specs;
 use crate::instant::{parse_date, parse_instant};
 use crate::object::QuantityText;
 
@@ -48,16 +49,30 @@ pub struct ReservationEntry {
     pub region: Text,
     /// Zone of the reservation. `None` if it covers any zone.
     pub zone: Option<Text>,
-    /// GPU model of the units.
-    pub gpu_model: Text,
-    /// Capacity of one unit.
-    pub capacity: BTreeMap<Text, QuantityText>,
+    /// Name of a unit that a provider sells, such as `P16EN x2`, instead of `gpu_model` and `capacity`.
+    pub spec: Option<Text>,
+    /// GPU model of the units. `None` if `spec` is given.
+    pub gpu_model: Option<Text>,
+    /// Capacity of one unit. `None` if `spec` is given.
+    pub capacity: Option<BTreeMap<Text, QuantityText>>,
     /// Number of units.
     pub quantity: i32,
     /// Price of an unused unit per hour.
     pub unit_hourly_price: UnitPrice,
     /// Time of purchase. `None` if it is the start.
     pub created_at: Option<Day>,
+}
+
+impl ReservationEntry {
+    /// Returns the GPU model and the capacity of a unit.
+    pub(super) fn unit(&self) -> Result<(Text, Quantities), String> {
+        let (model, capacity) = match (&self.spec, &self.gpu_model, &self.capacity) {
+            (Some(spec), None, None) => specs::unit(spec)?,
+            (None, Some(model), Some(capacity)) => (model.clone(), capacity.clone()),
+            _ => return Err("give either 'spec', or 'gpu_model' and 'capacity'".to_owned()),
+        };
+        Ok((model, quantities(&capacity)?))
+    }
 }
 
 /// A commitment.
@@ -263,7 +278,7 @@ impl PoolEntry {
 }
 
 /// Parses the quantities of an entry.
-pub(super) fn quantities(list: &BTreeMap<Text, QuantityText>) -> Result<Quantities, String> {
+fn quantities(list: &BTreeMap<Text, QuantityText>) -> Result<Quantities, String> {
     let parse = |(name, text): (&Text, &QuantityText)| {
         let quantity = Quantity::parse(name, &text.0).map_err(|error| format!("{name}: {error}"))?;
         Ok((name.clone(), quantity))

@@ -7,7 +7,9 @@
 
 mod check;
 mod entries;
+mod import;
 mod sent;
+mod specs;
 
 use std::fmt;
 
@@ -20,6 +22,7 @@ use prorata_schemas::time::Timestamp;
 use serde::Deserialize;
 
 pub use entries::{AssignmentEntry, CommitmentEntry, Day, PoolEntry, QosEntry, RateEntry, ReservationEntry};
+pub use import::{AgreementsImporter, MachineSize};
 
 /// A file of agreements.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -216,15 +219,15 @@ impl Agreements {
 
     fn reservation(&self, index: usize, entry: &ReservationEntry) -> Result<Version, AgreementsError> {
         let place = EntryPlace { section: "reservations", number: index + 1, id: entry.id.to_string() };
-        let capacity = entries::quantities(&entry.capacity)
-            .map_err(|fault| AgreementsError::Value { place: place.clone(), fault })?;
+        let (gpu_model, capacity) =
+            entry.unit().map_err(|fault| AgreementsError::Value { place: place.clone(), fault })?;
         let set = Payload::ReservationSet(Box::new(ReservationSet {
             reservation_id: entry.id.clone(),
             name: entry.name.clone(),
             provider: entry.provider.clone(),
             region: entry.region.clone(),
             zone: entry.zone.clone(),
-            gpu_model: entry.gpu_model.clone(),
+            gpu_model,
             capacity,
             quantity: entry.quantity,
             unit_hourly_price: entry.unit_hourly_price,

@@ -10,4 +10,5 @@ mod list;
 pub(crate) use book::priced_region;
 pub use book::{CapacityRates, PriceBook, PricedNode};
 pub use documents::{ImportError, Imported, Importer, LeftOut, PriceDocument};
+pub(crate) use documents::{decimal, json};
 pub use list::{PriceList, PriceListError, PricedType, read_price_list, write_price_list};

@@ -1,5 +1,7 @@
 //! Files of agreements and their events. The files here are JSON, which is also YAML.
 
+use std::path::Path;
+
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_collector::parse_instant;
 use prorata_schemas::event::{Event, Payload};
@@ -174,4 +176,59 @@ fn unknown_keys_floats_and_bad_times_are_refused() {
     assert!(parse(&|entry| entry["from"] = json!("yesterday")).contains("'yesterday' is not a time"));
     assert!(parse(&|entry| entry["from"] = json!("1969-01-01")).contains("'1969-01-01' is not a time"));
     assert!(parse(&|entry| drop(entry.as_object_mut().unwrap().remove("region"))).contains("region"));
+}
+
+#[test]
+fn a_spec_stands_for_a_unit_of_the_rule_book_s_table() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine").join("RULES.md");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let table = rules.split("| GPU model | specs |").nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let spec = |spec: &str| {
+        let mut entry = reservation("a", "2026-01-01", None);
+        for key in ["gpu_model", "capacity"] {
+            entry.as_object_mut().unwrap().remove(key);
+        }
+        entry["spec"] = json!(spec);
+        entry
+    };
+    let set = |entry: Value| {
+        let found = file(json!({"reservations": [entry]})).events(instant("2027-01-01"), &[]).unwrap();
+        found.events[0].payload.clone()
+    };
+    let mut count = 0;
+    for row in rows {
+        let [_, models, units, _] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        for (model, unit) in models.split(", ").flat_map(|model| units.split(' ').map(move |u| (model, u))) {
+            let (gpus, size) = unit.split_once(':').unwrap();
+            let (vcpu, gib) = size.split_once('/').unwrap();
+            let mut written = reservation("a", "2026-01-01", None);
+            written["gpu_model"] = json!(model);
+            written["capacity"] = json!({"cpu": vcpu, "memory": format!("{gib}Gi"), "nvidia.com/gpu": gpus});
+            assert_eq!(set(spec(&format!("{model} x{gpus}"))), set(written), "{model} {unit}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 27);
+    let said = fault(json!({"reservations": [spec("P16EN x3")]}));
+    assert!(
+        said.contains("(a): the spec 'P16EN x3' is not in the table of units, which has P16EN x1, "),
+        "{said}"
+    );
+    for strange in ["P16EN", "P32 x2", "P16EN 2", ""] {
+        let said = fault(json!({"reservations": [spec(strange)]}));
+        assert!(
+            said.contains("which has cards L20, T4, A10, P16EN, ") || said.contains("P16EN x1"),
+            "{said}"
+        );
+    }
+    let mut both = reservation("a", "2026-01-01", None);
+    both["spec"] = json!("P16EN x2");
+    let mut half = reservation("a", "2026-01-01", None);
+    half.as_object_mut().unwrap().remove("capacity");
+    for entry in [both, half] {
+        assert!(fault(json!({"reservations": [entry]})).contains("give either 'spec', or 'gpu_model' and"));
+    }
 }

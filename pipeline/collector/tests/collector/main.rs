@@ -5,6 +5,7 @@
 
 mod agreements;
 mod histories;
+mod imports;
 mod objects;
 mod prices;
 mod requests;

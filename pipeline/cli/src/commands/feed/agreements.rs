@@ -14,6 +14,7 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Archive, Clock, ObjectStore, PutOutcome, Wanted};
 
 use crate::commands::feed::archive_file::archive_file;
+use crate::commands::feed::import::{self, AgreementsAction};
 use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
@@ -23,10 +24,14 @@ use crate::wiring::{self, kafka};
 
 /// Arguments of `prorata agreements`.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct AgreementsArgs {
+    /// Another action. `None` if the file is to be converted.
+    #[command(subcommand)]
+    pub action: Option<AgreementsAction>,
     /// YAML file of reservations, commitments, rates and pools
-    #[arg(long, value_name = "FILE")]
-    pub file: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    pub file: Option<PathBuf>,
     /// Folder or URL to write a file of events to, or kafka [default: only check the file]
     #[arg(long, alias = "to", value_name = "FOLDER|URL|kafka")]
     pub output: Option<String>,
@@ -47,18 +52,22 @@ pub struct AgreementsArgs {
 /// # Errors
 /// If the file is wrong, or its events cannot be read, written or sent.
 pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
+    if let Some(AgreementsAction::Import(args)) = &args.action {
+        return import::run(args);
+    }
+    let file = args.file.as_deref().ok_or_else(|| Failure::usage("give --file FILE"))?;
     let is_kafka = args.output.as_deref() == Some("kafka");
     if !is_kafka && args.kafka != KafkaArgs::default() {
         let message =
             "--config, --bootstrap-servers, --topic and --rate are for --output kafka; leave them out";
         return Err(Failure::usage(message).into());
     }
-    let agreements = read(&args.file)?;
+    let agreements = read(file)?;
     let kept = args.sent.as_deref().or(args.output.as_deref().filter(|_| !is_kafka));
     let sent = kept.map_or(Ok(Vec::new()), |folder| sent_before(folder, &agreements))?;
     let found = agreements
         .events(Timestamp(SystemClock.now().0), &sent)
-        .map_err(|error| Failure::usage(format!("'{}': {error}", args.file.display())))?;
+        .map_err(|error| Failure::usage(format!("'{}': {error}", file.display())))?;
     let to = match (&args.output, &args.sent) {
         (None, _) => "checked, not sent".to_owned(),
         (Some(to), None) if !is_kafka => write(to, &agreements, &found.events)?,

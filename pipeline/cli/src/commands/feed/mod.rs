@@ -3,4 +3,5 @@
 pub mod agreements;
 pub mod archive_file;
 pub mod collect;
+pub mod import;
 pub mod prices;

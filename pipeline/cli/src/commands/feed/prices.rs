@@ -97,8 +97,11 @@ fn read(args: &ImportArgs) -> anyhow::Result<(PriceList, Imported)> {
     Ok(importer.finish().map_err(Failure::usage)?)
 }
 
-/// Replaces a file as a whole: a reader sees the old list or the new list.
-fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file as a whole: a reader sees the old file or the new file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beneath = to.as_os_str().to_owned();
     beneath.push(".new");
     let mut file = File::create(&beneath)?;

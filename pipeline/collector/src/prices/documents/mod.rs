@@ -3,7 +3,7 @@
 mod aws;
 mod azure;
 mod gcp;
-mod json;
+pub(crate) mod json;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -43,6 +43,18 @@ pub struct LeftOut {
     pub count: u64,
     /// The first entry, for messages; without control characters.
     pub example: String,
+}
+
+impl Imported {
+    /// Counts an entry that was left out. Keeps the first example of a reason.
+    pub(crate) fn skip(&mut self, reason: &'static str, example: impl FnOnce() -> String) {
+        let left = self.skipped.entry(reason).or_default();
+        if left.count == 0 {
+            let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+            left.example = example().chars().take(EXAMPLE_MAX).map(shown).collect();
+        }
+        left.count += 1;
+    }
 }
 
 /// Reason for an entry whose price or time does not parse.
@@ -153,12 +165,7 @@ impl Importer {
     }
 
     fn skip(&mut self, reason: &'static str, example: impl FnOnce() -> String) {
-        let left = self.imported.skipped.entry(reason).or_default();
-        if left.count == 0 {
-            let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-            left.example = example().chars().take(EXAMPLE_MAX).map(shown).collect();
-        }
-        left.count += 1;
+        self.imported.skip(reason, example);
     }
 
     fn skip_currency(&mut self, currency: &str, example: impl FnOnce() -> String) {
@@ -199,7 +206,7 @@ impl Importer {
 }
 
 /// Parses a decimal of a document, which may have an exponent and zeros after the twelfth decimal.
-fn decimal(text: &str) -> Option<UnitPrice> {
+pub(crate) fn decimal(text: &str) -> Option<UnitPrice> {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent: i32 = exponent.trim_start_matches('+').parse().ok().filter(|e| (-30..=30).contains(e))?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));

@@ -1,0 +1,24 @@
+//! A bound for one element of a document: an element is held in memory, a document is not.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+
+/// Maximum size of one element of a document, in bytes.
+pub const ELEMENT_BYTES_MAX: usize = 1 << 20;
+
+/// A document of which only so many bytes may be read until its reader raises the number.
+pub struct Bounded<'b, R> {
+    /// The document.
+    pub from: R,
+    /// Number of bytes that may still be read.
+    pub left: &'b Cell<usize>,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(to)?;
+        let left = self.left.get().checked_sub(count);
+        self.left.set(left.ok_or_else(|| io::Error::other("an element is larger than 1 MiB"))?);
+        Ok(count)
+    }
+}
