@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::event::{CommitmentSet, Event, Payload};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, Unpriced};
 
@@ -62,9 +62,16 @@ pub(crate) fn unmark_rows(rows: &mut [Box<CostRow>]) {
         if let Some(set) = row.reservation.as_mut().filter(|set| is_other(&set.currency)) {
             strip(&mut Arc::make_mut(set).currency);
         }
-        if let Some(set) = row.commitment.as_mut().filter(|set| is_other(&set.currency)) {
-            strip(&mut Arc::make_mut(set).currency);
+        if let Some(set) = &mut row.commitment {
+            unmark_commitment(set);
         }
+    }
+}
+
+/// Removes the mark from a commitment, if it has one.
+pub(crate) fn unmark_commitment(set: &mut Arc<CommitmentSet>) {
+    if is_other(&set.currency) {
+        strip(&mut Arc::make_mut(set).currency);
     }
 }
 

@@ -101,7 +101,7 @@ fn commitment() -> CommitmentSet {
         starts_at: Timestamp(0),
         ends_at: None,
         enabled: true,
-        allowed_utilization: None,
+        allowed_utilization: Some("0.5".parse().unwrap()),
         assignments: Vec::new(),
     }
 }
@@ -371,11 +371,14 @@ fn commitment_usage() -> CommitmentUtilizationRow {
     let cover = ClusterCover { vcpu_hours: dec("96"), gib_hours: dec("384"), cost: dec("1.8") };
     CommitmentUtilizationRow {
         commitment_id: "c1".into(),
-        name: "g5 for a year".into(),
+        description: Arc::new(commitment()),
+        hourly_cost: Some(commitment().hourly_cost),
         committed: hours("160", "640"),
         covered: hours("96", "384"),
+        planned: hours("80", "320"),
         provisioned: hours("192", "768"),
         utilization: dec("0.6"),
+        planned_utilization: dec("0.5"),
         raw_utilization: dec("1.2"),
         used_cost: dec("1.8"),
         unused_cost: dec("1.2"),

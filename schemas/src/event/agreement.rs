@@ -100,9 +100,9 @@ pub struct CommitmentSet {
     /// The first instant at which the commitment is no longer effective; `None` if it does not end. Never
     /// before `starts_at`. A commitment that ends at its start is never effective.
     pub ends_at: Option<Timestamp>,
-    /// Whether the commitment covers nodes. A disabled commitment costs the same and covers nothing.
+    /// Whether an autoscaler plans with the commitment. The provider applies a disabled one all the same.
     pub enabled: bool,
-    /// The part of its vCPU, memory and GPUs that may cover nodes, 0 to 1; `None` means 1.
+    /// The part of its vCPU, memory and GPUs that an autoscaler plans with, 0 to 1; `None` means 1.
     pub allowed_utilization: Option<Ratio>,
     /// The clusters that the commitment covers before all others.
     pub assignments: Vec<Assignment>,

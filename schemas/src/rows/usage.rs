@@ -2,12 +2,14 @@
 //! totals.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::cost::ResourceHours;
 use crate::Text;
 use crate::decimal::Decimal12;
-use crate::event::QuotaKind;
+use crate::event::{CommitmentSet, QuotaKind};
 use crate::ids::{ClusterId, CommitmentId, PodUid, PoolId, QuotaId, ReservationId};
+use crate::money::UnitPrice;
 use crate::time::Timestamp;
 
 /// One row of `reservation_usage`: a reservation that was effective in the hour.
@@ -81,16 +83,22 @@ pub struct ClusterCover {
 pub struct CommitmentUtilizationRow {
     /// The commitment.
     pub commitment_id: CommitmentId,
-    /// Name of the commitment.
-    pub name: Text,
+    /// The last description.
+    pub description: Arc<CommitmentSet>,
+    /// The cost per hour in the last description; `None` if it is in another currency than the hour.
+    pub hourly_cost: Option<UnitPrice>,
     /// Committed resource hours over the time in which the commitment is effective.
     pub committed: ResourceHours,
     /// Covered resource hours.
     pub covered: ResourceHours,
+    /// Resource hours that it would cover if the provider followed `enabled` and `allowed_utilization`.
+    pub planned: ResourceHours,
     /// Resource hours of all matching nodes.
     pub provisioned: ResourceHours,
     /// Covered hours divided by committed hours, weighted as RULES.md, section 3 says.
     pub utilization: Decimal12,
+    /// Planned hours divided by committed hours.
+    pub planned_utilization: Decimal12,
     /// Provisioned hours divided by committed hours; above 1 if the nodes exceed the commitment.
     pub raw_utilization: Decimal12,
     /// Cost of the Used rows.

@@ -79,7 +79,7 @@ pub fn slices(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Slic
             from: at,
             to: next,
             quotas: quota::standings(&world, rules),
-            covers: commitment::covers(&world, at, rules),
+            covers: commitment::covers(&world, at, rules, commitment::totals),
             world: world.clone(),
         });
     }

@@ -128,6 +128,8 @@ pub(crate) struct CommitmentSlice {
     pub(crate) description: Arc<CommitmentSet>,
     /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`].
     pub(crate) covered: PerResource<UBig>,
+    /// The amounts that it would cover by plan, in the same unit.
+    pub(crate) planned: PerResource<UBig>,
     /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
 }

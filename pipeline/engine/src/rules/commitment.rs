@@ -6,14 +6,14 @@
 //! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
 //! provider, region and family: clusters assigned with a priority first (1 is highest), then assigned
 //! without, then all others; within a rank by node start, node id, cluster id. It covers what is left of a
-//! node's vCPU, memory and GPU, each up to what is left of its total x allowed_utilization. The next
-//! commitment does not find capacity that is covered.
+//! node's vCPU, memory and GPU, each up to what is left of its total. The next commitment does not find
+//! capacity that is covered. `enabled` and `allowed_utilization` are plans, and decide nothing.
 //!
 //! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
-//! it is deleted. Its current description always holds. A disabled one is tracked and covers nothing.
+//! it is deleted. Its current description always holds.
 //!
-//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so a covered amount
-//! is a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
+//! **Rounding**: none. A covered amount is a whole number of 10^-24 thousandths or bytes
+//! ([`COVERAGE_SCALE`]).
 
 mod cover;
 mod family;
@@ -49,9 +49,10 @@ pub(crate) use place::FamilyNode;
 struct LiveCommitment {
     description: Arc<CommitmentSet>,
     since: Timestamp,
-    /// This and the two amounts are as of the last decision about coverage.
+    /// This and the amounts are as of the last decision about coverage.
     effective: bool,
     covered: PerResource<UBig>,
+    planned: PerResource<UBig>,
     provisioned: Amounts,
 }
 
@@ -126,6 +127,7 @@ impl Commitments {
             since: now,
             effective: false,
             covered: PerResource::default(),
+            planned: PerResource::default(),
             provisioned: Amounts::default(),
         };
         if let Some(before) = self.live.insert(id.clone(), live) {
@@ -222,26 +224,28 @@ impl Commitments {
             let places = ids.zip(1..).collect();
             family.record(now, &places, &mut self.trace);
         }
-        for cover in family.covers() {
-            self.set_cover(&cover.commitment.commitment_id, Some(cover), now);
+        for (cover, planned) in family.covers() {
+            self.set_cover(&cover.commitment.commitment_id, Some((cover, planned)), now);
         }
         if !have_changed {
             return;
         }
         let effective: BTreeSet<_> =
-            family.covers().iter().map(|cover| &cover.commitment.commitment_id).collect();
+            family.covers().map(|(cover, _)| &cover.commitment.commitment_id).collect();
         let ids = self.by_family.get(key).into_iter().flatten().map(|(_, id)| id);
         for id in ids.filter(|id| !effective.contains(id)).cloned().collect::<Vec<_>>() {
             self.set_cover(&id, None, now);
         }
     }
 
-    /// Ends the slice of a commitment whose cover changes now. `cover` is `None` if it is not effective.
-    fn set_cover(&mut self, id: &CommitmentId, cover: Option<&Cover>, now: Timestamp) {
+    /// Ends the slice of a commitment whose cover, by bill or by plan, changes now. `cover` is `None` if it
+    /// is not effective.
+    fn set_cover(&mut self, id: &CommitmentId, cover: Option<(&Cover, &PerResource<UBig>)>, now: Timestamp) {
         let is_as_before = self.live.get(id).is_some_and(|live| match cover {
             None => !live.effective,
-            Some(cover) => {
-                live.effective && live.covered == cover.covered && live.provisioned == cover.provisioned
+            Some((cover, planned)) => {
+                let is_covered = live.covered == cover.covered && live.planned == *planned;
+                live.effective && is_covered && live.provisioned == cover.provisioned
             }
         });
         if is_as_before {
@@ -250,8 +254,9 @@ impl Commitments {
         self.close_slice(id, now);
         if let Some(live) = self.live.get_mut(id) {
             live.effective = cover.is_some();
-            (live.covered, live.provisioned) =
-                cover.map(|cover| (cover.covered.clone(), cover.provisioned)).unwrap_or_default();
+            (live.covered, live.planned, live.provisioned) = cover
+                .map(|(cover, planned)| (cover.covered.clone(), planned.clone(), cover.provisioned))
+                .unwrap_or_default();
         }
     }
 
@@ -278,9 +283,13 @@ impl Commitments {
             hour.existed_micros += span.micros();
             hour.unexpired |= live.description.ends_at.is_none_or(|end| end > self.hour_start);
             if live.effective {
-                let (covered, provisioned) = (live.covered.clone(), live.provisioned);
-                let description = live.description.clone();
-                hour.slices.push(CommitmentSlice { span, description, covered, provisioned });
+                hour.slices.push(CommitmentSlice {
+                    span,
+                    description: live.description.clone(),
+                    covered: live.covered.clone(),
+                    planned: live.planned.clone(),
+                    provisioned: live.provisioned,
+                });
             }
         }
         live.since = now;
@@ -316,6 +325,16 @@ pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
     totals.zip(PARTS_PER_UNIT).map(|(total, parts)| total * parts * ATOMS_IN_ONE)
 }
 
+/// Returns the totals that an autoscaler may plan with: times `allowed_utilization`, not rounded, and nothing
+/// of a disabled commitment.
+pub(crate) fn planned(commitment: &CommitmentSet) -> PerResource<UBig> {
+    if !commitment.enabled {
+        return PerResource::default();
+    }
+    let allowed = commitment.allowed_utilization.map_or(ATOMS_IN_ONE, atoms);
+    committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
+}
+
 /// Returns the parts of a commitment's hourly cost that covered amounts earn, by resource.
 pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<UBig>) -> PerResource<RBig> {
     utilization_parts(&committed(commitment), covered)
@@ -338,12 +357,6 @@ pub(crate) fn utilization_parts(
         (true, false) => PerResource { memory, ..none },
         (true, true) => PerResource { gpu, ..none },
     }
-}
-
-/// Returns the amounts that may be covered: totals times allowed_utilization, not rounded.
-pub(crate) fn allowed_totals(commitment: &CommitmentSet) -> PerResource<UBig> {
-    let allowed = commitment.allowed_utilization.map_or(ATOMS_IN_ONE, atoms);
-    committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
 }
 
 #[cfg(test)]

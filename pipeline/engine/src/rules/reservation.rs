@@ -27,7 +27,7 @@ use crate::model::span::Span;
 use crate::model::spec::{Amounts, PodSpec, amounts};
 use crate::model::state::SavedReservation;
 use crate::rules::free_units::{FreeUnits, UnitPlace};
-use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods, class, unit_class};
+use crate::rules::waiting::{UnitClass, WaitingPods, class, is_best_effort, unit_class};
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
 
 /// A running serverless pod that can hold a unit.
@@ -102,7 +102,7 @@ impl LiveReservation {
             (pod.unit_gpus == Some(self.unit.gpu), "another number of GPUs"),
             (pod.requests.cpu <= self.unit.cpu, "too few vCPUs"),
             (pod.requests.memory <= self.unit.memory, "too little memory"),
-            (&*wanted.qos != BEST_EFFORT, "the pod is best-effort"),
+            (!is_best_effort(&wanted.qos), "the pod is best-effort"),
         ];
         conditions.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }

@@ -13,8 +13,10 @@ use prorata_schemas::time::Timestamp;
 
 use crate::model::spec::PodSpec;
 
-/// The quality of service of pods that no unit serves.
-pub(crate) const BEST_EFFORT: &str = "best-effort";
+/// Returns whether no unit serves pods of this quality of service: it is a spelling of `BestEffort`.
+pub(crate) fn is_best_effort(qos: &str) -> bool {
+    ["best-effort", "besteffort"].iter().any(|spelling| qos.eq_ignore_ascii_case(spelling))
+}
 
 /// Pods and units can match only within a class: region and GPU model, by their canonical names (RULES.md,
 /// section 12), and number of GPUs in thousandths.
@@ -70,7 +72,7 @@ impl WaitingPods {
 /// holds a part of a GPU, or is best-effort.
 pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
-    if &*pod.qos == BEST_EFFORT {
+    if is_best_effort(&pod.qos) {
         return None;
     }
     Some(unit_class(pod.region.as_ref()?, pod.gpu_model.as_ref()?, spec.unit_gpus?))

@@ -2,9 +2,11 @@
 //!
 //! Utilization over the hour is covered resource-time divided by committed resource-time, with the weights
 //! that `rules/commitment.rs` gives the money of a commitment. Raw utilization has all matching provisioned
-//! capacity in place of covered capacity, so over-use shows as more than 1.
+//! capacity in place of covered capacity, so over-use shows as more than 1. Planned utilization has the
+//! capacity that the commitment would cover by plan.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_int::UBig;
 use prorata_schemas::ids::{ClusterId, CommitmentId};
@@ -13,6 +15,7 @@ use prorata_schemas::rows::{
 };
 use prorata_schemas::time::Hour;
 
+use crate::currency;
 use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, ratio, round, sum};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
@@ -89,20 +92,28 @@ fn row(
 ) -> Result<CommitmentUtilizationRow, EngineError> {
     let mut total = Integrals::default();
     let mut covered = Integrals::default();
+    let mut planned = Integrals::default();
     let mut provisioned = Integrals::default();
     for slice in &seen.slices {
         let micros = slice.span.micros();
         add(&mut total, &committed(&slice.description), micros);
         add(&mut covered, &slice.covered, micros);
+        add(&mut planned, &slice.planned, micros);
         add(&mut provisioned, &scaled(slice.provisioned), micros);
     }
+    let mut description = Arc::clone(&seen.description);
+    let is_priced = !currency::is_other(&description.currency);
+    currency::unmark_commitment(&mut description);
     Ok(CommitmentUtilizationRow {
         commitment_id: id.clone(),
-        name: seen.description.name.clone(),
+        hourly_cost: is_priced.then_some(description.hourly_cost),
+        description,
         committed: hours(&total)?,
         covered: hours(&covered)?,
+        planned: hours(&planned)?,
         provisioned: hours(&provisioned)?,
         utilization: round(&utilization_parts(&total, &covered).sum())?,
+        planned_utilization: round(&utilization_parts(&total, &planned).sum())?,
         raw_utilization: round(&utilization_parts(&total, &provisioned).sum())?,
         used_cost: sum(rows.used.iter().map(|row| row.effective_cost))?,
         unused_cost: sum(rows.unused.iter().map(|row| row.effective_cost))?,

@@ -126,7 +126,7 @@ fn write_reservation(lines: &mut TextLines, step: &ReservationSpan) {
 }
 
 fn write_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
-    let disabled = if step.enabled { "" } else { " (disabled: it covers nothing)" };
+    let disabled = if step.enabled { "" } else { " (disabled: the provider applies it all the same)" };
     lines.add(format!(
         "  {} {}: {} h at {} an hour{disabled}",
         step.commitment_id,

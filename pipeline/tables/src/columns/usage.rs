@@ -3,7 +3,9 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 
-use prorata_schemas::event::QuotaKind;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{CommitmentKind, QuotaKind};
+
 use prorata_schemas::rows::{
     CommitmentUtilizationRow, HourTables, PoolUsageRow, QuotaUsageRow, ReservationUsageRow,
 };
@@ -87,17 +89,38 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
         required("commitment_id", Text, |line: &Line<'_, CommitmentUtilizationRow>| {
             Cell::text(&*line.row.commitment_id)
         }),
-        optional("name", Text, |line| Cell::text(&*line.row.name)),
+        optional("name", Text, |line| Cell::text(&*line.row.description.name)),
+        required("provider", Text, |line| Cell::text(&*line.row.description.provider)),
+        required("kind", Text, |line| {
+            Cell::Text(match line.row.description.kind {
+                CommitmentKind::ReservedInstance => "RESERVED_INSTANCE",
+                CommitmentKind::CommittedUseDiscount => "COMMITTED_USE_DISCOUNT",
+            })
+        }),
+        required("region", Text, |line| Cell::text(&*line.row.description.region)),
+        required("instance_family", Text, |line| Cell::text(&*line.row.description.instance_family)),
+        optional("gpu_model", Text, |line| Cell::text(line.row.description.gpu_model.as_deref())),
+        required("starts_at", Time, |line| line.row.description.starts_at.into()),
+        optional("ends_at", Time, |line| line.row.description.ends_at.map_or(Cell::Null, Cell::Time)),
+        optional("hourly_cost", Decimal, |line| line.row.hourly_cost.map(Decimal12::from).into()),
+        required("enabled", Bool, |line| Cell::Bool(line.row.description.enabled)),
+        required("allowed_utilization", Decimal, |line| {
+            line.row.description.allowed_utilization.map_or(Decimal12::ONE, Decimal12::from).into()
+        }),
         required("committed_vcpu_hours", Decimal, |line| line.row.committed.cpu_core_hours.into()),
         required("covered_vcpu_hours", Decimal, |line| line.row.covered.cpu_core_hours.into()),
+        required("planned_vcpu_hours", Decimal, |line| line.row.planned.cpu_core_hours.into()),
         required("provisioned_vcpu_hours", Decimal, |line| line.row.provisioned.cpu_core_hours.into()),
         required("committed_gib_hours", Decimal, |line| line.row.committed.memory_gib_hours.into()),
         required("covered_gib_hours", Decimal, |line| line.row.covered.memory_gib_hours.into()),
+        required("planned_gib_hours", Decimal, |line| line.row.planned.memory_gib_hours.into()),
         required("provisioned_gib_hours", Decimal, |line| line.row.provisioned.memory_gib_hours.into()),
         required("committed_gpu_hours", Decimal, |line| line.row.committed.gpu_hours.into()),
         required("covered_gpu_hours", Decimal, |line| line.row.covered.gpu_hours.into()),
+        required("planned_gpu_hours", Decimal, |line| line.row.planned.gpu_hours.into()),
         required("provisioned_gpu_hours", Decimal, |line| line.row.provisioned.gpu_hours.into()),
         required("utilization", Decimal, |line| line.row.utilization.into()),
+        required("planned_utilization", Decimal, |line| line.row.planned_utilization.into()),
         required("raw_utilization", Decimal, |line| line.row.raw_utilization.into()),
         required("used_cost", Decimal, |line| line.row.used_cost.into()),
         required("unused_cost", Decimal, |line| line.row.unused_cost.into()),

@@ -158,7 +158,7 @@ fn the_digest_of_known_rows_is_known() {
     let digests = [
         "ec8b11bb5e9da8892bb80f03c19347d4",
         "b44bb97c82ed0fe7d51bc66ed4afe4b7",
-        "3f64bf260c9c00bc63d59901c59c899c",
+        "60c4162f61a87ffde71677fbeaa480be",
         "f52d4d2a09856532c06b11564e276d9c",
         "25c52e4f1b65244c867c3e8772749557",
         "54bbb6e05bc6035217a8a7afadb92624",

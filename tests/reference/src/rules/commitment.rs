@@ -13,7 +13,7 @@ use crate::resources::{Three, none, of_node};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
 
-/// Returns whether the commitment is effective at this instant, enabled or not.
+/// Returns whether the commitment is effective at this instant. The provider applies it, enabled or not.
 pub fn effective(set: &CommitmentSet, at: i64) -> bool {
     set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0)
 }
@@ -58,17 +58,23 @@ pub fn weighted(totals: &Three, used: &Three) -> Three {
     }
 }
 
-/// Returns everything that commitments cover at this instant. Enabled and effective commitments cover in the
-/// order of (starts_at, id); each walks its nodes.
-pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
+/// Returns the amounts that an autoscaler may plan with: none of a disabled commitment, and otherwise its
+/// totals times `allowed_utilization`.
+pub fn planned_totals(set: &CommitmentSet) -> Three {
+    let allowed = if set.enabled { set.allowed_utilization.map_or(whole(1), exact) } else { zero() };
+    totals(set).map(|total| total * &allowed)
+}
+
+/// Returns everything that commitments cover at this instant, up to their totals. Effective commitments cover
+/// in the order of (starts_at, id); each walks its nodes.
+pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) -> Three) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
-    commitments.retain(|set| set.enabled && effective(set, at));
+    commitments.retain(|set| effective(set, at));
     commitments.sort_by_key(|set| (set.starts_at, set.commitment_id.clone()));
     let mut covered: BTreeMap<NodeKey, Three> = BTreeMap::new();
     let mut covers = Vec::new();
     for set in commitments {
-        let allowed = set.allowed_utilization.map_or(whole(1), exact);
-        let mut left = totals(set).map(|total| total * &allowed);
+        let mut left = totals(set);
         for (key, node) in walk(world, set) {
             let Some(capacity) = matching_capacity(set, &node.set, rules) else { continue };
             let gone = covered.entry(key.clone()).or_insert_with(none);

@@ -88,5 +88,5 @@ fn fits(pod: &PodStarted, unit: &ReservationSet, rules: &Rules) -> bool {
         && milli_gpus(&pod.requests, rules) == milli_gpus(&unit.capacity, rules)
         && amount(&pod.requests, CPU) <= amount(&unit.capacity, CPU)
         && amount(&pod.requests, MEMORY) <= amount(&unit.capacity, MEMORY)
-        && &*pod.qos != "best-effort"
+        && !matches!(pod.qos.to_ascii_lowercase().as_str(), "besteffort" | "best-effort")
 }

@@ -77,7 +77,7 @@ impl Choices {
             region: self.agreed(&[Some("r"), Some("r"), Some("s"), None, Some("R")]).map(Text::from),
             zone: self.agreed(&[Some("z"), Some("y"), None]).map(Text::from),
             pool_id: self.maybe(self.in_pool, &POOLS),
-            qos: self.agreed_text(&["default", "medium", "critical", "", "best-effort"]),
+            qos: self.agreed_text(&["default", "medium", "critical", "", "BestEffort"]),
             gpu_model: self.agreed(&[Some("m"), Some("m"), Some("t"), None, Some(A100)]).map(Text::from),
             requests,
             limits: self.quantities(&limits, 0.6),

@@ -93,6 +93,7 @@ pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<Commitme
 struct CoverSums {
     committed: Three,
     covered: Three,
+    planned: Three,
     provisioned: Three,
     clusters: BTreeMap<ClusterId, Three>,
 }
@@ -111,6 +112,10 @@ fn cover(view: &HourView, id: &CommitmentId) -> CoverSums {
                 add(&mut sums.provisioned, &capacity, &time);
             }
         }
+        let planned = commitment::covers(&slice.world, slice.from, view.rules, commitment::planned_totals);
+        for cover in planned.iter().filter(|cover| cover.commitment_id == *id) {
+            add(&mut sums.planned, &cover.amount, &time);
+        }
         for cover in slice.covers.iter().filter(|cover| cover.commitment_id == *id) {
             add(&mut sums.covered, &cover.amount, &time);
             add(sums.clusters.entry(cover.node.0.clone()).or_insert_with(none), &cover.amount, &time);
@@ -123,7 +128,7 @@ fn utilization_row(
     view: &HourView,
     rows: &[CostRow],
     id: &CommitmentId,
-    set: &CommitmentSet,
+    set: &Arc<CommitmentSet>,
 ) -> CommitmentUtilizationRow {
     let sums = cover(view, id);
     let used_rows = || {
@@ -147,11 +152,15 @@ fn utilization_row(
     let utilization = |used: &Three| half_even(&commitment::weighted(&sums.committed, used).iter().sum());
     CommitmentUtilizationRow {
         commitment_id: id.clone(),
-        name: set.name.clone(),
+        description: Arc::clone(set),
+        hourly_cost: (set.currency == *view.rules.currency_of(view.organization_id))
+            .then_some(set.hourly_cost),
         committed: resource_hours(&sums.committed),
         covered: resource_hours(&sums.covered),
+        planned: resource_hours(&sums.planned),
         provisioned: resource_hours(&sums.provisioned),
         utilization: utilization(&sums.covered),
+        planned_utilization: utilization(&sums.planned),
         raw_utilization: utilization(&sums.provisioned),
         used_cost: sum(used_rows(), |row| row.effective_cost),
         unused_cost: sum(unused, |row| row.effective_cost),

@@ -17,8 +17,8 @@ use crate::model::per_resource::PerResource;
 use crate::model::spec::{Amounts, NodeSpec, gpu_model};
 use crate::model::state::NodeKey;
 use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
+use crate::rules::commitment::scaled;
 use crate::rules::commitment::walk::Walk;
-use crate::rules::commitment::{allowed_totals, scaled};
 
 /// An effective commitment with the amounts that it covers of all nodes, and the amounts that it could cover.
 #[derive(Debug)]
@@ -48,15 +48,19 @@ enum Turn {
 }
 
 impl Cover {
-    /// Creates the cover of a commitment that has not looked at any of the nodes.
-    pub(crate) fn new(commitment: Arc<CommitmentSet>, nodes: &FamilyNodes) -> Self {
-        let allowed = if commitment.enabled { allowed_totals(&commitment) } else { PerResource::default() };
+    /// Creates the cover of a commitment that has not looked at any of the nodes. `totals` are the amounts
+    /// that it may cover of all nodes.
+    pub(crate) fn new(
+        commitment: Arc<CommitmentSet>,
+        totals: PerResource<UBig>,
+        nodes: &FamilyNodes,
+    ) -> Self {
         let mut cover = Self {
             gpu_model: gpu_model(commitment.gpu_model.as_ref()),
             commitment,
             covered: PerResource::default(),
             provisioned: Amounts::default(),
-            walks: allowed.map(Walk::new),
+            walks: totals.map(Walk::new),
             turn: if nodes.is_empty() { Turn::Stays } else { Turn::Begins },
         };
         nodes.values().for_each(|node| cover.provision(None, Some(node)));

@@ -20,7 +20,7 @@ use crate::model::slices::Coverage;
 use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
 use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
-use crate::rules::commitment::{allowed_totals, scaled};
+use crate::rules::commitment::{committed, planned, scaled};
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
@@ -48,6 +48,9 @@ fn family_key(provider: &Text, region: &Text, family: &Text) -> FamilyKey {
 pub(crate) struct Family {
     nodes: FamilyNodes,
     covers: Vec<Cover>,
+    /// The same commitments with the amounts that an autoscaler plans with. `None` if every commitment is
+    /// planned in full, so both are the same.
+    planned: Option<Vec<Cover>>,
     /// The commitments that cover anything of a node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
     /// Nodes that have started, ended or been described again since the last decision. `None` for an ended
@@ -75,29 +78,20 @@ impl Family {
         commitments: Vec<Arc<CommitmentSet>>,
         pairs: &Work,
     ) -> Result<(), EngineError> {
-        let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
-        let mut before = std::mem::take(&mut self.covers).into_iter().peekable();
-        for commitment in commitments {
-            while let Some(ended) = before.next_if(|cover| !now.contains(&Arc::as_ptr(&cover.commitment))) {
-                self.covers.push(ended.ended());
-            }
-            let same = before.next_if(|cover| Arc::ptr_eq(&cover.commitment, &commitment));
-            let cover = match same {
-                Some(cover) => cover,
-                None => {
-                    pairs.add(self.nodes.len())?;
-                    Cover::new(commitment, &self.nodes)
-                }
-            };
-            self.covers.push(cover);
+        if commitments.iter().all(|commitment| planned(commitment) == committed(commitment)) {
+            self.planned = None;
+        } else {
+            let covers = self.planned.get_or_insert_default();
+            set_commitments(covers, &commitments, &self.nodes, planned, pairs)?;
         }
-        self.covers.extend(before.map(Cover::ended));
-        Ok(())
+        set_commitments(&mut self.covers, &commitments, &self.nodes, committed, pairs)
     }
 
-    /// Returns the commitments with the amounts that they cover.
-    pub(crate) fn covers(&self) -> &[Cover] {
-        &self.covers
+    /// Returns the commitments with the amounts that they cover, each with the amounts that they would cover
+    /// by plan.
+    pub(crate) fn covers(&self) -> impl Iterator<Item = (&Cover, &PerResource<UBig>)> {
+        let planned = self.planned.as_deref().unwrap_or(&self.covers);
+        self.covers.iter().zip(planned.iter().map(|cover| &cover.covered))
     }
 
     /// Returns the coverage of a node, in the order of the commitments.
@@ -124,9 +118,9 @@ impl Family {
         let mut nodes_changed = BTreeSet::new();
         let mut rests = PerResource::<Rests>::default();
         for (key, now) in std::mem::take(&mut self.changes) {
-            pairs.add(self.covers.len())?;
             let before = self.nodes.remove(&key);
-            for cover in &mut self.covers {
+            for cover in self.covers.iter_mut().chain(self.planned.iter_mut().flatten()) {
+                pairs.add(1)?;
                 cover.provision(before.as_ref(), now.as_ref());
             }
             if let Some(before) = before {
@@ -142,27 +136,22 @@ impl Family {
             }
             nodes_changed.insert(key);
         }
-        let mut changed = nodes_changed.clone();
-        for index in 0..self.covers.len() {
-            let (before, from) = self.covers.split_at_mut(index);
-            if let Some((cover, _)) = from.split_first_mut() {
-                let touched = cover.walk(before, &self.nodes, &nodes_changed, &mut rests);
-                pairs.add(touched.len().saturating_sub(nodes_changed.len()))?;
-                for run in touched {
-                    let orders = self.covered_by.entry(run.clone()).or_default();
-                    if cover.covers_any_of(&run) {
-                        orders.insert(cover.order());
-                    } else {
-                        orders.remove(&cover.order());
-                    }
-                    if orders.is_empty() {
-                        self.covered_by.remove(&run);
-                    }
-                    changed.insert(run.0);
-                }
-            }
+        if let Some(planned) = &mut self.planned {
+            walk(planned, &self.nodes, &nodes_changed, rests.clone(), pairs, |_, _| {})?;
         }
-        self.covers.retain(|cover| !cover.has_ended());
+        let mut changed = nodes_changed.clone();
+        walk(&mut self.covers, &self.nodes, &nodes_changed, rests, pairs, |cover, run| {
+            let orders = self.covered_by.entry(run.clone()).or_default();
+            if cover.covers_any_of(&run) {
+                orders.insert(cover.order());
+            } else {
+                orders.remove(&cover.order());
+            }
+            if orders.is_empty() {
+                self.covered_by.remove(&run);
+            }
+            changed.insert(run.0);
+        })?;
         Ok(changed)
     }
 
@@ -176,10 +165,10 @@ impl Family {
     ) {
         let capacity = |(key, node): (&NodeKey, &FamilyNode)| (key.clone(), scaled(node.spec.capacity));
         let mut rests: BTreeMap<NodeKey, PerResource<UBig>> = self.nodes.iter().map(capacity).collect();
-        for cover in self.covers.iter().filter(|cover| cover.commitment.enabled) {
+        for cover in &self.covers {
             let commitment = &cover.commitment;
             let id = &commitment.commitment_id;
-            let mut allowed = allowed_totals(commitment);
+            let mut left = committed(commitment);
             let runs = self.nodes.iter().map(|(key, node)| (key.clone(), node.start));
             let mut walk: Vec<Place> = runs.map(|run| Place::new(commitment, &run)).collect();
             walk.sort();
@@ -198,18 +187,67 @@ impl Family {
                         position: place + 1,
                         rank: rank.to_string(),
                         node_start,
-                        commitment_remaining: covered_units(&allowed),
+                        commitment_remaining: covered_units(&left),
                         node_remaining: covered_units(rest),
                         covered: covered_units(&covered),
                     });
                 }
-                for ((allowed, rest), covered) in allowed.as_mut().zip(rest.as_mut()).zip(covered) {
-                    *allowed -= &covered;
+                for ((left, rest), covered) in left.as_mut().zip(rest.as_mut()).zip(covered) {
+                    *left -= &covered;
                     *rest -= covered;
                 }
             }
         }
     }
+}
+
+/// Sets the effective commitments, in their order, each with the totals that it may cover.
+fn set_commitments(
+    covers: &mut Vec<Cover>,
+    commitments: &[Arc<CommitmentSet>],
+    nodes: &FamilyNodes,
+    totals: fn(&CommitmentSet) -> PerResource<UBig>,
+    pairs: &Work,
+) -> Result<(), EngineError> {
+    let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
+    let mut before = std::mem::take(covers).into_iter().peekable();
+    for commitment in commitments {
+        while let Some(ended) = before.next_if(|cover| !now.contains(&Arc::as_ptr(&cover.commitment))) {
+            covers.push(ended.ended());
+        }
+        let same = before.next_if(|cover| Arc::ptr_eq(&cover.commitment, commitment));
+        let cover = match same {
+            Some(cover) => cover,
+            None => {
+                pairs.add(nodes.len())?;
+                Cover::new(Arc::clone(commitment), totals(commitment), nodes)
+            }
+        };
+        covers.push(cover);
+    }
+    covers.extend(before.map(Cover::ended));
+    Ok(())
+}
+
+/// Walks the nodes again for each commitment, and removes ended commitments. `rests` are as in
+/// [`Cover::walk`]. Calls `touched` for each node whose cover by a commitment may have changed.
+fn walk(
+    covers: &mut Vec<Cover>,
+    nodes: &FamilyNodes,
+    changed: &BTreeSet<NodeKey>,
+    mut rests: PerResource<Rests>,
+    pairs: &Work,
+    mut touched: impl FnMut(&Cover, NodeRun),
+) -> Result<(), EngineError> {
+    for index in 0..covers.len() {
+        let (before, from) = covers.split_at_mut(index);
+        let Some((cover, _)) = from.split_first_mut() else { break };
+        let runs = cover.walk(before, nodes, changed, &mut rests);
+        pairs.add(runs.len().saturating_sub(changed.len()))?;
+        runs.into_iter().for_each(|run| touched(cover, run));
+    }
+    covers.retain(|cover| !cover.has_ended());
+    Ok(())
 }
 
 #[cfg(test)]

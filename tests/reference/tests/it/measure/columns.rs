@@ -79,6 +79,8 @@ pub fn commitment(tables: &HourTables, id: &str, column: &[&str]) -> Result<Opti
         ["covered-gib-hours"] => Cell::Number(row.covered.memory_gib_hours),
         ["covered-gpu-hours"] => Cell::Number(row.covered.gpu_hours),
         ["utilization"] => Cell::Number(row.utilization),
+        ["planned-vcpu-hours"] => Cell::Number(row.planned.cpu_core_hours),
+        ["planned-utilization"] => Cell::Number(row.planned_utilization),
         ["raw-utilization"] => Cell::Number(row.raw_utilization),
         ["used-cost"] => Cell::Number(row.used_cost),
         ["unused-cost"] => Cell::Number(row.unused_cost),
