@@ -1,5 +1,6 @@
 //! Reading topics to their end, without joining a group.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -80,10 +81,10 @@ impl TopicReader for KafkaReader {
         &self,
         topic: &Text,
         partition: Shard,
-        range: (i64, i64),
+        offsets: Range<i64>,
     ) -> Result<(Vec<Message>, i64), SourceError> {
         let topic = topic.clone();
-        self.ask(move |clients| clients.read(&topic, partition, range)).await
+        self.ask(move |clients| clients.read(&topic, partition, offsets)).await
     }
 }
 
@@ -92,28 +93,28 @@ impl Clients {
         &self,
         topic: &Text,
         partition: Shard,
-        (from, end): (i64, i64),
+        offsets: Range<i64>,
     ) -> Result<(Vec<Message>, i64), SourceError> {
         let mut list = TopicPartitionList::new();
         let assigned = list
-            .add_partition_offset(topic, i32::from(partition), Offset::Offset(from))
+            .add_partition_offset(topic, i32::from(partition), Offset::Offset(offsets.start))
             .and_then(|()| self.consumer.assign(&list));
         assigned.map_err(|error| self.failed(topic, partition, &error))?;
         let patience = PATIENCE * self.connection.timeout;
-        let (mut messages, mut bytes, mut next, mut heard) = (Vec::new(), 0, from, Instant::now());
-        while next < end && bytes < READ_BYTES {
+        let (mut messages, mut bytes, mut next, mut heard) = (Vec::new(), 0, offsets.start, Instant::now());
+        while next < offsets.end && bytes < READ_BYTES {
             match self.consumer.poll(POLL) {
                 Some(Ok(read)) if read.topic() == &**topic && read.partition() == i32::from(partition) => {
                     heard = Instant::now();
                     next = read.offset() + 1;
-                    if read.offset() < end {
+                    if read.offset() < offsets.end {
                         let message = message(topic, partition, &read);
                         bytes += message.bytes();
                         messages.push(message);
                     }
                 }
                 // All records before the end were read: only offsets without a record are left.
-                Some(Err(KafkaError::PartitionEOF(of))) if of == i32::from(partition) => next = end,
+                Some(Err(KafkaError::PartitionEOF(of))) if of == i32::from(partition) => next = offsets.end,
                 Some(Err(error)) => match self.failed(topic, partition, &error) {
                     SourceError::Unavailable(reason) => tracing::debug!(reason, "polling again"),
                     failure => return Err(failure),
@@ -128,7 +129,7 @@ impl Clients {
                 )));
             }
         }
-        Ok((messages, next.min(end)))
+        Ok((messages, next.min(offsets.end)))
     }
 
     fn failed(&self, topic: &Text, partition: Shard, error: &KafkaError) -> SourceError {

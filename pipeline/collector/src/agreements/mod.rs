@@ -182,7 +182,7 @@ impl Agreements {
             }
         }
         let recorded_at = self.recorded_at.map_or(now, |day| day.0);
-        Ok(AgreementEvents { later, ..sent::to_send(&wanted, sent, (recorded_at, now))? })
+        Ok(AgreementEvents { later, ..sent::to_send(&wanted, sent, recorded_at, now)? })
     }
 
     fn event(&self, of: &Version, at: Timestamp, payload: Payload) -> Result<Event, AgreementsError> {

@@ -41,7 +41,8 @@ fn standing(events: &[Event]) -> StandingEvents<'_> {
 pub(super) fn to_send(
     wanted: &[Event],
     sent: &[Event],
-    (recorded_at, now): (Timestamp, Timestamp),
+    recorded_at: Timestamp,
+    now: Timestamp,
 ) -> Result<AgreementEvents, AgreementsError> {
     let (before, after) = (standing(sent), standing(wanted));
     let mut send = AgreementEvents::default();

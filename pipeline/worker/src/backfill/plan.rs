@@ -126,8 +126,7 @@ pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
             draft.list_rules(first, options.rules.version.clone());
         } else if options.rewrite_rules {
             let mut list = draft.rules.clone();
-            let range = (options.from, options.to);
-            let changed = rules::rewrite(&mut list, &options.rules.version, range, closed);
+            let changed = rules::rewrite(&mut list, &options.rules.version, options.from, options.to, closed);
             draft.set_rules(list);
             changed.into_iter().for_each(|hour| draft.mark_dirty(hour));
         }

@@ -101,7 +101,7 @@ impl Rearranger<'_> {
         for day in days {
             match read_day(self.store, self.encoder, table, &day).await {
                 Ok(hours) => {
-                    all.adds.extend(self.store_hours(table, base, &day, (hours, seq(day.name.shard))).await?);
+                    all.adds.extend(self.store_hours(table, base, &day, hours, seq(day.name.shard)).await?);
                     all.removes.push(day.path);
                 }
                 Err(WorkerError::Damaged { cause, .. }) => lost.push(LostDay { day, cause }),
@@ -139,13 +139,14 @@ impl Rearranger<'_> {
         table: Table,
         base: u64,
         day: &LiveDay,
-        (hours, seq): (Vec<HourFile>, u64),
+        hours: Vec<HourFile>,
+        seq: u64,
     ) -> Result<Vec<FileEntry>> {
         let (mut entries, mut objects) = (Vec::new(), Vec::new());
         for (n, hour) in hours.into_iter().enumerate() {
             let (shard, digest, object_id) = (day.name.shard, hour.file.digest, self.name(seq, base, n));
             let path = TableFile { hour: hour.hour, shard, object_id, digest: digest.clone() }.path();
-            let (entry, object) = self.entry(table, path, digest, (hour.file.bytes.into(), hour.file.stats));
+            let (entry, object) = self.entry(table, path, digest, hour.file.bytes.into(), hour.file.stats);
             entries.push(entry);
             objects.push(object);
         }
@@ -165,7 +166,8 @@ impl Rearranger<'_> {
         table: Table,
         path: String,
         digest: String,
-        (bytes, stats): (Bytes, String),
+        bytes: Bytes,
+        stats: String,
     ) -> (FileEntry, (String, Bytes)) {
         let object = format!("{}/{path}", table.name());
         let (size, stats) = (bytes.len() as u64, Some(stats));

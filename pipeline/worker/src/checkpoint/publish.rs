@@ -110,7 +110,7 @@ async fn publish_table(
         };
         let (commit, days) = difference(table, &live, &known, checkpoints, &given_up, published)?;
         if !days.is_empty() {
-            match tell_apart(ports, (table, live.version), days, checkpoints, id).await {
+            match tell_apart(ports, table, live.version, days, checkpoints, id).await {
                 Ok(lost) => given_up.extend(lost),
                 Err(WorkerError::Tables(error)) if error.kind.is_retryable() => failure = Some(error),
                 Err(error) => return Err(error),
@@ -151,7 +151,8 @@ async fn publish_table(
 /// the checkpoint or to be folded again: nothing of these files needs to be kept.
 async fn tell_apart(
     ports: &Ports,
-    (table, base): (Table, u64),
+    table: Table,
+    base: u64,
     days: Vec<LiveDay>,
     checkpoints: &[Decided],
     id: &str,

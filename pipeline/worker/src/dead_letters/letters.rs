@@ -75,7 +75,8 @@ impl DeadLetters {
             let paths = log::read_dead_letter_names(store, &decided.dead_letters).await?;
             files.extend(paths.into_iter().map(|path| LetterFile { shard: *shard, path }));
         }
-        let checkpoints: BTreeMap<Shard, Checkpoint> = decided.into_iter().map(without_hours).collect();
+        let checkpoints: BTreeMap<Shard, Checkpoint> =
+            decided.into_iter().map(|(shard, decided)| (shard, without_hours(&decided))).collect();
         let records = store.list(names::REPLAYED).await?.into_iter().map(|object| object.path).collect();
         let replayed = replayed(store, records).await?;
         Ok(Self { files, checkpoints, left_out, replayed })
@@ -127,11 +128,11 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
 }
 
 /// Drops the hours of a checkpoint: they are the bulk of it, and a replay does not need them.
-fn without_hours((shard, decided): (Shard, Decided)) -> (Shard, Checkpoint) {
-    let mut checkpoint = Checkpoint::clone(&decided);
+fn without_hours(decided: &Decided) -> Checkpoint {
+    let mut checkpoint = Checkpoint::clone(decided);
     checkpoint.hours.clear();
     checkpoint.revisions.clear();
-    (shard, checkpoint)
+    checkpoint
 }
 
 async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTreeMap<String, BTreeSet<u64>>> {

@@ -3,6 +3,7 @@
 //! on whatever partition it lies. The same event twice is one event, so a replay may be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,13 +31,13 @@ pub trait TopicReader: Send + Sync {
     /// Returns where each partition of a topic begins and ends, by number; empty if the topic does not exist.
     async fn ranges(&self, topic: &Text) -> Result<Vec<(i64, i64)>, SourceError>;
 
-    /// Reads messages of a partition in `range`, from its start, a few MiB at most. Also returns the offset
-    /// to continue from, which is the end of `range` once all messages were read.
+    /// Reads messages of a partition from the start of `offsets`, a few MiB at most. Also returns the offset
+    /// to continue from, which is the end of `offsets` once all messages were read.
     async fn read(
         &self,
         topic: &Text,
         partition: Shard,
-        range: (i64, i64),
+        offsets: Range<i64>,
     ) -> Result<(Vec<Message>, i64), SourceError>;
 }
 
@@ -112,7 +113,7 @@ impl TopicReplay<'_> {
                     tracing::warn!(%topic, partition, from, low, "Kafka has lost messages before `low`");
                 }
                 let from = from.max(low).min(end);
-                self.partition(topic, partition, (from, end), &mut unfolded, done).await?;
+                self.partition(topic, partition, from..end, &mut unfolded, done).await?;
             }
         }
         self.fold(unfolded, done).await
@@ -123,18 +124,18 @@ impl TopicReplay<'_> {
         &self,
         topic: &Text,
         partition: Shard,
-        (from, end): (i64, i64),
+        offsets: Range<i64>,
         unfolded: &mut Unfolded,
         done: &mut TopicsReplayed,
     ) -> Result<(), ReplayError> {
-        let (mut next, mut count) = (from, 0);
-        while next < end {
-            let read = self.reader.read(topic, partition, (next, end)).await;
+        let (mut next, mut count) = (offsets.start, 0);
+        while next < offsets.end {
+            let read = self.reader.read(topic, partition, next..offsets.end).await;
             let (messages, on) = read.map_err(WorkerError::Source)?;
             count += messages.len() as u64;
             self.take(format!("{topic}/{partition}/{next}.avro"), messages, unfolded).await?;
             next = on;
-            done.read.insert((topic.to_string(), partition), (from, next, count));
+            done.read.insert((topic.to_string(), partition), (offsets.start, next, count));
             if unfolded.bytes >= FOLD_BYTES {
                 self.fold(std::mem::take(unfolded), done).await?;
             }

@@ -99,11 +99,11 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let (decided, broken) = log::latest_of_all(store).await?;
     for table in Table::ALL {
         let trimmed = done.tables.entry(table).or_default();
-        if let Err(error) = compact::compact(ports, &decided, (table, id), trimmed).await {
+        if let Err(error) = compact::compact(ports, &decided, table, id, trimmed).await {
             tracing::warn!(table = table.name(), %error, "table not compacted");
             failure.get_or_insert(error);
         }
-        if let Err(error) = maintain_table(ports, &decided, (table, kept), trimmed).await {
+        if let Err(error) = maintain_table(ports, &decided, table, kept, trimmed).await {
             tracing::warn!(table = table.name(), %error, "log of a table not trimmed");
             failure.get_or_insert(error);
         }
@@ -123,7 +123,8 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
 async fn maintain_table(
     ports: &MaintainPorts,
     decided: &BTreeMap<Shard, Decided>,
-    (table, kept): (Table, Kept),
+    table: Table,
+    kept: Kept,
     done: &mut MaintainedTable,
 ) -> Result<()> {
     let store = &*ports.store;
@@ -142,7 +143,7 @@ async fn maintain_table(
         let named = checkpoint.hours.values().flat_map(|entry| entry.files_of(table));
         needed.extend(named.map(|file| file.path.clone()));
     }
-    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, (&needed, kept), decided);
+    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &needed, kept, decided);
     for batch in unneeded.chunks(DELETED_AT_ONCE) {
         delete_all(store, batch.iter().map(|object| object.path.clone()).collect()).await?;
         done.files += batch.len() as u64;
@@ -171,7 +172,8 @@ async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
 fn unneeded_files<'l>(
     folder: &str,
     listed: &'l [ObjectMeta],
-    (needed, kept): (&BTreeSet<String>, Kept),
+    needed: &BTreeSet<String>,
+    kept: Kept,
     decided: &BTreeMap<Shard, Decided>,
 ) -> Vec<&'l ObjectMeta> {
     let cutoff = kept.cutoff(listed.iter().map(|object| object.modified).max().unwrap_or_default());

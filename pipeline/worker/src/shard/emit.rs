@@ -105,7 +105,7 @@ impl LiveTables {
             return Ok(());
         }
         for table in Table::ALL {
-            self.read_table(ports, (table, id), &new, &seqs).await?;
+            self.read_table(ports, table, id, &new, &seqs).await?;
         }
         self.read.append(&mut new);
         Ok(())
@@ -114,7 +114,8 @@ impl LiveTables {
     async fn read_table(
         &mut self,
         ports: &Ports,
-        (table, id): (Table, &str),
+        table: Table,
+        id: &str,
         new: &BTreeSet<(Shard, Date)>,
         seqs: &BTreeMap<Shard, u64>,
     ) -> Result<()> {
@@ -266,7 +267,7 @@ fn encode<T>(
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
     let mut becoming = HourFiles::new(ShardHour { shard, hour }, before.as_deref());
     for table in Table::ALL {
-        let encoded = encode_table(encoder, table, (&rows, &clocks, file_rows), &held);
+        let encoded = encode_table(encoder, table, &rows, &clocks, file_rows, &held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         becoming.take(table, encoded.into_iter().map(FileNow::New).collect(), &namer);
     }
@@ -315,7 +316,9 @@ pub(super) fn held(organizations: &[OrganizationHour]) -> Vec<OrganizationId> {
 pub(super) fn encode_table(
     encoder: &dyn TableEncoder,
     table: Table,
-    (rows, clocks, file_rows): (&[HourTables], &[HourClock], u64),
+    rows: &[HourTables],
+    clocks: &[HourClock],
+    file_rows: u64,
     held: &[OrganizationId],
 ) -> Result<Vec<CutFile>, FormatError> {
     let mut files = encoder.encode(table, rows, clocks, file_rows)?;

@@ -19,7 +19,7 @@ use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations}
 use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::Result;
-use crate::names::Shard;
+use crate::names::{Shard, ShardHour};
 use crate::ports::{FormatError, Ports};
 
 /// The bytes of memory that one byte of an archive file takes after it is reduced. A sample takes 5 bytes in
@@ -139,7 +139,7 @@ pub async fn fold(
         }
         let mut next = VecDeque::from(next);
         while let Some(group) = next_group(&mut next, event_bytes) {
-            let intake = HourIntake::new(group.iter().map(|of| (of.shard, of.hour)));
+            let intake = HourIntake::new(group.iter().map(|of| ShardHour { shard: of.shard, hour: of.hour }));
             let intake = reader.read(step, intake).await?;
             let folded = tokio::task::spawn_blocking(move || fold_hours(group, intake)).await??;
             for Folded { shard, hour, organization_id, state, tables } in folded {
@@ -191,7 +191,9 @@ pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
     let SomeHour { shard, hour, rules, files, states, rests } = some;
     let wanted: WantedOrganizations = Some(Arc::new(states.keys().cloned().collect()));
     let files = files.into_iter().map(|file| (0, shard, file)).collect();
-    let intake = ArchiveReader::new(ports, files, wanted).read(0, HourIntake::new([(shard, hour)])).await?;
+    let intake = ArchiveReader::new(ports, files, wanted)
+        .read(0, HourIntake::new([ShardHour { shard, hour }]))
+        .await?;
     let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
     let of = HourToFold { shard, hour, rules, archived: 0, bodies: Arc::default(), states, rests };
     let folded = tokio::task::spawn_blocking(move || fold_hours(vec![of], intake)).await??;

@@ -19,7 +19,7 @@ use self::organizations::Organizations;
 pub use self::unknown::unknown_events;
 use super::Body;
 use crate::error::{Result, WorkerError};
-use crate::names::Shard;
+use crate::names::{Shard, ShardHour};
 use crate::objects::{self, StoredObject};
 use crate::ports::{self, Archive, FormatError, ObjectStore, Ports, Wanted};
 
@@ -79,8 +79,8 @@ pub struct HourIntake {
 
 impl HourIntake {
     /// Returns an intake of these hours without events.
-    pub fn new(hours: impl IntoIterator<Item = (Shard, Hour)>) -> Self {
-        Self { shards: hours.into_iter().map(|(shard, hour)| (shard, Gathered::new(hour))).collect() }
+    pub fn new(hours: impl IntoIterator<Item = ShardHour>) -> Self {
+        Self { shards: hours.into_iter().map(|of| (of.shard, Gathered::new(of.hour))).collect() }
     }
 
     /// Takes events that are in memory, on all cores.
@@ -132,7 +132,8 @@ impl HourIntake {
     }
 
     fn empty(&self) -> Self {
-        Self::new(self.shards.iter().map(|(shard, gathered)| (*shard, gathered.hour)))
+        let hours = self.shards.iter();
+        Self::new(hours.map(|(shard, gathered)| ShardHour { shard: *shard, hour: gathered.hour }))
     }
 
     /// Returns the events that were taken of a shard.

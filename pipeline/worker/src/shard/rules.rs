@@ -177,7 +177,8 @@ fn parse(object: &str, bytes: &[u8]) -> Result<StoredRules> {
 pub fn rewrite(
     list: &mut Vec<RulesFrom>,
     version: &Text,
-    (from, to): (Option<Hour>, Option<Hour>),
+    from: Option<Hour>,
+    to: Option<Hour>,
     closed: Option<HourRange>,
 ) -> Vec<Hour> {
     let of = |list: &[RulesFrom], hour: Hour| {

@@ -169,8 +169,7 @@ fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> 
     let RestatedHour { shard, hour, before, rows, file_rows, .. } = of;
     let (shard, hour) = (*shard, *hour);
     let Some(old) = before.tables.get(&table) else {
-        let encoded =
-            emit::encode_table(encoder, table, (&rows.tables, &rows.clocks, *file_rows), &rows.held);
+        let encoded = emit::encode_table(encoder, table, &rows.tables, &rows.clocks, *file_rows, &rows.held);
         let failed = |source| Stop::Failed(WorkerError::Encode { table, shard, hour, source });
         return Ok(encoded.map_err(failed)?.into_iter().map(FileNow::New).collect());
     };
@@ -184,7 +183,7 @@ fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> 
         }
         let mut end = first + 1;
         let files = loop {
-            let files = splice_files(encoder, of, (table, old), first..end)?;
+            let files = splice_files(encoder, of, table, old, first..end)?;
             let is_full = files.last().is_none_or(|last| last.file.rows >= *file_rows);
             if is_full || end == old.len() {
                 break files;
@@ -201,7 +200,8 @@ fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> 
 fn splice_files(
     encoder: &dyn TableEncoder,
     of: &RestatedHour,
-    (table, old): (Table, &TableFiles),
+    table: Table,
+    old: &TableFiles,
     places: Range<usize>,
 ) -> Result<Vec<CutFile>, Stop> {
     let RestatedHour { hour, before, rows, .. } = of;

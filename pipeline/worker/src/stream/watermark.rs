@@ -266,11 +266,11 @@ mod tests {
     }
 
     fn of(topics: &[TopicProgress], now: i64) -> Option<i64> {
-        between(topics, now, (now, now))
+        between(topics, now, now, now)
     }
 
     /// Returns the watermark at a time, with these readings of the wall clock and its witness.
-    fn between(topics: &[TopicProgress], now: i64, (earlier, later): (i64, i64)) -> Option<i64> {
+    fn between(topics: &[TopicProgress], now: i64, earlier: i64, later: i64) -> Option<i64> {
         let ahead_seconds = (earlier != later).then_some(later - earlier);
         let between = (at(earlier), at(later));
         let clock = ClockReading { steady: at(now), machine: at(later), between, ahead_seconds };
@@ -292,7 +292,7 @@ mod tests {
         let mut idle = ahead.clone();
         idle.confirm_end(3, at(1_020));
         assert_eq!(of(&[idle], 1_020), Some(1_015), "nor once all are idle");
-        assert_eq!(between(&[ahead], 1_000, (1_000, 5_000)), Some(995), "the earlier of two clocks counts");
+        assert_eq!(between(&[ahead], 1_000, 1_000, 5_000), Some(995), "the earlier of two clocks counts");
     }
 
     #[test]

@@ -235,7 +235,7 @@ pub fn add_machines(import: &mut Importer) {
                 import.skip("a machine with a part without a price", example);
             } else {
                 let found = found.into_iter().flatten();
-                add(import, (machine, region, capacity_type), found.zip(machine.hundredths()));
+                add(import, machine, region, capacity_type, found.zip(machine.hundredths()));
             }
         }
     }
@@ -244,7 +244,9 @@ pub fn add_machines(import: &mut Importer) {
 /// Adds the sum of a machine's parts, with amounts in hundredths: rounded once, half to even.
 fn add(
     import: &mut Importer,
-    (machine, region, capacity_type): (&MachineType, &str, CapacityType),
+    machine: &MachineType,
+    region: &str,
+    capacity_type: CapacityType,
     parts: impl Iterator<Item = (PartPrice, u32)>,
 ) {
     let (mut sum, mut valid_from) = (0_i128, Timestamp(0));

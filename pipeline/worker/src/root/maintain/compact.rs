@@ -53,7 +53,8 @@ type OldFiles = BTreeMap<Shard, Vec<Vec<OldFile>>>;
 pub(super) async fn compact(
     ports: &MaintainPorts,
     decided: &BTreeMap<Shard, Decided>,
-    (table, id): (Table, &str),
+    table: Table,
+    id: &str,
     done: &mut MaintainedTable,
 ) -> Result<()> {
     let live = ports.tables.load(table).await?;
@@ -109,7 +110,7 @@ impl Compaction<'_> {
         let mut joined = Vec::new();
         for (shard, groups) in sources {
             for (n, group) in groups.into_iter().enumerate() {
-                match self.join((date, shard), (base, n), group).await {
+                match self.join(date, shard, base, n, group).await {
                     Ok(rearranged) => joined.push(rearranged),
                     Err(error @ (WorkerError::Damaged { .. } | WorkerError::Encode { .. })) => {
                         let table = self.table.name();
@@ -128,8 +129,10 @@ impl Compaction<'_> {
     /// Stores one file with the rows of other files.
     async fn join(
         &self,
-        (date, shard): (Date, Shard),
-        (base, n): (u64, usize),
+        date: Date,
+        shard: Shard,
+        base: u64,
+        n: usize,
         sources: Vec<OldFile>,
     ) -> Result<Rearranged> {
         let table = self.table;
@@ -150,7 +153,7 @@ impl Compaction<'_> {
         let (object_id, digest) = (self.rearranger.name(seq, base, n), encoded.digest);
         let path = DayFile { date, shard, hours, object_id, digest: digest.clone() }.path();
         let (entry, (path, bytes)) =
-            self.rearranger.entry(table, path, digest, (encoded.bytes.into(), encoded.stats));
+            self.rearranger.entry(table, path, digest, encoded.bytes.into(), encoded.stats);
         objects::put(&*self.ports.store, path, bytes).await?;
         Ok(Rearranged { adds: vec![entry], removes })
     }

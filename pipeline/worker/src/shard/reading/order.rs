@@ -50,7 +50,10 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
         let (organization, rest) = body::split_organization(body);
         let of = organizations.of(organization, Organization::new);
         let key = match kind {
-            EventKind::PodUsage => of.key_of_sample(body::pod_and_time(body)),
+            EventKind::PodUsage => {
+                let (pod, time) = body::pod_and_time(body);
+                of.key_of_sample(pod, time)
+            }
             kind => key_of_other(*kind, rest),
         };
         of.events.push((key, event));
@@ -82,7 +85,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
 
     /// Returns the key of a sample, with the number of its pod. `sorted` later replaces the number by the
     /// pod's rank.
-    fn key_of_sample(&mut self, (pod, time): (&[u8], i64)) -> u128 {
+    fn key_of_sample(&mut self, pod: &[u8], time: i64) -> u128 {
         let number = match self.pods.get(pod) {
             Some(number) => *number,
             None => {

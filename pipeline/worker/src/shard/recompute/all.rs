@@ -50,7 +50,7 @@ impl Recomputer<'_> {
         let stop = if shard.set == Set::AllThrough { None } else { end(shard.draft, &hours, emit_from) };
         let through = stop.unwrap_or(last);
         let led_up: FoldedHours = hours.extract_if(..emit_from, |_, _| true).collect();
-        let on_the_way = snapshots_on_the_way(shard, closed, (led_up, last))?;
+        let on_the_way = snapshots_on_the_way(shard, closed, led_up, last)?;
         hours.retain(|hour, _| *hour <= through);
         let encoded = self.encode(shard, closed, hours, summarize).await?;
         let continues_at = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
@@ -146,7 +146,8 @@ fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option
 fn snapshots_on_the_way(
     shard: &RecomputeShard<'_>,
     closed: Hour,
-    (led_up, last): (FoldedHours, Hour),
+    led_up: FoldedHours,
+    last: Hour,
 ) -> Result<Vec<(Hour, String, Bytes)>> {
     let mut snapshots = Vec::new();
     for (hour, organizations) in led_up {

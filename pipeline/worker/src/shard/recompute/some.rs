@@ -97,7 +97,7 @@ impl Recomputer<'_> {
             self.load_files(&mut hours).await?;
             match splice::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
                 Spliced::Done(hours) => {
-                    let recomputed = finished(shard, slice, (hours, closed))?;
+                    let recomputed = finished(shard, slice, hours, closed)?;
                     return Ok(SomeSlice::Recomputed(recomputed));
                 }
                 Spliced::Wants(again) => hours = again,
@@ -315,7 +315,8 @@ impl Recomputer<'_> {
 fn finished<T>(
     shard: &mut RecomputeShard<'_>,
     slice: SliceParts,
-    (hours, closed): (Vec<EncodedHour<T>>, Hour),
+    hours: Vec<EncodedHour<T>>,
+    closed: Hour,
 ) -> Result<Recomputed<T>> {
     let SliceParts { last, parts, folded } = slice;
     let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());

@@ -50,7 +50,8 @@ fn a_rewrite_changes_its_hours_and_no_others() {
     let changed = rewrite(
         &mut rules,
         &"3".into(),
-        (Some(Hour(40)), Some(Hour(59))),
+        Some(Hour(40)),
+        Some(Hour(59)),
         Some(HourRange::new(Hour(0), Hour(55))),
     );
     assert_eq!(rules, list(&[(0, "1"), (40, "3"), (60, "2")]));
@@ -60,7 +61,7 @@ fn a_rewrite_changes_its_hours_and_no_others() {
 #[test]
 fn a_rewrite_of_everything_leaves_one_version() {
     let mut rules = list(&[(0, "1"), (50, "2")]);
-    let changed = rewrite(&mut rules, &"2".into(), (None, None), Some(HourRange::new(Hour(0), Hour(99))));
+    let changed = rewrite(&mut rules, &"2".into(), None, None, Some(HourRange::new(Hour(0), Hour(99))));
     assert_eq!(rules, list(&[(0, "2")]));
     assert_eq!(changed.len(), 50);
 }
@@ -69,7 +70,7 @@ fn a_rewrite_of_everything_leaves_one_version() {
 fn a_rewrite_may_lie_before_the_list_begins() {
     let mut rules = list(&[(50, "1")]);
     let changed =
-        rewrite(&mut rules, &"2".into(), (None, Some(Hour(10))), Some(HourRange::new(Hour(9), Hour(12))));
+        rewrite(&mut rules, &"2".into(), None, Some(Hour(10)), Some(HourRange::new(Hour(9), Hour(12))));
     assert_eq!(rules, list(&[(10, "2"), (11, "1")]));
     assert_eq!(changed, [Hour(9), Hour(10)]);
 }
@@ -78,7 +79,7 @@ fn a_rewrite_may_lie_before_the_list_begins() {
 fn a_rewrite_to_the_same_version_changes_nothing() {
     let mut rules = list(&[(0, "1")]);
     assert!(
-        rewrite(&mut rules, &"1".into(), (Some(Hour(3)), None), Some(HourRange::new(Hour(0), Hour(9))))
+        rewrite(&mut rules, &"1".into(), Some(Hour(3)), None, Some(HourRange::new(Hour(0), Hour(9))))
             .is_empty()
     );
     assert_eq!(rules, list(&[(0, "1")]));

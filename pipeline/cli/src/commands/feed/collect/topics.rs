@@ -159,7 +159,7 @@ impl TopicJournal {
             let position = self.positions.get(usize::from(partition)).copied().unwrap_or_default();
             let mut from = position.max(first);
             while from < end {
-                let read = reader.read(&topic, partition, (from, end)).await;
+                let read = reader.read(&topic, partition, from..end).await;
                 let (messages, next) = read.map_err(kafka::failure)?;
                 for message in &messages {
                     self.take(state.as_deref_mut(), message)?;
