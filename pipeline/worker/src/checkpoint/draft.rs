@@ -246,9 +246,8 @@ impl Draft {
         self.next.dirty.insert_range(first, last);
     }
 
-    /// Records that hours were recomputed. The recomputation
-    /// continues at the hour `continues_at`; `None` if it is done. Marks of earlier hours stay, because they
-    /// came meanwhile.
+    /// Records that hours were recomputed. The recomputation continues at the hour `continues_at`; `None` if
+    /// it is done. Marks of earlier hours stay, because they came meanwhile.
     pub fn recomputed(&mut self, HourRange { first, last }: HourRange, continues_at: Option<Hour>) {
         self.next.dirty.clear(first, last);
         if let Some(hour) = continues_at {

@@ -21,6 +21,7 @@ pub(super) use files::{FileNow, HourFiles};
 use super::fold::{OrganizationHour, state_digest};
 use crate::backoff;
 use crate::checkpoint::days::{LiveDay, LostDay, Rearranger};
+use crate::checkpoint::snapshot::PackedState;
 use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, ShardHour, TableFile};
@@ -253,7 +254,8 @@ fn encode<T>(
     let (snapshot, patches) = match same_state.filter(|before| before.snapshot.is_some()) {
         Some(before) => (before.snapshot.clone(), before.patches.clone()),
         None if keep => {
-            let (path, bytes) = encode_snapshot(ShardHour { shard, hour }, &organizations, &namer)?;
+            let states: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
+            let (path, bytes) = encode_snapshot(ShardHour { shard, hour }, &states, &namer)?;
             objects.push((path.clone(), bytes));
             (Some(path), Vec::new())
         }
@@ -352,11 +354,10 @@ pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a Organ
 /// If a state cannot be encoded.
 pub(super) fn encode_snapshot(
     ShardHour { shard, hour }: ShardHour,
-    organizations: &[OrganizationHour],
+    states: &[&PackedState],
     namer: &ObjectNamer,
 ) -> Result<(String, Bytes)> {
-    let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
-    let bytes = snapshot::encode(&packed).map_err(|error| FormatError::new("encode a snapshot", error))?;
+    let bytes = snapshot::encode(states).map_err(|error| FormatError::new("encode a snapshot", error))?;
     let path = names::snapshot(shard, hour, &namer.next());
     Ok((path, bytes.into()))
 }

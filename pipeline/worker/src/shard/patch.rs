@@ -11,8 +11,8 @@ use prorata_schemas::ids::OrganizationId;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{HourEntry, ObjectNamer};
 use crate::error::Result;
-use crate::names::{self, ShardHour};
-use crate::ports::FormatError;
+use crate::names::ShardHour;
+use crate::shard::emit;
 
 /// The most patches of one snapshot: each is a name in the checkpoint and an object to read.
 const PATCHES_MAX: usize = 3;
@@ -48,7 +48,7 @@ pub struct PatchedSnapshot {
 /// # Errors
 /// If a state cannot be encoded.
 pub fn patch_snapshot(
-    ShardHour { shard, hour }: ShardHour,
+    of: ShardHour,
     before: &HourEntry,
     stored: StoredStates,
     changed: BTreeMap<OrganizationId, Option<&PackedState>>,
@@ -77,9 +77,8 @@ pub fn patch_snapshot(
     }
     new.state_digest = digest(&states);
     let mut write = |states: &[&PackedState]| -> Result<String> {
-        let bytes = snapshot::encode(states).map_err(|error| FormatError::new("encode a snapshot", error))?;
-        let path = names::snapshot(shard, hour, &namer.next());
-        new.objects.push((path.clone(), bytes.into()));
+        let (path, bytes) = emit::encode_snapshot(of, states, namer)?;
+        new.objects.push((path.clone(), bytes));
         Ok(path)
     };
     let merges = before.patches.len() >= PATCHES_MAX;

@@ -4,8 +4,8 @@
 //! A run recomputes a set of organizations, a *slice* of hours at a time. It starts at the nearest snapshot
 //! before the first dirty hour, moves the dirty marks along, and ends where the state is the recorded one.
 //!
-//! - [`some`] recomputes the organizations with dirty hours. It folds each from its own snapshot, replaces
-//!   its rows in the existing files, and ends each by itself.
+//! - [`some`] recomputes the organizations with dirty hours. It folds each from its own snapshot and replaces
+//!   its rows in the existing files. Each organization ends on its own.
 //! - [`all`] recomputes all organizations. It folds them from one snapshot, writes every file again, keeps a
 //!   file whose content is the same, and ends the whole shard.
 //!

@@ -159,7 +159,8 @@ fn snapshots_on_the_way(
         };
         if entry.is_some_and(is_recorded) {
             let of = ShardHour { shard: shard.draft.shard, hour };
-            let (path, bytes) = emit::encode_snapshot(of, &organizations, &shard.namer)?;
+            let states: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
+            let (path, bytes) = emit::encode_snapshot(of, &states, &shard.namer)?;
             snapshots.push((hour, path, bytes));
         }
     }
