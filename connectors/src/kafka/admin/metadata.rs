@@ -19,9 +19,6 @@ use crate::kafka::client::settings::{Connection, wrong};
 /// The most time that one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// The number of repeated looks for a missing topic. The brokers learn of a new topic one after another.
-const LOOKS: u32 = 3;
-
 /// Events that one round takes from the library. Asking for an event costs almost nothing.
 const EVENTS: usize = 16;
 
@@ -69,13 +66,16 @@ impl MetadataClient {
         }
     }
 
-    /// Returns the number of partitions of each topic; 0 for a topic that does not exist.
+    /// Returns the number of partitions of each topic; 0 for a topic that does not exist. Looks for a missing
+    /// topic during half of the timeout, because the brokers learn of a new topic one after another.
     ///
     /// # Errors
     /// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can
     /// ever come.
     pub(crate) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
-        let deadline = Instant::now() + self.connection.timeout;
+        let began = Instant::now();
+        let deadline = began + self.connection.timeout;
+        let patience = began + self.connection.timeout / 2;
         if self.answered.get() {
             // Drops errors from before this request.
             self.client.context().errors();
@@ -83,12 +83,11 @@ impl MetadataClient {
         let mut reason = "no broker answers".to_owned();
         let mut found = BTreeMap::new();
         for topic in topics {
-            let mut looks = 0;
             let count = loop {
                 match self.look(topic, deadline)? {
                     TopicLook::Partitions(count) => break count,
-                    TopicLook::Missing if looks >= LOOKS => break 0,
-                    TopicLook::Missing => looks += 1,
+                    TopicLook::Missing if Instant::now() >= patience => break 0,
+                    TopicLook::Missing => {}
                     TopicLook::NoAnswer(why) => reason = why.unwrap_or(reason),
                 }
                 if Instant::now() >= deadline {
