@@ -39,6 +39,7 @@ use columns::charge::Charges;
 use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 
+pub use columns::charge::tags_of;
 pub use cut::encode_files;
 pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::splice;

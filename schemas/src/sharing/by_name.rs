@@ -15,7 +15,7 @@ use crate::Text;
 ///
 /// Most pods of a workload have the same labels and requests. Clones share one map in memory until one of
 /// them is changed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByName<V>(Arc<LiteMap<Text, V>>);
 
 impl<V> ByName<V> {

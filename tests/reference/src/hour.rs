@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::QuotaSet;
+use prorata_schemas::event::{Labels, QuotaSet};
 use prorata_schemas::ids::{CommitmentId, OrganizationId, PodUid, QuotaId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{QuotaState, Unpriced};
@@ -100,7 +100,7 @@ pub struct Cover {
     pub amount: Three,
 }
 
-/// Quota, label and reason of one stretch of a pod's time.
+/// Quota, state, reason and Kubernetes labels of one stretch of a pod's time.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     /// The quota that governs the pod.
@@ -109,12 +109,15 @@ pub struct Label {
     pub state: Option<QuotaState>,
     /// The reason if there is no price.
     pub reason: Option<Unpriced>,
+    /// The pod's Kubernetes labels.
+    pub labels: Labels,
 }
 
 impl Label {
     /// Returns the key by which labels sort in row order.
-    pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>) {
-        (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
+    pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>, Labels) {
+        let (state, reason) = (self.state.map(QuotaState::name), self.reason.map(Unpriced::name));
+        (self.quota_id.clone(), state, reason, self.labels.clone())
     }
 }
 

@@ -83,6 +83,11 @@ pub fn slices(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Slic
             world: world.clone(),
         });
     }
+    for hour in slices.chunk_by_mut(|a, b| a.from / HOUR_MICROS == b.from / HOUR_MICROS) {
+        for (place, cover) in commitment::hourly_covers(hour, rules, commitment::totals) {
+            hour[place].covers.push(cover);
+        }
+    }
     slices
 }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
+use dashu_ratio::RBig;
 use prorata_schemas::event::{CommitmentSet, PoolSet, RateSet, ReservationSet};
 use prorata_schemas::ids::{CommitmentId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
+use prorata_schemas::time::Timestamp;
 
 use crate::model::per_resource::PerResource;
 use crate::model::pool_price::PoolPricing;
@@ -37,6 +39,8 @@ impl Slices {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSlice {
     pub(crate) span: Span,
+    /// The start of the node's run.
+    pub(crate) start: Timestamp,
     pub(crate) spec: Arc<NodeSpec>,
     /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
@@ -50,7 +54,7 @@ pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Coverage {
     pub(crate) commitment: Arc<CommitmentSet>,
-    pub(crate) amounts: PerResource<UBig>,
+    pub(crate) amounts: PerResource<RBig>,
 }
 
 /// A pod's label under its quota.
@@ -126,10 +130,11 @@ pub(crate) struct CommitmentHour {
 pub(crate) struct CommitmentSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<CommitmentSet>,
-    /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`].
-    pub(crate) covered: PerResource<UBig>,
+    /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`]; of a reserved instance, on
+    /// average over its effective time.
+    pub(crate) covered: PerResource<RBig>,
     /// The amounts that it would cover by plan, in the same unit.
-    pub(crate) planned: PerResource<UBig>,
+    pub(crate) planned: PerResource<RBig>,
     /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
 }

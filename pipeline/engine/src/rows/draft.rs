@@ -116,6 +116,7 @@ impl RowStep {
             quota_id: row.quota_id.clone(),
             quota_state: row.quota_state.map(|state| state.name()),
             list_unit_price: row.list_unit_price,
+            labels: row.pod.as_ref().map(|pod| pod.labels.clone()),
             unpriced: row.unpriced.map(|reason| reason.name()),
             cost: ExactNumber::of_fraction(&cost.whole),
             split_and_unused: cost.split.as_ref().map(|parts| {
@@ -313,6 +314,7 @@ fn grain(row: &CostRow) -> impl Ord + '_ {
     (
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),
         (&row.quota_id, row.quota_state, row.list_unit_price, row.unpriced.map(|reason| reason.name())),
+        row.pod.as_ref().map(|pod| &pod.labels),
     )
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use litemap::LiteMap;
-use prorata_schemas::event::PodStarted;
+use prorata_schemas::event::{Labels, PodStarted};
 use prorata_schemas::ids::{PodUid, QuotaId};
 use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
@@ -74,12 +74,22 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// A quota, its state, and the reason for having no price. Sorts as rows do.
-pub(crate) type LabelKey = (Option<QuotaId>, Option<QuotaState>, Option<&'static str>);
+/// The properties of a pod that split its rows in one place. Sorts as rows do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LabelKey {
+    pub(crate) quota_id: Option<QuotaId>,
+    pub(crate) quota_state: Option<QuotaState>,
+    /// The reason for having no price.
+    unpriced: Option<&'static str>,
+    /// The Kubernetes labels.
+    labels: Labels,
+}
 
 /// Time under one label.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LabelTime {
+    /// The last description under the label.
+    pub(crate) description: Arc<PodStarted>,
     pub(crate) micros: u128,
     /// Accrued pool charge, in atoms. `None` without a pool price.
     pub(crate) charge: Option<RBig>,
@@ -90,8 +100,6 @@ pub(crate) struct LabelTime {
 /// times microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct PodHours {
-    /// The last description in the place.
-    pub(crate) description: Arc<PodStarted>,
     pub(crate) micros: u128,
     pub(crate) requested: PerResource<UBig>,
     /// `None` if no sample overlaps.
@@ -102,7 +110,8 @@ pub(crate) struct PodHours {
 impl PodHours {
     /// Adds up the slices of a pod. Returns `None` if there are none.
     pub(crate) fn gather(pod: &PlacedPod<'_>, rules: &Rules) -> Option<Self> {
-        let mut hours = Self::new(pod.slices.last()?);
+        pod.slices.first()?;
+        let mut hours = Self::new();
         for slice in &pod.slices {
             hours.add(slice, slice.span, pod.samples, rules);
         }
@@ -112,11 +121,10 @@ impl PodHours {
     /// Adds up the slices of a pod by stretches of its node. Returns the stretches in which it ran, by index.
     pub(crate) fn by_stretch(pod: &PlacedPod<'_>, node: &NodeHour, rules: &Rules) -> BTreeMap<usize, Self> {
         let mut stretches = BTreeMap::new();
-        let Some(last) = pod.slices.last() else { return stretches };
         let parts = pod.samples.map(Samples::parts).unwrap_or_default();
         for slice in &pod.slices {
             for (stretch, span) in node.cut(slice.span) {
-                let hours = stretches.entry(stretch).or_insert_with(|| Self::new(last));
+                let hours = stretches.entry(stretch).or_insert_with(Self::new);
                 // Pass only the samples of this span: a pod may have many spans and many samples.
                 let here = Samples::carried(overlapping(&parts, span).to_vec());
                 hours.add(slice, span, Some(&here), rules);
@@ -125,9 +133,8 @@ impl PodHours {
         stretches
     }
 
-    fn new(last: &PodSlice) -> Self {
+    fn new() -> Self {
         Self {
-            description: last.spec.description.clone(),
             micros: 0,
             requested: PerResource::default(),
             used: None,
@@ -144,12 +151,20 @@ impl PodHours {
         add_use(&mut self.used, span, samples);
         let unpriced = slice.unpriced();
         let label = slice.status.label.as_ref();
-        let key = (
-            label.map(|label| label.quota.1.clone()),
-            label.map(|label| label.state),
-            unpriced.map(Unpriced::name),
-        );
-        let time = self.labels.entry(key).or_default();
+        let description = &slice.spec.description;
+        let key = LabelKey {
+            quota_id: label.map(|label| label.quota.1.clone()),
+            quota_state: label.map(|label| label.state),
+            unpriced: unpriced.map(Unpriced::name),
+            labels: description.labels.clone(),
+        };
+        let time = self.labels.entry(key).or_insert_with(|| LabelTime {
+            description: description.clone(),
+            micros: 0,
+            charge: None,
+            unpriced,
+        });
+        time.description = description.clone();
         time.micros += micros;
         time.unpriced = unpriced;
         if let PoolPricing::Priced(price) = &slice.status.pool {

@@ -372,8 +372,8 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
     let hours = row.pod.hours;
     let out = &mut draft.row;
     out.pod_uid = Some(row.pod.uid.clone());
-    out.pod = Some(hours.description.clone());
-    (out.quota_id, out.quota_state) = (row.label.0.clone(), row.label.1);
+    out.pod = Some(row.time.description.clone());
+    (out.quota_id, out.quota_state) = (row.label.quota_id.clone(), row.label.quota_state);
     out.unpriced = row.time.unpriced.or(out.unpriced);
     out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
     out.requested = Some(resource_hours(&hours.requested, resources)?);

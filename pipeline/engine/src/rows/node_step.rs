@@ -51,16 +51,19 @@ impl StretchRows<'_> {
 
     fn pods(&self, allocated: &[PerResource<UBig>], shares: &Shares) -> Vec<NodePod> {
         let pods = self.pods.iter().zip(allocated).zip(&shares.parts);
-        let pods = pods.map(|(((uid, hours), allocated), part)| NodePod {
-            pod_uid: uid.clone(),
-            namespace: hours.description.namespace.clone(),
-            pod_name: hours.description.pod_name.clone(),
-            seconds: ExactNumber::over(hours.micros, 1_000_000),
-            requested: in_hours(&hours.requested),
-            used: hours.used.as_ref().map(in_hours),
-            allocated: in_hours(allocated),
-            labels: labels(hours),
-            share: exact(&part.as_ref().map(|part| ratio(part.clone(), shares.denominator.clone()))),
+        let pods = pods.map(|(((uid, hours), allocated), part)| {
+            let pod = hours.labels.values().next_back().map(|time| &time.description);
+            NodePod {
+                pod_uid: uid.clone(),
+                namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+                pod_name: pod.map(|pod| pod.pod_name.clone()).unwrap_or_default(),
+                seconds: ExactNumber::over(hours.micros, 1_000_000),
+                requested: in_hours(&hours.requested),
+                used: hours.used.as_ref().map(in_hours),
+                allocated: in_hours(allocated),
+                labels: labels(hours),
+                share: exact(&part.as_ref().map(|part| ratio(part.clone(), shares.denominator.clone()))),
+            }
         });
         pods.collect()
     }
@@ -68,7 +71,8 @@ impl StretchRows<'_> {
 
 fn span(slice: &NodeSlice) -> NodeSpan {
     let covered = slice.coverage.iter();
-    let covered = covered.map(|part| (part.commitment.commitment_id.clone(), covered_units(&part.amounts)));
+    let covered =
+        covered.map(|part| (part.commitment.commitment_id.clone(), covered_units(part.amounts.clone())));
     NodeSpan {
         from: slice.span.from,
         to: slice.span.to,
@@ -80,10 +84,11 @@ fn span(slice: &NodeSlice) -> NodeSpan {
 }
 
 fn labels(hours: &PodHours) -> Vec<NodePodLabel> {
-    let labels = hours.labels.iter().map(|((quota_id, state, unpriced), time)| NodePodLabel {
-        quota_id: quota_id.clone(),
-        state: state.map(|state| state.name()),
-        unpriced: *unpriced,
+    let labels = hours.labels.iter().map(|(label, time)| NodePodLabel {
+        quota_id: label.quota_id.clone(),
+        state: label.quota_state.map(|state| state.name()),
+        unpriced: time.unpriced.map(|reason| reason.name()),
+        labels: time.description.labels.clone(),
         seconds: ExactNumber::over(time.micros, 1_000_000),
         share: ExactNumber::over(time.micros, hours.micros),
         pool_charge: time.charge.clone().map(ExactNumber::of_atoms),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
+use prorata_schemas::event::{Labels, PodStarted, PoolSet, RateSet};
 use prorata_schemas::ids::{ClusterId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
@@ -39,6 +39,7 @@ struct RowKey {
     quota_state: Option<QuotaState>,
     unit_price: Decimal12,
     unpriced: Option<&'static str>,
+    labels: Labels,
 }
 
 /// Spans that make one row, added up. Descriptions are the last ones.
@@ -157,6 +158,7 @@ fn add(
         quota_state: label.map(|label| label.state),
         unit_price: Fraction::of(&priced.hourly).round_atoms()?,
         unpriced: priced.unpriced.map(Unpriced::name),
+        labels: slice.spec.description.labels.clone(),
     };
     let sum = sums.entry(key).or_insert_with(|| RowSum {
         description: slice.spec.description.clone(),

@@ -24,22 +24,22 @@ pub(crate) fn draft(
 ) -> Result<Vec<Draft>, EngineError> {
     let allocated = pod.allocated(rules);
     let mut drafts = Vec::new();
-    for ((quota_id, quota_state, _), time) in &pod.labels {
+    for (label, time) in &pod.labels {
         let part = Fraction::new(time.micros.into(), pod.micros.into());
         let factors = PerResource::all(part);
         let factors = (time.micros != pod.micros).then_some(&factors);
         let row = CostRow {
             cluster_id: Some(key.0.clone()),
             pod_uid: Some(uid.clone()),
-            quota_id: quota_id.clone(),
-            quota_state: *quota_state,
+            quota_id: label.quota_id.clone(),
+            quota_state: label.quota_state,
             unpriced: time.unpriced,
             pricing_quantity: round(&hours(time.micros))?,
             allocated: Some(resource_hours(&allocated, factors)?),
             requested: Some(resource_hours(&pod.requested, factors)?),
             used: pod.used.as_ref().map(|used| resource_hours(used, factors)).transpose()?,
             running_seconds: Some(seconds(time.micros)?),
-            pod: Some(pod.description.clone()),
+            pod: Some(time.description.clone()),
             ..CostRow::new(RowKind::PodNode, key.1.clone().into(), UNKNOWN_PROVIDER.into())
         };
         let mut draft = Draft::new(row, Fraction::zero());

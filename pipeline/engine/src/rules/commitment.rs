@@ -1,22 +1,25 @@
 //! Commitments (RULES.md, section 3): reserved instances and committed-use discounts.
 //!
-//! **Decides** how much of which node each commitment covers at every instant, and which part of its money
-//! each covered part earns.
+//! **Decides** how much of which node each commitment covers, and which part of its money each covered part
+//! earns. Discounts cover at every instant. Reserved instances cover the use of the clock hour, once its
+//! slices are known: see `hourly.rs`.
 //!
 //! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
 //! provider, region and family: clusters assigned with a priority first (1 is highest), then assigned
 //! without, then all others; within a rank by node start, node id, cluster id. It covers what is left of a
 //! node's vCPU, memory and GPU, each up to what is left of its total. The next commitment does not find
-//! capacity that is covered. `enabled` and `allowed_utilization` are plans, and decide nothing.
+//! capacity that is covered. `enabled` and `allowed_utilization` are plans, and decide nothing. Reserved
+//! instances find what discounts leave.
 //!
 //! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
 //! it is deleted. Its current description always holds.
 //!
-//! **Rounding**: none. A covered amount is a whole number of 10^-24 thousandths or bytes
-//! ([`COVERAGE_SCALE`]).
+//! **Rounding**: none. An amount that is covered at an instant is a whole number of 10^-24 thousandths or
+//! bytes ([`COVERAGE_SCALE`]).
 
 mod cover;
 mod family;
+mod hourly;
 mod place;
 mod walk;
 
@@ -25,14 +28,14 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::event::CommitmentSet;
+use prorata_schemas::event::{CommitmentKind, CommitmentSet};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
+use crate::exact::{ATOMS_IN_ONE, atoms};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage, NodeSlice};
 use crate::model::span::Span;
 use crate::model::spec::{Amounts, NodeSpec};
 use crate::model::state::NodeKey;
@@ -54,6 +57,15 @@ struct LiveCommitment {
     covered: PerResource<UBig>,
     planned: PerResource<UBig>,
     provisioned: Amounts,
+}
+
+/// The commitments at the end of an hour.
+#[derive(Debug)]
+pub(crate) struct FinishedCommitments {
+    /// The state for the next hour.
+    pub(crate) states: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
+    /// The commitments of this hour.
+    pub(crate) hours: BTreeMap<CommitmentId, CommitmentHour>,
 }
 
 /// All commitments and the amounts that they cover.
@@ -260,15 +272,21 @@ impl Commitments {
         }
     }
 
-    /// Ends all slices at the hour's end. Returns the state for the next hour, and the commitments of this
-    /// hour.
+    /// Ends all slices at the hour's end, and covers the use of nodes by reserved instances. `nodes` are all
+    /// slices of nodes. Returns the state for the next hour, and the commitments of this hour.
+    ///
+    /// # Errors
+    /// If commitments and nodes make more pairs than an hour may have.
     pub(crate) fn finish(
-        mut self,
+        &mut self,
         end: Timestamp,
-    ) -> (BTreeMap<CommitmentId, Arc<CommitmentSet>>, BTreeMap<CommitmentId, CommitmentHour>) {
+        nodes: &mut BTreeMap<NodeKey, Vec<NodeSlice>>,
+    ) -> Result<FinishedCommitments, EngineError> {
         self.close_slices(end);
-        let states = self.live.into_iter().map(|(id, live)| (id, live.description));
-        (states.collect(), self.hours)
+        let mut hours = std::mem::take(&mut self.hours);
+        hourly::cover(&mut hours, nodes, &self.pairs, &mut self.trace)?;
+        let states = std::mem::take(&mut self.live).into_iter();
+        Ok(FinishedCommitments { states: states.map(|(id, live)| (id, live.description)).collect(), hours })
     }
 
     fn close_slices(&mut self, now: Timestamp) {
@@ -286,8 +304,8 @@ impl Commitments {
                 hour.slices.push(CommitmentSlice {
                     span,
                     description: live.description.clone(),
-                    covered: live.covered.clone(),
-                    planned: live.planned.clone(),
+                    covered: live.covered.clone().map(RBig::from),
+                    planned: live.planned.clone().map(RBig::from),
                     provisioned: live.provisioned,
                 });
             }
@@ -312,6 +330,9 @@ pub(crate) fn edges(commitment: &CommitmentSet) -> impl Iterator<Item = Timestam
     std::iter::once(commitment.starts_at).chain(commitment.ends_at)
 }
 
+/// A function that returns the totals of a commitment in the scale of coverage.
+type TotalAmounts = fn(&CommitmentSet) -> PerResource<UBig>;
+
 /// Converts amounts to the scale of coverage.
 pub(crate) fn scaled(amounts: Amounts) -> PerResource<UBig> {
     amounts.map(|amount| UBig::from(amount) * COVERAGE_SCALE)
@@ -335,20 +356,24 @@ pub(crate) fn planned(commitment: &CommitmentSet) -> PerResource<UBig> {
     committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
 }
 
+/// Returns whether the provider counts the commitment by the clock hour. It counts others at every instant.
+pub(crate) fn is_hourly(commitment: &CommitmentSet) -> bool {
+    commitment.kind == CommitmentKind::ReservedInstance
+}
+
 /// Returns the parts of a commitment's hourly cost that covered amounts earn, by resource.
-pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<UBig>) -> PerResource<RBig> {
-    utilization_parts(&committed(commitment), covered)
+pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<RBig>) -> PerResource<RBig> {
+    utilization_parts(&committed(commitment).map(RBig::from), covered)
 }
 
 /// Returns how far amounts use totals, by the resource that carries it. vCPU and memory count half each. If
 /// one of the two totals is zero, the other counts alone. If both are zero, GPUs count alone. If all three
 /// are zero, nothing counts.
 pub(crate) fn utilization_parts(
-    totals: &PerResource<UBig>,
-    amounts: &PerResource<UBig>,
+    totals: &PerResource<RBig>,
+    amounts: &PerResource<RBig>,
 ) -> PerResource<RBig> {
-    let PerResource { cpu, memory, gpu } =
-        amounts.as_ref().zip(totals.as_ref()).map(|(amount, total)| ratio(amount.clone(), total.clone()));
+    let PerResource { cpu, memory, gpu } = amounts.as_ref().zip(totals.as_ref()).map(quotient);
     let none = PerResource::<RBig>::default();
     let half = RBig::from_parts(1.into(), 2_u8.into());
     match (totals.cpu.is_zero(), totals.memory.is_zero()) {
@@ -359,12 +384,18 @@ pub(crate) fn utilization_parts(
     }
 }
 
+/// Returns `amount / total`; 0 over 0.
+fn quotient((amount, total): (&RBig, &RBig)) -> RBig {
+    if total.is_zero() { RBig::ZERO } else { amount / total }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exact::ratio;
 
-    fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
-        PerResource { cpu, memory, gpu }.map(UBig::from)
+    fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<RBig> {
+        PerResource { cpu, memory, gpu }.map(RBig::from)
     }
 
     fn utilization(totals: (u64, u64, u64), used: (u64, u64, u64)) -> RBig {

@@ -33,7 +33,7 @@ use prorata_schemas::rules::Weights;
 use prorata_schemas::time::Timestamp;
 
 use crate::currency::{counted, reason};
-use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
+use crate::exact::{HOUR_MICROS, atoms, gcd, hours};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::{COVERAGE_SCALE, NodeSlice};
 use crate::model::span::Span;
@@ -100,6 +100,10 @@ impl WeightScale {
 
     fn weigh(&self, amounts: &PerResource<UBig>) -> PerResource<UBig> {
         self.0.as_ref().zip(amounts.as_ref()).map(|(weight, amount)| weight * amount)
+    }
+
+    fn weigh_covered(&self, amounts: &PerResource<RBig>) -> PerResource<RBig> {
+        self.0.as_ref().zip(amounts.as_ref()).map(|(weight, amount)| amount * weight)
     }
 }
 
@@ -228,9 +232,13 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
     // Hours of the node by resource are weighed amounts times time over W, all in the scale of coverage.
     let denominator = weighed.sum() * UBig::from(HOUR_MICROS);
     let micros = UBig::from(run.micros);
-    let node_hours =
-        |weighed: PerResource<UBig>| weighed.map(|amount| ratio(amount * &micros, denominator.clone()));
-    let mut uncovered = weighed;
+    let node_hours = |weighed: PerResource<RBig>| {
+        weighed.map(|amount| match denominator.is_zero() {
+            true => RBig::ZERO,
+            false => amount * &micros / &denominator,
+        })
+    };
+    let mut uncovered = weighed.map(RBig::from);
     for coverage in run.slice.coverage.iter() {
         let commitment = &coverage.commitment;
         let key = Some(commitment.commitment_id.clone());
@@ -238,7 +246,7 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
         component.commitment = Some(commitment.clone());
         let unpriced = reason(&node.currency).or(reason(&commitment.currency));
         component.unpriced = component.unpriced.or(unpriced);
-        let covered = scale.weigh(&coverage.amounts);
+        let covered = scale.weigh_covered(&coverage.amounts);
         uncovered = uncovered.zip(covered.as_ref()).map(|(left, covered)| left - covered);
         component.quantity += node_hours(covered);
         let commitment_hours = money_parts(commitment, &coverage.amounts).map(|part| part * &time);
@@ -335,6 +343,7 @@ mod tests {
     use prorata_schemas::money::Weight;
 
     use super::*;
+    use crate::exact::ratio;
 
     fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
         PerResource { cpu, memory, gpu }.map(UBig::from)

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
+use dashu_ratio::RBig;
 use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, ResourceHours, RowKind,
@@ -17,14 +18,14 @@ use prorata_schemas::time::Hour;
 
 use crate::currency;
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, ratio, round, sum};
+use crate::exact::{HOUR_MICROS, round, sum};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, Slices};
 use crate::rules::commitment::{committed, scaled, utilization_parts};
 use crate::tables::{of_kind, sum_by};
 
 /// Amounts in the scale of coverage, times microseconds.
-type Integrals = PerResource<UBig>;
+type Integrals = PerResource<RBig>;
 
 /// The rows of `cost_allocation` that one commitment pays for.
 #[derive(Debug, Default)]
@@ -96,10 +97,10 @@ fn row(
     let mut provisioned = Integrals::default();
     for slice in &seen.slices {
         let micros = slice.span.micros();
-        add(&mut total, &committed(&slice.description), micros);
+        add(&mut total, &committed(&slice.description).map(RBig::from), micros);
         add(&mut covered, &slice.covered, micros);
         add(&mut planned, &slice.planned, micros);
-        add(&mut provisioned, &scaled(slice.provisioned), micros);
+        add(&mut provisioned, &scaled(slice.provisioned).map(RBig::from), micros);
     }
     let mut description = Arc::clone(&seen.description);
     let is_priced = !currency::is_other(&description.currency);
@@ -123,13 +124,13 @@ fn row(
     })
 }
 
-fn add(sums: &mut Integrals, amounts: &PerResource<UBig>, micros: u128) {
-    *sums += amounts.as_ref().map(|amount| amount * micros);
+fn add(sums: &mut Integrals, amounts: &PerResource<RBig>, micros: u128) {
+    *sums += amounts.as_ref().map(|amount| amount * UBig::from(micros));
 }
 
 fn hours(amounts: &Integrals) -> Result<ResourceHours, EngineError> {
     let hours = amounts.as_ref().zip(PARTS_PER_UNIT).try_map(|(amount, parts)| {
-        round(&ratio(amount.clone(), UBig::from(parts) * UBig::from(HOUR_MICROS) * COVERAGE_SCALE))
+        round(&(amount / (UBig::from(parts) * UBig::from(HOUR_MICROS) * COVERAGE_SCALE)))
     })?;
     Ok(ResourceHours { cpu_core_hours: hours.cpu, memory_gib_hours: hours.memory, gpu_hours: hours.gpu })
 }

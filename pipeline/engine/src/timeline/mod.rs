@@ -59,7 +59,7 @@ pub(crate) fn run(
         running.end_instant()?;
     }
     running.now = hour.end();
-    Ok(running.finish(organization_id, spend))
+    running.finish(organization_id, spend)
 }
 
 /// Applies all steps of one instant in the order of their places. A scheduled step comes before an event with

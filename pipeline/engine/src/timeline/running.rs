@@ -299,7 +299,8 @@ impl<'a> Running<'a> {
     pub(super) fn close_node(&mut self, key: &NodeKey) {
         let Some(node) = self.nodes.get_mut(key) else { return };
         if let Some(span) = Span::new(node.since, self.now) {
-            let slice = NodeSlice { span, spec: node.spec.clone(), coverage: node.coverage.clone() };
+            let RunningNode { spec, start, coverage, .. } = &*node;
+            let slice = NodeSlice { span, start: *start, spec: spec.clone(), coverage: coverage.clone() };
             self.slices.nodes.entry(key.clone()).or_default().push(slice);
         }
         node.since = self.now;
@@ -336,11 +337,14 @@ impl<'a> Running<'a> {
     }
 
     /// Ends all slices at the hour's end.
+    ///
+    /// # Errors
+    /// If reserved instances and nodes make too many pairs.
     pub(super) fn finish(
         mut self,
         organization_id: OrganizationId,
         spend: BTreeMap<PoolId, Spend>,
-    ) -> Timeline {
+    ) -> Result<Timeline, EngineError> {
         let end = self.now;
         for key in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.close_node(&key);
@@ -348,6 +352,7 @@ impl<'a> Running<'a> {
         for id in self.pools.keys().cloned().collect::<Vec<_>>() {
             self.close_pool(&id);
         }
+        let commitments = self.commitments.finish(end, &mut self.slices.nodes)?;
         let trace = Trace {
             walks: std::mem::take(&mut self.commitments.trace).finish(),
             matches: std::mem::take(&mut self.reservations.trace).finish(),
@@ -356,7 +361,6 @@ impl<'a> Running<'a> {
         };
         let (quotas, quota_ledgers) = self.quotas.finish(end);
         let (reservations, reservation_slices) = self.reservations.finish(end);
-        let (commitments, commitment_hours) = self.commitments.finish(end);
         let nodes = self.nodes.into_iter().map(|(key, node)| {
             (key, SavedNode { description: node.spec.description.clone(), start: node.start })
         });
@@ -368,7 +372,7 @@ impl<'a> Running<'a> {
             rates: rates.collect::<BTreeMap<_, _>>().into_iter().collect(),
             pools: self.pools.into_iter().map(|(id, pool)| (id, pool.description)).collect(),
             quotas,
-            commitments,
+            commitments: commitments.states,
             reservations,
             nodes: nodes.collect(),
             pods,
@@ -378,11 +382,11 @@ impl<'a> Running<'a> {
         let slices = Slices {
             pods: pod_slices,
             reservations: reservation_slices,
-            commitments: commitment_hours,
+            commitments: commitments.hours,
             ..self.slices
         };
         let (named_nodes, samples) = (self.named_nodes, self.samples);
-        Timeline { state, slices, named_nodes, samples, quota_ledgers, trace }
+        Ok(Timeline { state, slices, named_nodes, samples, quota_ledgers, trace })
     }
 }
 

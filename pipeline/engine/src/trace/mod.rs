@@ -68,7 +68,8 @@ impl Focus {
 pub struct Trace {
     /// Stretches of nodes, by key and price.
     pub nodes: Vec<NodeStep>,
-    /// Walks of commitments over nodes, in order of time and of the walk.
+    /// Walks of commitments over nodes, in order of time and of the walk. Walks of reserved instances, which
+    /// cover the clock hour, come last.
     pub walks: Vec<WalkStep>,
     /// Matches of pods with units of reservations, in order of time.
     pub matches: Vec<MatchStep>,

@@ -111,9 +111,11 @@ pub(crate) fn in_units(amounts: &Amounts) -> PerResource<ExactNumber> {
 }
 
 /// Converts amounts in the scale of coverage to vCPUs, GiB and GPUs.
-pub(crate) fn covered_units(amounts: &PerResource<UBig>) -> PerResource<ExactNumber> {
-    let pairs = amounts.as_ref().zip(PARTS_PER_UNIT);
-    pairs.map(|(amount, parts)| ExactNumber(ratio(amount.clone(), COVERAGE_SCALE * UBig::from(parts))))
+pub(crate) fn covered_units(amounts: PerResource<RBig>) -> PerResource<ExactNumber> {
+    amounts.zip(PARTS_PER_UNIT).map(|(amount, parts)| {
+        let units = RBig::from(COVERAGE_SCALE * UBig::from(parts));
+        ExactNumber(amount / units)
+    })
 }
 
 /// Converts amounts times microseconds to vCPU-hours, GiB-hours and GPU-hours.

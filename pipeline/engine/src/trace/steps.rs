@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CommitmentSet, NodeStarted, PodStarted, ReservationSet};
+use prorata_schemas::event::{CommitmentSet, Labels, NodeStarted, PodStarted, ReservationSet};
 use prorata_schemas::ids::{ClusterId, CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::time::Timestamp;
 use serde::{Serialize, Serializer};
@@ -16,6 +16,13 @@ use crate::trace::ExactNumber;
 
 fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
+}
+
+fn as_optional_text<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// A stretch of a node, with its cost by resource and the amounts that its pods were allocated.
@@ -120,6 +127,8 @@ pub struct NodePodLabel {
     pub state: Option<&'static str>,
     /// The reason if the pool has no price for the pod.
     pub unpriced: Option<&'static str>,
+    /// The pod's Kubernetes labels.
+    pub labels: Labels,
     /// The length in seconds.
     pub seconds: ExactNumber,
     /// Share of the pod's time.
@@ -134,6 +143,10 @@ pub struct WalkStep {
     /// The instant at which coverage was decided.
     #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
+    /// The end of the effective time of a reserved instance, whose amounts are resource-hours from `at` on.
+    /// `None` if the amounts are amounts at the instant.
+    #[serde(serialize_with = "as_optional_text")]
+    pub until: Option<Timestamp>,
     /// The commitment.
     pub commitment_id: CommitmentId,
     /// Position of the commitment among all commitments, from 1.
@@ -398,6 +411,8 @@ pub struct RowStep {
     pub list_unit_price: Decimal12,
     /// The reason if the row has no price.
     pub unpriced: Option<&'static str>,
+    /// The Kubernetes labels of the row's pod.
+    pub labels: Option<Labels>,
     /// The row's cost.
     pub cost: ExactNumber,
     /// Split and unused cost, if any of the cost is unused.

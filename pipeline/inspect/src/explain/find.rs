@@ -8,6 +8,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::{CostRow, ResourceHours, Unpriced};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, HourRange};
+use prorata_tables::tags_of;
 
 use super::{ExplainError, Question, Subject};
 use crate::columns::{self, ReadError, Rows};
@@ -16,7 +17,7 @@ use crate::lake::{FoundFile, LakeTables};
 /// Maximum number of names to report if nothing has the requested name.
 const NEAR_MAX: usize = 5;
 
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 13] = [
     "BillingAccountId",
     "x_RowKind",
     "SubAccountId",
@@ -27,6 +28,8 @@ const TEXTS: [&str; 11] = [
     "x_QuotaId",
     "x_QuotaState",
     "x_Unpriced",
+    "AllocatedTags",
+    "Tags",
     "x_Namespace",
 ];
 
@@ -71,8 +74,8 @@ fn gpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
 }
 
 /// Key of a row within its organization and hour: kind, cluster, resource, pod, commitment, reservation,
-/// quota, label, reason for having no price, price.
-pub type Grain = ([String; 9], Option<Decimal12>);
+/// quota, state, reason for having no price, labels of the pod, price.
+pub type Grain = ([String; 10], Option<Decimal12>);
 
 /// A row of a table file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +104,7 @@ pub struct Found {
 impl Subject {
     /// Returns whether a row belongs to the subject.
     pub fn has(&self, grain: &Grain, namespace: &str, pod_name: &str) -> bool {
-        let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced], _) = grain;
+        let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced, _], _) = grain;
         let in_cluster = |name: &str, asked: &str| name == asked || format!("{cluster}/{name}") == asked;
         match self {
             Self::Pod(asked) => {
@@ -151,6 +154,7 @@ pub fn grain(row: &CostRow) -> Grain {
         text(row.quota_id.as_deref()),
         text(row.quota_state.map(|state| state.name())),
         text(row.unpriced.map(|reason| reason.name())),
+        row.pod.as_ref().and_then(|pod| tags_of(&pod.labels)).unwrap_or_default(),
     ];
     (texts, Some(row.list_unit_price))
 }
@@ -352,8 +356,11 @@ fn read(bytes: Bytes, mut each: impl FnMut(Hour, TableRow)) -> Result<(), ReadEr
                 let found = texts.get(column).and_then(|column| column.get(row)).copied().flatten();
                 found.unwrap_or_default().to_owned()
             };
-            let grain = ([1, 2, 3, 4, 5, 6, 7, 8, 9].map(text), prices.get(row).copied().flatten());
-            let pod = (text(10), names.get(row).copied().flatten().unwrap_or_default().to_owned());
+            // The tags of a node's row are those of the node.
+            let is_on_node = ["pod_node", "node_idle"].contains(&&*text(1));
+            let labels = if is_on_node { 10 } else { 11 };
+            let grain = ([1, 2, 3, 4, 5, 6, 7, 8, 9, labels].map(text), prices.get(row).copied().flatten());
+            let pod = (text(12), names.get(row).copied().flatten().unwrap_or_default().to_owned());
             let figures = figures.iter().map(|column| column.get(row).copied().flatten()).collect();
             let hour = hours.get(row).copied().flatten().unwrap_or_default();
             each(hour, TableRow { organization: text(0), grain, pod, figures });

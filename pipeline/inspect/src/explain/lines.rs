@@ -66,3 +66,8 @@ pub fn span(from: Timestamp, to: Timestamp) -> String {
 pub fn amounts(amounts: &PerResource<ExactNumber>) -> String {
     format!("{} vCPU, {} GiB, {} GPU", amounts.cpu, amounts.memory, amounts.gpu)
 }
+
+/// Formats resource-hours.
+pub fn resource_hours(amounts: &PerResource<ExactNumber>) -> String {
+    format!("{} vCPU-hours, {} GiB-hours, {} GPU-hours", amounts.cpu, amounts.memory, amounts.gpu)
+}

@@ -1,13 +1,15 @@
 //! Describes stretches of nodes in text, in the manner of AWS's worked example: capacity and price, coverage
 //! by commitments, unit costs, and the amounts that pods were allocated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_engine::PerResource;
 use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
+use prorata_schemas::event::Labels;
+use prorata_tables::tags_of;
 
 use super::Subject;
-use super::lines::{REPORTED_MAX, TextLines, amounts, instant, span};
+use super::lines::{REPORTED_MAX, TextLines, amounts, instant, resource_hours, span};
 
 /// Writes the steps of the nodes in focus.
 pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
@@ -73,13 +75,15 @@ fn write_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
         lines.add(format!(
             "    {}: commitment {} (place {}) reaches the node at place {} of its walk: the cluster is {}, \
              and the node has run since {}",
-            instant(walk.at),
+            walk.until.map_or_else(|| instant(walk.at), |until| span(walk.at, until)),
             walk.commitment_id,
             walk.commitment_position,
             walk.position,
             walk.rank,
             walk.node_start
         ));
+        // A reserved instance covers the use of the clock hour, in resource-hours.
+        let amounts = if walk.until.is_some() { resource_hours } else { amounts };
         lines.add(format!("      left of the commitment {}", amounts(&walk.commitment_remaining)));
         lines.add(format!("      left of the node       {}", amounts(&walk.node_remaining)));
         lines.add(format!("      it covers              {}", amounts(&walk.covered)));
@@ -138,11 +142,16 @@ fn write_pods<'a>(lines: &mut TextLines, node: &NodeStep, pods: impl Iterator<It
         lines.exact("its part (allocated / S)", &pod.share);
         lines.exact("of that split (S / A, at most all)", &node.split_part);
         if pod.labels.len() > 1 {
+            let labels: BTreeSet<&Labels> = pod.labels.iter().map(|label| &label.labels).collect();
             for label in &pod.labels {
-                let name = match (&label.quota_id, label.state) {
+                let mut name = match (&label.quota_id, label.state) {
                     (Some(quota), Some(state)) => format!("{state} of quota {quota}"),
                     _ => "under no quota".to_owned(),
                 };
+                if labels.len() > 1 {
+                    let labels = tags_of(&label.labels);
+                    name.push_str(&format!(", with labels {}", labels.as_deref().unwrap_or("{}")));
+                }
                 lines.add(format!("  {name}: {} s, {} of its time", label.seconds, label.share));
             }
         }

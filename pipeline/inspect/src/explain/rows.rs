@@ -4,6 +4,7 @@
 use prorata_engine::trace::RowStep;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
+use prorata_tables::tags_of;
 use serde_json::{Map, Value, json};
 
 use super::explained::{ExplainedRow, SplitCharge};
@@ -54,6 +55,7 @@ fn step_grain(step: &RowStep) -> find::Grain {
         text(step.quota_id.as_deref()),
         text(step.quota_state),
         text(step.unpriced),
+        step.labels.as_ref().and_then(tags_of).unwrap_or_default(),
     ];
     (texts, Some(step.list_unit_price))
 }
@@ -172,7 +174,7 @@ impl Answer {
 
 fn row_json(explained: &ExplainedRow) -> Value {
     let row = &explained.row;
-    let ([kind, cluster, resource, uid, commitment, reservation, quota, state, unpriced], price) =
+    let ([kind, cluster, resource, uid, commitment, reservation, quota, state, unpriced, labels], price) =
         find::grain(row);
     let figures: Map<String, Value> = FIGURES
         .iter()
@@ -186,6 +188,7 @@ fn row_json(explained: &ExplainedRow) -> Value {
     json!({
         "kind": kind, "cluster": cluster, "resource": resource, "pod_uid": uid, "commitment": commitment,
         "reservation": reservation, "quota": quota, "quota_state": state, "unpriced": unpriced,
+        "labels": labels,
         "unit_price": price.map(|price| price.to_string()),
         "pod": row.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.pod_name)),
         "figures": figures, "differences": differences.collect::<Vec<_>>(),

@@ -317,7 +317,8 @@ impl Charge<'_> {
     }
 }
 
-fn tags_of(labels: &Labels) -> Option<String> {
+/// Returns a pod's labels as the columns of tags have them: a JSON object. `None` if there are none.
+pub fn tags_of(labels: &Labels) -> Option<String> {
     // Four quotation marks, a colon, and a comma or brace.
     let bytes = labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 1;
     let object = Object::with_capacity(bytes);

@@ -2,6 +2,7 @@
 //! ours.
 
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::Labels;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::time::Timestamp;
 
@@ -41,6 +42,7 @@ type Grain<'a> = (
     Option<QuotaState>,
     Decimal12,
     Option<&'static str>,
+    Option<&'a Labels>,
 );
 
 /// Returns the grain. It orders the rows of one organization's hour, and no two rows share it.
@@ -56,6 +58,7 @@ pub fn grain(row: &CostRow) -> Grain<'_> {
         row.quota_state,
         row.list_unit_price,
         row.unpriced.map(Unpriced::name),
+        row.pod.as_ref().map(|pod| &pod.labels),
     )
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use num_traits::Zero;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::Labels;
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
@@ -95,7 +96,7 @@ impl Draft {
 /// The fields that order rows inside an organization and hour.
 type RowOrder = (
     (RowKind, Option<ClusterId>, Text, Option<PodUid>, Option<CommitmentId>, Option<ReservationId>),
-    (Option<QuotaId>, Option<&'static str>, Decimal12, Option<&'static str>),
+    (Option<QuotaId>, Option<&'static str>, Decimal12, Option<&'static str>, Option<Labels>),
 );
 
 /// Returns the grain of a row.
@@ -112,7 +113,13 @@ pub fn grain(row: &CostRow) -> RowOrder {
     let reason = row.unpriced.map(Unpriced::name);
     (
         (kind, cluster, id, pod, commitment, row.reservation_id.clone()),
-        (row.quota_id.clone(), state, row.list_unit_price, reason),
+        (
+            row.quota_id.clone(),
+            state,
+            row.list_unit_price,
+            reason,
+            row.pod.as_ref().map(|pod| pod.labels.clone()),
+        ),
     )
 }
 

@@ -127,7 +127,7 @@ fn serverless_pod(
 /// Returns the pod's label in this slice.
 fn label(slice: &Slice, pod: &PodStarted, reason: Option<Unpriced>) -> Label {
     let (quota_id, state) = quota::label(&slice.quotas, &pod.cluster_id, &pod.pod_uid).unzip();
-    Label { quota_id, state, reason }
+    Label { quota_id, state, reason, labels: pod.labels.clone() }
 }
 
 /// Finds the draft of this key, or creates it.

@@ -13,7 +13,7 @@ use crate::hour::HourView;
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
 use crate::rows::draft::{Charge, Draft};
-use crate::rules::split::{Component, Stay, Stays, Stretch, stays, stretches};
+use crate::rules::split::{Component, LabelTime, Stay, Stays, Stretch, stays, stretches};
 use crate::world::NodeKey;
 
 /// Drafts all rows of nodes and of the pods that name them.
@@ -153,7 +153,7 @@ fn pod_drafts(
             draft.used = stay.used.as_ref().map(divided);
             draft.running = Some(&time.running * &by_quantity);
             draft.pool_charge = time.charge.as_ref().map(|charge| charge * &by_quantity);
-            drafts.push(described(draft, uid, stay).labelled(label));
+            drafts.push(described(draft, uid, time).labelled(label));
         }
     }
 }
@@ -167,14 +167,14 @@ fn only_draft(
 ) -> Option<Draft> {
     let (commitment_id, component) = stretch.components.iter().next()?;
     let component_key = (commitment_id.as_ref(), stretch.unit_price);
-    let (label, _) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
+    let (label, time) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
     let mut draft = component_draft(RowKind::PodNode, (key, stretch), component_key, component);
     draft.keep = true;
     draft.commitment_quantity = commitment_id.as_ref().map(|_| zero());
     draft.list_cost = Some(zero());
     draft.ratio = Some(zero());
     whole_stay(&mut draft, view, stay);
-    Some(described(draft, uid, stay).labelled(label))
+    Some(described(draft, uid, time).labelled(label))
 }
 
 /// Drafts the rows of pods that name a node that is not running.
@@ -195,7 +195,7 @@ fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
             draft.quantity = time.running.clone();
             draft.running = Some(time.running.clone());
             draft.pool_charge = time.charge.clone();
-            drafts.push(described(draft, uid, stay).labelled(label));
+            drafts.push(described(draft, uid, time).labelled(label));
         }
     }
 }
@@ -255,8 +255,8 @@ fn set_amounts(
 }
 
 /// Adds the pod to a draft.
-fn described(mut draft: Draft, uid: &PodUid, stay: &Stay) -> Draft {
+fn described(mut draft: Draft, uid: &PodUid, time: &LabelTime) -> Draft {
     draft.row.pod_uid = Some(uid.clone());
-    draft.row.pod = Some(Arc::clone(&stay.pod));
+    draft.row.pod = Some(Arc::clone(&time.pod));
     draft
 }

@@ -1,16 +1,17 @@
 //! Amounts of nodes that commitments cover, and the cost that a node receives for them (RULES.md, section 3).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
-use prorata_schemas::ids::ClusterId;
+use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted};
+use prorata_schemas::ids::{ClusterId, NodeId};
 use prorata_schemas::rules::Rules;
 
-use crate::hour::Cover;
+use crate::hour::{Cover, Slice};
 use crate::names;
-use crate::resources::{Three, none, of_node};
-use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
+use crate::resources::{Three, add, none, of_node};
+use crate::rounding::{Exact, exact, fraction, hours, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
 
 /// Returns whether the commitment is effective at this instant. The provider applies it, enabled or not.
@@ -65,11 +66,16 @@ pub fn planned_totals(set: &CommitmentSet) -> Three {
     totals(set).map(|total| total * &allowed)
 }
 
-/// Returns everything that commitments cover at this instant, up to their totals. Effective commitments cover
-/// in the order of (starts_at, id); each walks its nodes.
+/// Returns whether the provider counts the commitment by the clock hour. It counts others at every instant.
+pub fn is_hourly(set: &CommitmentSet) -> bool {
+    set.kind == CommitmentKind::ReservedInstance
+}
+
+/// Returns everything that commitments cover at this instant, up to their totals, except reserved instances.
+/// Effective commitments cover in the order of (starts_at, id); each walks its nodes.
 pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) -> Three) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
-    commitments.retain(|set| effective(set, at));
+    commitments.retain(|set| effective(set, at) && !is_hourly(set));
     commitments.sort_by_key(|set| (set.starts_at, set.commitment_id.clone()));
     let mut covered: BTreeMap<NodeKey, Three> = BTreeMap::new();
     let mut covers = Vec::new();
@@ -102,13 +108,111 @@ pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) 
 /// Returns nodes in the order in which the commitment covers them: clusters assigned with a priority first (1
 /// is highest), then assigned without, then all others; within a rank by node start, node id, cluster id.
 fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a NodeKey, &'a Node)> {
-    let rank = |cluster_id: &ClusterId| {
-        let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);
-        mine.map(|assignment| (0, assignment.priority.is_none(), assignment.priority.unwrap_or(0)))
-            .min()
-            .unwrap_or((1, true, 0))
-    };
     let mut nodes: Vec<(&NodeKey, &Node)> = world.nodes.iter().collect();
-    nodes.sort_by_key(|(key, node)| (rank(&key.0), node.start, key.1.clone(), key.0.clone()));
+    nodes.sort_by_key(|(key, node)| (rank(set, &key.0), node.start, key.1.clone(), key.0.clone()));
     nodes
+}
+
+/// The rank of a cluster, the lowest first: whether it is not assigned, has no priority, and its priority.
+type Rank = (bool, bool, i32);
+
+/// Returns the best rank that the assignments of a commitment give a cluster.
+fn rank(set: &CommitmentSet, cluster_id: &ClusterId) -> Rank {
+    let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);
+    mine.map(|assignment| (false, assignment.priority.is_none(), assignment.priority.unwrap_or(0)))
+        .min()
+        .unwrap_or((true, true, 0))
+}
+
+/// A reserved instance in one hour under one description.
+struct Pot<'a> {
+    set: &'a Arc<CommitmentSet>,
+    /// The places of the slices in which it is effective.
+    slices: Vec<usize>,
+}
+
+/// Returns the pots of one hour, in the order in which they cover nodes.
+fn pots(slices: &[Slice]) -> Vec<Pot<'_>> {
+    let mut pots: Vec<Pot<'_>> = Vec::new();
+    for (place, slice) in slices.iter().enumerate() {
+        let sets = slice.world.commitments.values();
+        for set in sets.filter(|set| is_hourly(set) && effective(set, slice.from)) {
+            let mut mine = pots.iter_mut().rev();
+            let last = mine.find(|pot| pot.set.commitment_id == set.commitment_id);
+            match last.filter(|pot| pot.set == set) {
+                Some(pot) => pot.slices.push(place),
+                None => pots.push(Pot { set, slices: vec![place] }),
+            }
+        }
+    }
+    pots.sort_by_key(|pot| (pot.set.starts_at, pot.set.commitment_id.clone(), pot.slices.clone()));
+    pots
+}
+
+/// A run of a node, in the order of a walk: rank, start, node and cluster.
+type Run = (Rank, i64, (NodeId, ClusterId));
+
+/// Returns everything that reserved instances cover in one hour, each with the place of its slice. Each has
+/// its totals times its effective time of the hour. It walks the runs of nodes, and covers the use of the
+/// whole hour that is left of each, as long as it has anything left; of the last, the same part at every
+/// instant.
+pub fn hourly_covers(
+    slices: &[Slice],
+    rules: &Rules,
+    totals: fn(&CommitmentSet) -> Three,
+) -> Vec<(usize, Cover)> {
+    let mut covered: BTreeMap<(usize, NodeKey), Three> = BTreeMap::new();
+    for (place, slice) in slices.iter().enumerate() {
+        let instant = |cover: &&Cover| {
+            slice.world.commitments.get(&cover.commitment_id).is_some_and(|set| !is_hourly(set))
+        };
+        for cover in slice.covers.iter().filter(instant) {
+            let sum = covered.entry((place, cover.node.clone())).or_insert_with(none);
+            add(sum, &cover.amount, &whole(1));
+        }
+    }
+    let mut covers = Vec::new();
+    for pot in pots(slices) {
+        let mut left = none();
+        let mut runs: BTreeMap<Run, Vec<(usize, Three)>> = BTreeMap::new();
+        for &place in &pot.slices {
+            let slice = &slices[place];
+            add(&mut left, &totals(pot.set), &hours(slice.to - slice.from));
+            for (key, node) in &slice.world.nodes {
+                let Some(capacity) = matching_capacity(pot.set, &node.set, rules) else { continue };
+                let gone = covered.entry((place, key.clone())).or_insert_with(none);
+                let mut free = none();
+                // GPUs of another model do not count for this commitment, but others may cover them.
+                for resource in (0..3).filter(|&resource| !capacity[resource].is_zero()) {
+                    free[resource] = &capacity[resource] - &gone[resource];
+                }
+                let (cluster_id, node_id) = key.clone();
+                let run = (rank(pot.set, &cluster_id), node.start, (node_id, cluster_id));
+                runs.entry(run).or_default().push((place, free));
+            }
+        }
+        for ((_, _, (node_id, cluster_id)), free) in runs {
+            let mut used = none();
+            for (place, amount) in &free {
+                add(&mut used, amount, &hours(slices[*place].to - slices[*place].from));
+            }
+            let mut part = none();
+            for resource in 0..3 {
+                let taken: Exact = smaller(used[resource].clone(), left[resource].clone());
+                part[resource] = fraction(&taken, &used[resource]);
+                left[resource] -= taken;
+            }
+            for (place, amount) in free {
+                let node = (cluster_id.clone(), node_id.clone());
+                let amount = [&amount[0] * &part[0], &amount[1] * &part[1], &amount[2] * &part[2]];
+                if amount.iter().any(|amount| !amount.is_zero()) {
+                    let gone = covered.entry((place, node.clone())).or_insert_with(none);
+                    add(gone, &amount, &whole(1));
+                    covers
+                        .push((place, Cover { commitment_id: pot.set.commitment_id.clone(), node, amount }));
+                }
+            }
+        }
+    }
+    covers
 }

@@ -69,8 +69,6 @@ impl Component {
 
 /// A pod's time on one node at one price, or its time naming a node that does not run.
 pub struct Stay {
-    /// The pod's last description on that node.
-    pub pod: Arc<PodStarted>,
     /// Hours for which the pod ran there.
     pub running: Exact,
     /// Requested resource-hours.
@@ -83,6 +81,8 @@ pub struct Stay {
 
 /// A part of a stay under one label.
 pub struct LabelTime {
+    /// The pod's last description under the label.
+    pub pod: Arc<PodStarted>,
     /// The length in hours.
     pub running: Exact,
     /// The charge of the pod's pool for this time. `None` if no pool priced it.
@@ -90,8 +90,8 @@ pub struct LabelTime {
 }
 
 impl Stay {
-    fn new(pod: &Arc<PodStarted>) -> Self {
-        Self { pod: Arc::clone(pod), running: zero(), requested: none(), used: None, labels: BTreeMap::new() }
+    fn new() -> Self {
+        Self { running: zero(), requested: none(), used: None, labels: BTreeMap::new() }
     }
 
     /// Returns the amounts that the pod is allocated: the larger of request and use, or only the request.
@@ -188,7 +188,6 @@ fn accrue(
 /// Returns every stay of a pod on a node, running or unknown.
 pub fn stays(view: &HourView) -> Stays {
     let mut stays = Stays::new();
-    let mut last = BTreeMap::new();
     for slice in view.slices {
         for (uid, running) in &slice.world.pods {
             let (known, node) = match slice.world.billing(&running.set) {
@@ -198,14 +197,8 @@ pub fn stays(view: &HourView) -> Stays {
             };
             let price = slice.world.nodes.get(&node).filter(|_| known);
             let price = price.map(|node| counted(view, node.set.hourly_cost, &node.set.currency).0);
-            last.insert((known, node.clone(), uid.clone()), Arc::clone(&running.set));
-            let stay = stays.entry((price, node, uid.clone())).or_insert_with(|| Stay::new(&running.set));
+            let stay = stays.entry((price, node, uid.clone())).or_insert_with(Stay::new);
             extend(stay, view, slice, known, &running.set);
-        }
-    }
-    for ((price, node, uid), stay) in &mut stays {
-        if let Some(pod) = last.get(&(price.is_some(), node.clone(), uid.clone())) {
-            stay.pod = Arc::clone(pod);
         }
     }
     stays
@@ -228,8 +221,10 @@ fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Ar
         _ => None,
     };
     let (quota_id, state) = quota.unzip();
-    let label = Label { quota_id, state, reason };
-    let part = stay.labels.entry(label).or_insert_with(|| LabelTime { running: zero(), charge: None });
+    let label = Label { quota_id, state, reason, labels: pod.labels.clone() };
+    let new = || LabelTime { pod: Arc::clone(pod), running: zero(), charge: None };
+    let part = stay.labels.entry(label).or_insert_with(new);
+    part.pod = Arc::clone(pod);
     part.running += &time;
     if let Some(Ok((rate, _))) = charge {
         *part.charge.get_or_insert_with(zero) += rate * &time;

@@ -121,6 +121,11 @@ fn cover(view: &HourView, id: &CommitmentId) -> CoverSums {
             add(sums.clusters.entry(cover.node.0.clone()).or_insert_with(none), &cover.amount, &time);
         }
     }
+    let planned = commitment::hourly_covers(view.slices, view.rules, commitment::planned_totals);
+    for (place, cover) in planned.iter().filter(|(_, cover)| cover.commitment_id == *id) {
+        let slice = &view.slices[*place];
+        add(&mut sums.planned, &cover.amount, &hours(slice.to - slice.from));
+    }
     sums
 }
 

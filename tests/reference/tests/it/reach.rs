@@ -122,6 +122,13 @@ const THINGS: &[Thing] = &[
                 && right.commitment_id > left.commitment_id
         })
     }),
+    ("a discount and a reserved instance on one node", |hour| {
+        pairs(hour, |left, right| {
+            let kind = |row: &CostRow| row.commitment.as_ref().map(|commitment| commitment.kind);
+            let kinds = BTreeSet::from([kind(left), kind(right)]);
+            left.kind == RowKind::PodNode && !kinds.contains(&None) && kinds.len() == 2
+        })
+    }),
     ("a commitment partly used", |hour| {
         hour.commitment_utilization
             .iter()

@@ -197,7 +197,7 @@ fn matching_capacity(node: &NodeSpec, gpu_model: Option<&Text>) -> Amounts {
 }
 
 /// Returns whether a commitment to this GPU model, or to any if `None`, may cover the node's GPUs.
-fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
+pub(super) fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
     gpu_model.is_none() || gpu_model == node.gpu_model.as_ref()
 }
 

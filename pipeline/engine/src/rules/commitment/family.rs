@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dashu_int::UBig;
+use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted, names};
 use prorata_schemas::ids::CommitmentId;
@@ -20,7 +21,7 @@ use crate::model::slices::Coverage;
 use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
 use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
-use crate::rules::commitment::{committed, planned, scaled};
+use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, scaled};
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
@@ -78,7 +79,8 @@ impl Family {
         commitments: Vec<Arc<CommitmentSet>>,
         pairs: &Work,
     ) -> Result<(), EngineError> {
-        if commitments.iter().all(|commitment| planned(commitment) == committed(commitment)) {
+        if commitments.iter().all(|commitment| instant(commitment, planned) == instant(commitment, committed))
+        {
             self.planned = None;
         } else {
             let covers = self.planned.get_or_insert_default();
@@ -103,7 +105,7 @@ impl Family {
         });
         let coverage = |cover: &Cover| {
             let amounts = cover.covered_of(&Place::new(&cover.commitment, run));
-            Coverage { commitment: cover.commitment.clone(), amounts }
+            Coverage { commitment: cover.commitment.clone(), amounts: amounts.map(RBig::from) }
         };
         covers.map(coverage).collect()
     }
@@ -165,7 +167,7 @@ impl Family {
     ) {
         let capacity = |(key, node): (&NodeKey, &FamilyNode)| (key.clone(), scaled(node.spec.capacity));
         let mut rests: BTreeMap<NodeKey, PerResource<UBig>> = self.nodes.iter().map(capacity).collect();
-        for cover in &self.covers {
+        for cover in self.covers.iter().filter(|cover| !is_hourly(&cover.commitment)) {
             let commitment = &cover.commitment;
             let id = &commitment.commitment_id;
             let mut left = committed(commitment);
@@ -180,6 +182,7 @@ impl Family {
                 if trace.wants(|focus| focus.has_walk(id, &key)) {
                     trace.push(WalkStep {
                         at: now,
+                        until: None,
                         commitment_id: id.clone(),
                         commitment_position: places.get(id).copied().unwrap_or_default(),
                         cluster_id: key.0,
@@ -187,9 +190,9 @@ impl Family {
                         position: place + 1,
                         rank: rank.to_string(),
                         node_start,
-                        commitment_remaining: covered_units(&left),
-                        node_remaining: covered_units(rest),
-                        covered: covered_units(&covered),
+                        commitment_remaining: covered_units(left.clone().map(RBig::from)),
+                        node_remaining: covered_units(rest.clone().map(RBig::from)),
+                        covered: covered_units(covered.clone().map(RBig::from)),
                     });
                 }
                 for ((left, rest), covered) in left.as_mut().zip(rest.as_mut()).zip(covered) {
@@ -201,12 +204,17 @@ impl Family {
     }
 }
 
+/// Returns the totals that a commitment may cover at every instant: nothing of a reserved instance.
+fn instant(commitment: &CommitmentSet, totals: TotalAmounts) -> PerResource<UBig> {
+    if is_hourly(commitment) { PerResource::default() } else { totals(commitment) }
+}
+
 /// Sets the effective commitments, in their order, each with the totals that it may cover.
 fn set_commitments(
     covers: &mut Vec<Cover>,
     commitments: &[Arc<CommitmentSet>],
     nodes: &FamilyNodes,
-    totals: fn(&CommitmentSet) -> PerResource<UBig>,
+    totals: TotalAmounts,
     pairs: &Work,
 ) -> Result<(), EngineError> {
     let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
@@ -220,7 +228,7 @@ fn set_commitments(
             Some(cover) => cover,
             None => {
                 pairs.add(nodes.len())?;
-                Cover::new(Arc::clone(commitment), totals(commitment), nodes)
+                Cover::new(Arc::clone(commitment), instant(commitment, totals), nodes)
             }
         };
         covers.push(cover);
@@ -388,9 +396,9 @@ mod tests {
                 let parts = coverage.values().flatten();
                 let parts =
                     parts.filter(|part| part.commitment.commitment_id == cover.commitment.commitment_id);
-                let mut sum = PerResource::<UBig>::default();
+                let mut sum = PerResource::<RBig>::default();
                 parts.for_each(|part| sum += part.amounts.clone());
-                assert_eq!(sum, cover.covered);
+                assert_eq!(sum, cover.covered.clone().map(RBig::from));
             }
             for (key, covered) in &coverage {
                 assert!(changed.contains(key) || self.coverage.get(key) == Some(covered), "{key:?}");

@@ -133,6 +133,10 @@ fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Me
             "alone" => rows.retain(|row| row.reservation_id.is_none()),
             "paid-by" => retain(&mut rows, id()?, |row, id| row.commitment_id.as_deref() == Some(id)),
             "uncommitted" => rows.retain(|row| row.commitment_id.is_none()),
+            "tagged" => retain(&mut rows, id()?, |row, id| {
+                let mut labels = row.pod.iter().flat_map(|pod| pod.labels.iter());
+                labels.any(|(name, value)| format!("{name}={value}") == id)
+            }),
             "priced" => rows.retain(|row| row.unpriced.is_none()),
             "billed-by" => retain(&mut rows, id()?, |row, id| *row.provider == *id),
             "for" => {
