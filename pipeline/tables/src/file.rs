@@ -1,7 +1,7 @@
 //! The Parquet file: zstd, dictionaries, page statistics, row groups of at most a million rows.
 //!
 //! Columns with one value in the whole file are not compressed: a dictionary of one value is only a few
-//! bytes.
+//! bytes. Columns whose values are nearly all different have no dictionary.
 //!
 //! The bytes depend on the rows alone, not on a clock or a run; the name of the writer is fixed. The embedded
 //! Arrow schema declares JSON columns as text. Without it, Polars reads columns of the logical type JSON as
@@ -17,6 +17,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
 use prorata_schemas::tables::{EncodedFile, Table};
 use zstd::bulk::Compressor;
 
@@ -36,8 +37,42 @@ pub const BATCH_ROWS: usize = 65_536;
 /// The number counts our layouts, not releases: a new release writes the same bytes.
 const CREATED_BY: &str = "prorata version 1";
 
-/// Compression level.
-pub const ZSTD_LEVEL: i32 = 3;
+/// Compression level. Without needless dictionaries, level 3 makes no smaller files than level 1.
+pub const ZSTD_LEVEL: i32 = 1;
+
+/// Columns of which half of the values or more are different in a file. A dictionary would be larger than the
+/// values.
+const DISTINCT: [&str; 25] = [
+    "AllocatedMethodDetails",
+    "AllocatedResourceId",
+    "AllocatedResourceName",
+    "BilledCost",
+    "ChargeDescription",
+    "ConsumedQuantity",
+    "ContractedCost",
+    "EffectiveCost",
+    "ListCost",
+    "PricingCurrencyEffectiveCost",
+    "PricingQuantity",
+    "x_CpuCoreHours",
+    "x_CpuCost",
+    "x_MemoryCost",
+    "x_MemoryGibHours",
+    "x_PodName",
+    "x_PodUid",
+    "x_PoolCharge",
+    "x_RequestedCpuCoreHours",
+    "x_RequestedMemoryGibHours",
+    "x_RunningSeconds",
+    "x_SplitCost",
+    "x_UnusedCost",
+    "x_UsedCpuCoreHours",
+    "x_UsedMemoryGibHours",
+];
+
+/// Texts that no query compares, so the least and the greatest value help no reader.
+const WITHOUT_BOUNDS: [&str; 5] =
+    ["AllocatedMethodDetails", "AllocatedTags", "ChargeDescription", "SkuPriceDetails", "Tags"];
 
 /// Returns the file of rows of type `R`, each made from its source when its columns are built; `None` without
 /// rows.
@@ -123,24 +158,33 @@ pub fn open(schema: &SchemaRef, compression: Compression) -> Result<ArrowWriter<
     ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(schema), options)
 }
 
-/// Returns the indices of columns that have one value, or null, in all rows.
+/// Returns the indices of columns that have one value, or null, in all rows. Columns without a dictionary are
+/// never among them.
 pub fn constant_columns(batch: &RecordBatch) -> Vec<usize> {
     let rows = batch.num_rows().saturating_sub(1);
     let constant = |index: &usize| {
         let column = batch.column(*index);
-        column.slice(0, rows).to_data() == column.slice(1, rows).to_data()
+        let has_dictionary = !DISTINCT.contains(&batch.schema_ref().field(*index).name().as_str());
+        has_dictionary && column.slice(0, rows).to_data() == column.slice(1, rows).to_data()
     };
     (0..batch.num_columns()).filter(constant).collect()
 }
 
 /// Returns the properties with which all our files are written.
 pub fn properties(schema: &Schema) -> WriterPropertiesBuilder {
-    WriterProperties::builder()
+    let has = |name: &&str| schema.index_of(name).is_ok();
+    let properties = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
         .set_dictionary_enabled(true)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]))
+        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]));
+    let properties = DISTINCT.into_iter().filter(has).fold(properties, |properties, name| {
+        properties.set_column_dictionary_enabled(ColumnPath::from(name), false)
+    });
+    WITHOUT_BOUNDS.into_iter().filter(has).fold(properties, |properties, name| {
+        properties.set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::None)
+    })
 }
 
 /// Returns the Arrow schema to embed, if a column needs it. It has no metadata of fields, which the writer

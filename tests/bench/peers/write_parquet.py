@@ -33,13 +33,22 @@ def processor_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def with_dictionary(file: pq.ParquetFile) -> list[str]:
+    """The columns that have a dictionary in the file."""
+    group = file.metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    return [column.path_in_schema for column in columns if column.has_dictionary_page]
+
+
 def main() -> None:
     lake, target = Path(sys.argv[1]), Path(sys.argv[2])
     pa.set_cpu_count(1)
-    tables = {}
+    tables, dictionaries = {}, {}
     for name in TABLES:
         for path in sorted((lake / name).rglob("*.parquet")):
-            tables[path.relative_to(lake)] = pq.ParquetFile(path).read(use_threads=False)
+            file = pq.ParquetFile(path)
+            tables[path.relative_to(lake)] = file.read(use_threads=False)
+            dictionaries[path.relative_to(lake)] = with_dictionary(file)
     for path in tables:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
     before = processor_seconds()
@@ -48,8 +57,8 @@ def main() -> None:
             table,
             target / path,
             compression="zstd",
-            compression_level=3,
-            use_dictionary=True,
+            compression_level=1,
+            use_dictionary=dictionaries[path],
             write_page_index=True,
             row_group_size=1_000_000,
         )
