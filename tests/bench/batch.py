@@ -41,6 +41,33 @@ def node_split(load: loads.Load, peer: str, options: argparse.Namespace) -> Iter
         yield measure.Figure(f"backfill, {load.name}, from {source}", peer, 1.0, pairs, problem)
 
 
+def tables(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
+    """Backfill of a clean load next to DuckDB writing the same tables in as many files."""
+    for name, size in loads.chosen(options, loads.SHAPES[options.shape].backfill).items():
+        load = loads.prepare(f"tables {name}", size, work)
+        folder = loads.clean(load)
+        lake, fresh, target = folder / "lake", folder / "fresh", folder / "written"
+        script = str(loads.PEERS / "tables_duckdb.py")
+        theirs = [sys.executable, script, str(folder), str(target), str(options.threads)]
+        known = folder / "known"
+        known.mkdir()
+        shutil.copy(min((folder / "events").glob("*.avro"), key=lambda path: path.stat().st_size), known)
+        rows = compare.files_and_rows(lake, "cost_allocation")[1]
+        sources = {
+            "files": (fresh, loads.backfill(folder / "events", fresh)),
+            "archive": (lake, loads.backfill(known, lake, "--from", load.start)),
+        }
+        for source, (ours, command) in sources.items():
+            pairs = measure.pairs(
+                options,
+                (lambda: shutil.rmtree(fresh, ignore_errors=True), command),
+                (lambda: shutil.rmtree(target, ignore_errors=True), theirs),
+            )
+            problem = compare.written(ours, target)
+            title = f"the same tables, {name}, {rows:,} rows, from {source}"
+            yield measure.Figure(title, "duckdb", 1.0, pairs, problem)
+
+
 def close(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
     """Hour close: as many pods in one organization and in many."""
     for name, size in loads.chosen(options, loads.SHAPES[options.shape].close).items():
@@ -125,4 +152,10 @@ def grown(
     return measure.Growth(f"growth with {name}", 1.05, medians)
 
 
-FIGURES: dict[str, Callable] = {"backfill": backfill, "close": close, "shards": shards, "growth": growth}
+FIGURES: dict[str, Callable] = {
+    "tables": tables,
+    "backfill": backfill,
+    "close": close,
+    "shards": shards,
+    "growth": growth,
+}

@@ -152,6 +152,33 @@ def prepare(name: str, size: Size, work: Path) -> Load:
     return load
 
 
+# Columns of the clean part that are not texts.
+CLEAN_TYPES = {
+    **dict.fromkeys(("since", "until", "time", "cpu", "memory", "gpu"), "BIGINT"),
+    "hourly_cost": "DECIMAL(28,12)",
+}
+
+
+def clean(load: Load) -> Path:
+    """Writes the clean part of a load, as we and as peers read it, and its lake. Returns the folder: it has
+    `events`, `*.parquet` and `lake`."""
+    folder = load.lake.with_name("clean")
+    measure.check([str(PEERS / "clean_events.py"), str(load.lake), str(folder)])
+    for table in folder.glob("*.csv"):
+        header = table.read_text().splitlines()[0].split(",")
+        types = ", ".join(f"'{column}': '{CLEAN_TYPES.get(column, 'VARCHAR')}'" for column in header)
+        read = f"read_csv('{table}', header = true, columns = {{{types}}})"
+        duckdb.execute(f"COPY (FROM {read}) TO '{table.with_suffix('.parquet')}' (FORMAT parquet)")
+        table.unlink()
+    measure.check(backfill(folder / "events", folder / "lake"))
+    # A file's name has its hour and its shard.
+    files = f"read_parquet('{folder}/lake/hours/**/*.parquet', filename = true)"
+    shard = "CAST(split_part(split_part(filename, '/', -1), '-', 2) AS INTEGER)"
+    shards = f"SELECT DISTINCT organization_id AS organization, {shard} AS shard FROM {files}"
+    duckdb.execute(f"COPY ({shards}) TO '{folder}/shards.parquet' (FORMAT parquet)")
+    return folder
+
+
 def export(lake: Path, parquet: Path) -> None:
     """Writes the events of a lake's archive as the peers read them."""
     csv = parquet.with_suffix(".csv")

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Writes the clean part of a lake's archive: nodes, pods on nodes and samples of their use.
+
+usage: clean_events.py LAKE TARGET
+
+TARGET/events has it as Avro files for prorata; TARGET/*.csv have it typed and joined for peers: one line for
+each run of a node or pod with its end, quantities as whole numbers. Each object has one description and one
+run, and there are no duplicates, pools or late stops. This is preparation and is not measured.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+import environment
+
+environment.enter("archive")
+
+import csv
+import json
+from collections.abc import Callable
+
+import fastavro
+from export_events import micros, size
+
+KINDS = ("NodeStarted", "NodeStopped", "PodStarted", "PodStopped", "PodUsage")
+FILE_EVENTS = 100_000
+
+
+def archived(lake: Path) -> tuple[dict[str, list[dict]], dict[str, dict]]:
+    """The archive's events by kind, in order of time, and the schema of each kind."""
+    events, schemas = {kind: [] for kind in KINDS}, {}
+    for path in sorted((lake / "events").rglob("*.avro")):
+        with path.open("rb") as file:
+            reader = fastavro.reader(file, return_record_name=True)
+            schemas |= {schema["name"].rsplit(".", 1)[-1]: schema for schema in reader.writer_schema}
+            for name, event in reader:
+                events.get(name.rsplit(".", 1)[-1], []).append(event)
+    for found in events.values():
+        found.sort(key=lambda event: event["event_time"])
+    return events, schemas
+
+
+def node_key(event: dict) -> tuple:
+    """Organization, cluster and node."""
+    return event["organization_id"], event["cluster_id"], event["node_id"]
+
+
+def pod_key(event: dict) -> tuple:
+    """Organization and pod."""
+    return event["organization_id"], event["pod_uid"]
+
+
+def first_stops(started: dict, stopped: list[dict], key: Callable[[dict], tuple]) -> dict:
+    """The first stop of each object after its start."""
+    stops = {}
+    for event in stopped:
+        start = started.get(key(event))
+        if start and start["event_time"] < event["event_time"]:
+            stops.setdefault(key(event), event)
+    return stops
+
+
+def clean(events: dict[str, list[dict]]) -> dict[str, dict]:
+    """The events that are kept, by kind and key."""
+    nodes = {}
+    for event in events["NodeStarted"]:
+        nodes.setdefault(node_key(event), event | {"pool_id": None, "gpus": None, "gpu_sharing": None})
+    node_stops = first_stops(nodes, events["NodeStopped"], node_key)
+    pods = {}
+    for event in events["PodStarted"]:
+        node, stop = nodes.get(node_key(event)), node_stops.get(node_key(event))
+        at = event["event_time"]
+        runs = node and node["event_time"] <= at and (not stop or at < stop["event_time"])
+        if runs and not event["pool_id"]:
+            pods.setdefault(pod_key(event), event | {"gpus": None, "gpu_sharing": None})
+    samples = {
+        (*pod_key(event), event["event_time"]): event
+        for event in events["PodUsage"]
+        if pod_key(event) in pods and event["event_time"] < event["interval_end"]
+    }
+    pod_stops = first_stops(pods, events["PodStopped"], pod_key)
+    return dict(zip(KINDS, (nodes, node_stops, pods, pod_stops, samples), strict=True))
+
+
+def write_avro(kept: dict[str, dict], schemas: dict[str, dict], folder: Path) -> None:
+    """Writes files of one kind each."""
+    folder.mkdir(parents=True)
+    for kind, events in kept.items():
+        ordered = sorted(events.values(), key=lambda event: event["event_time"])
+        for first in range(0, len(ordered), FILE_EVENTS):
+            with (folder / f"{kind}-{first:09}.avro").open("wb") as file:
+                fastavro.writer(file, schemas[kind], ordered[first : first + FILE_EVENTS], codec="zstandard")
+
+
+def end(stops: dict, key: tuple) -> int | None:
+    """The time of a stop."""
+    return micros(stops[key]["event_time"]) if key in stops else None
+
+
+def labels(event: dict) -> str | None:
+    """The labels of a pod as JSON."""
+    found = dict(sorted(event["labels"].items()))
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False) if found else None
+
+
+NODE_TEXTS = (
+    *("node_name", "provider", "region", "zone", "instance_type", "instance_family", "capacity_type"),
+    *("gpu_model", "currency"),
+)
+POD_TEXTS = "namespace", "pod_name", "qos", "workload_kind", "workload_name"
+SIZE = "cpu", "memory", "gpu"
+
+
+def write_csv(path: Path, columns: tuple, lines: list) -> None:
+    """Writes a table with a header."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(lines)
+
+
+def main() -> None:
+    lake, target = Path(sys.argv[1]), Path(sys.argv[2])
+    events, schemas = archived(lake)
+    kept = clean(events)
+    write_avro(kept, schemas, target / "events")
+    nodes, node_stops, pods, pod_stops, samples = kept.values()
+    write_csv(
+        target / "nodes.csv",
+        ("organization", "cluster", "node", "since", "until", *SIZE, "hourly_cost", *NODE_TEXTS),
+        [
+            (*key, micros(event["event_time"]), end(node_stops, key), *size(event["capacity"]),
+             event["hourly_cost"], *(event[name] for name in NODE_TEXTS))
+            for key, event in nodes.items()
+        ],
+    )
+    write_csv(
+        target / "pods.csv",
+        ("organization", "cluster", "node", "pod", "since", "until", *SIZE, *POD_TEXTS, "labels"),
+        [
+            (*node_key(event), event["pod_uid"], micros(event["event_time"]), end(pod_stops, key),
+             *size(event["requests"]), *(event[name] for name in POD_TEXTS), labels(event))
+            for key, event in pods.items()
+        ],
+    )
+    write_csv(
+        target / "samples.csv",
+        ("organization", "pod", "since", "until", *SIZE),
+        [
+            (*pod_key(event), micros(event["event_time"]), micros(event["interval_end"]),
+             event["cpu_millis"], event["memory_bytes"], event["gpu_millis"])
+            for event in samples.values()
+        ],
+    )
+    everything = [event for found in kept.values() for event in found.values()]
+    times = [(event["organization_id"], micros(event["event_time"])) for event in everything]
+    write_csv(target / "times.csv", ("organization", "time"), times)
+
+
+if __name__ == "__main__":
+    main()
