@@ -143,6 +143,7 @@ fn step<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
             && step.quota_state == row.quota_state.map(|state| state.name())
             && step.list_unit_price == row.list_unit_price
             && step.unpriced == row.unpriced.map(|reason| reason.name())
+            && step.labels.as_ref() == row.pod.as_ref().map(|pod| &pod.labels)
     };
     answer.trace.rows.iter().find(of)
 }
@@ -197,7 +198,8 @@ fn a_pods_part_of_its_node_makes_its_rows() {
             });
             let component = component.unwrap();
             let labels = pod.labels.iter().filter(|label| {
-                let same = (&label.quota_id, label.state) == (&step.quota_id, step.quota_state);
+                let same = (&label.quota_id, label.state) == (&step.quota_id, step.quota_state)
+                    && Some(&label.labels) == step.labels.as_ref();
                 same && (label.unpriced == step.unpriced || label.unpriced.is_none())
             });
             // A pod without a share has one row for all labels: its parts are zero.

@@ -4,8 +4,8 @@
 //! has its totals times its effective time, and covers nodes with that until nothing is left.
 //!
 //! **Precedence**: after the discounts of the same family, in the order of (starts_at, id). Each walks the
-//! runs of nodes as a discount does. It covers all that is left of a run's use; of the last run, it covers the
-//! same part at every instant.
+//! runs of nodes as a discount does. It covers all that is left of a run's use; of the last run, it covers
+//! the same part at every instant.
 //!
 //! **Rounding**: none. A covered part is a fraction.
 
@@ -231,8 +231,9 @@ impl Pot {
         ranges.flatten().collect()
     }
 
-    /// Walks the runs of nodes with these totals, and takes what it covers from their use. Calls `covered` for
-    /// each run of which it covers anything. Returns the covered amounts on average over the effective time.
+    /// Walks the runs of nodes with these totals, and takes what it covers from their use. Calls `covered`
+    /// for each run of which it covers anything. Returns the covered amounts on average over the effective
+    /// time.
     ///
     /// # Errors
     /// If that makes too many pairs.
