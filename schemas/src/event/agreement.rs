@@ -77,8 +77,8 @@ pub struct CommitmentSet {
     pub name: Text,
     /// The cloud provider: the commitment covers only nodes of this provider.
     pub provider: Text,
-    /// The provider's kind of commitment. A reserved instance covers the use of the clock hour, a discount covers
-    /// at every instant.
+    /// The provider's kind of commitment. A reserved instance covers the use of the clock hour. A discount
+    /// covers at every instant.
     pub kind: CommitmentKind,
     /// The region: the commitment covers only nodes of this region.
     pub region: Text,
