@@ -356,7 +356,7 @@ fn read(bytes: Bytes, mut each: impl FnMut(Hour, TableRow)) -> Result<(), ReadEr
                 let found = texts.get(column).and_then(|column| column.get(row)).copied().flatten();
                 found.unwrap_or_default().to_owned()
             };
-            // The tags of a node's row are those of the node.
+            // On rows of a node, `Tags` has the node's labels, and `AllocatedTags` has the pod's labels.
             let is_on_node = ["pod_node", "node_idle"].contains(&&*text(1));
             let labels = if is_on_node { 10 } else { 11 };
             let grain = ([1, 2, 3, 4, 5, 6, 7, 8, 9, labels].map(text), prices.get(row).copied().flatten());
