@@ -1,11 +1,14 @@
--- Rows of a commitment: its purchase has no effective cost, its use no bill, and all of them a quantity in
--- hours.
+-- Rows of a commitment: its purchase has no effective cost, its use no bill, and all of them a quantity: spend
+-- of a savings plan, hours of any other.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, CommitmentDiscountId, BilledCost, EffectiveCost,
     CommitmentDiscountStatus, CommitmentDiscountQuantity, PricingCategory
 FROM cost_allocation
 WHERE CommitmentDiscountId IS NOT NULL AND (
-        CommitmentDiscountQuantity IS NULL OR CommitmentDiscountUnit IS DISTINCT FROM 'Hours'
-        OR CommitmentDiscountCategory IS DISTINCT FROM 'Usage' OR CommitmentDiscountType IS NULL
+        CommitmentDiscountQuantity IS NULL OR CommitmentDiscountType IS NULL
+        OR CommitmentDiscountUnit IS DISTINCT FROM
+            (CASE CommitmentDiscountType WHEN 'Savings Plan' THEN BillingCurrency ELSE 'Hours' END)
+        OR CommitmentDiscountCategory IS DISTINCT FROM
+            (CASE CommitmentDiscountType WHEN 'Savings Plan' THEN 'Spend' ELSE 'Usage' END)
         OR (ChargeCategory = 'Purchase' AND (EffectiveCost <> 0 OR CommitmentDiscountStatus IS NOT NULL
             OR PricingCategory <> 'Standard' OR ResourceId <> CommitmentDiscountId))
         OR (ChargeCategory = 'Usage' AND (BilledCost <> 0 OR CommitmentDiscountStatus IS NULL

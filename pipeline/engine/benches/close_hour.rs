@@ -105,6 +105,8 @@ fn commitment() -> Event {
         enabled: true,
         allowed_utilization: Ratio::from_atoms(900_000_000_001),
         assignments: Vec::new(),
+        hourly_commitment: None,
+        discounts: Vec::new(),
     };
     event(0, Payload::CommitmentSet(Box::new(commitment)))
 }

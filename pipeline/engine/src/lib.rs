@@ -108,6 +108,8 @@ fn close(
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
     let mut timeline = timeline::run(state, hour, events, samples, rules, focus)?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
+    let mut plan_steps = trace::Recorder::new(focus);
+    rules::plan::cover(&mut timeline.slices, rules, &mut plan_steps)?;
     let (rounded, nodes, steps) = rows::rows(&timeline, rules, focus)?;
     let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost } = rounded;
 
@@ -129,7 +131,8 @@ fn close(
         totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], counts)?,
         cost_allocation,
     };
-    let mut trace = Trace { nodes: steps.nodes, rows: steps.rows, ..timeline.trace };
+    let mut trace =
+        Trace { nodes: steps.nodes, rows: steps.rows, plans: plan_steps.finish(), ..timeline.trace };
     if let Some(focus) = focus {
         trace.pods = slice_steps::pods(slices, focus, rules);
         trace.reservations = slice_steps::reservations(slices, focus);

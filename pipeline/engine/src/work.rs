@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::EngineError;
 
-/// The most pairs of commitments and nodes, and the most prices of pods, in an hour of an organization. They
+/// The most pairs of commitments and nodes, of savings plans and usage, and the most prices of pods, in an hour of an organization. They
 /// take about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
@@ -29,6 +29,11 @@ impl Work {
     /// Creates the bound for commitments that look at nodes.
     pub(crate) const fn of_pairs() -> Self {
         Self::new("pairs of commitments and nodes", WORK_MAX)
+    }
+
+    /// Creates the bound for savings plans that look at usage.
+    pub(crate) const fn of_plans() -> Self {
+        Self::new("pairs of savings plans and usage", WORK_MAX)
     }
 
     /// Creates the bound for prices that are set for pods.

@@ -93,6 +93,8 @@ fn commitment(number: i64) -> Payload {
         enabled: true,
         allowed_utilization: None,
         assignments: Vec::new(),
+        hourly_commitment: None,
+        discounts: Vec::new(),
     }))
 }
 

@@ -36,15 +36,19 @@ fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &s
         }
         RowKind::PodServerless => write_serverless(text, row, &price, gpu_resources),
         RowKind::PodPool => write_pool(text, row, &price),
-        RowKind::ReservationUnused => match &row.reservation {
-            Some(set) => write!(
-                text,
-                "Unused units of capacity reservation {} ({}) {price}",
-                display_name(&set.name, &set.reservation_id),
-                SizeText::of(&set.capacity, gpu_resources).words(Some(&set.gpu_model)),
-            ),
-            None => write!(text, "Unused units of capacity reservation {} {price}", row.resource_id),
-        },
+        RowKind::ReservationUnused => {
+            match &row.reservation {
+                Some(set) => write!(
+                    text,
+                    "Unused units of capacity reservation {} ({}) {price}",
+                    display_name(&set.name, &set.reservation_id),
+                    SizeText::of(&set.capacity, gpu_resources).words(Some(&set.gpu_model)),
+                ),
+                None => write!(text, "Unused units of capacity reservation {} {price}", row.resource_id),
+            }?;
+            write_payer(text, row);
+            Ok(())
+        }
         RowKind::CommitmentUnused => write!(text, "Unused part of {}", commitment(row, true)),
         RowKind::CommitmentPurchase => write!(text, "Recurring cost of {} {price}", commitment(row, true)),
     }
@@ -56,12 +60,10 @@ fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Disp
     }
     text.push_str("node ");
     text.push_str(node);
-    if row.commitment_id.is_some() {
-        text.push_str(", paid by ");
-        text.push_str(&commitment(row, false));
-    } else {
+    if row.commitment_id.is_none() {
         write!(text, " {price}")?;
     }
+    write_payer(text, row);
     text.push_str(match row.unpriced {
         Some(Unpriced::UnknownPool) => "; no pool charge, the pool is not set",
         Some(Unpriced::NoQosPrice) => "; no pool charge, the pool has no price for its quality of service",
@@ -107,6 +109,7 @@ fn write_serverless(
     if let Some(reservation) = &row.reservation_id {
         write!(text, ", on capacity reservation {reservation}")?;
     }
+    write_payer(text, row);
     Ok(())
 }
 
@@ -128,6 +131,14 @@ fn write_pool(text: &mut String, row: &CostRow, price: &impl Display) -> fmt::Re
     }
 }
 
+/// Appends the commitment that pays, if there is one.
+fn write_payer(text: &mut String, row: &CostRow) {
+    if row.commitment_id.is_some() {
+        text.push_str(", paid by ");
+        text.push_str(&commitment(row, false));
+    }
+}
+
 /// Describes the commitment by kind and name, and its scope if `scope` is set.
 fn commitment(row: &CostRow, scope: bool) -> String {
     let Some(set) = &row.commitment else {
@@ -137,6 +148,9 @@ fn commitment(row: &CostRow, scope: bool) -> String {
     if !scope {
         return name;
     }
+    if let Some(spend) = set.hourly_commitment {
+        return format!("{name} ({spend} {} an hour)", set.currency);
+    }
     let size = commitment_size(set).words(set.gpu_model.as_deref());
     format!("{name} ({} in {}: {size})", set.instance_family, set.region)
 }
@@ -145,6 +159,7 @@ fn kind_words(commitment: &CommitmentSet) -> &'static str {
     match commitment.kind {
         CommitmentKind::ReservedInstance => "reserved instance",
         CommitmentKind::CommittedUseDiscount => "committed-use discount",
+        CommitmentKind::SavingsPlan => "savings plan",
     }
 }
 

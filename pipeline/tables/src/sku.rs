@@ -187,6 +187,7 @@ impl Sku {
         let kind = match commitment.kind {
             CommitmentKind::ReservedInstance => "reserved-instance",
             CommitmentKind::CommittedUseDiscount => "committed-use-discount",
+            CommitmentKind::SavingsPlan => return Self::plan(provider),
         };
         let size = commitment_size(commitment);
         let id = joined([kind, &commitment.instance_family], "");
@@ -199,6 +200,12 @@ impl Sku {
             meter: "Commitment Hours",
             details: details.non_empty(),
         }
+    }
+
+    /// Returns the SKU of a savings plan, which is bought by spend.
+    fn plan(provider: &str) -> Self {
+        let id = "savings-plan".to_owned();
+        Self { price_id: joined([provider, &id], ""), id, meter: "Commitment Hours", details: None }
     }
 }
 

@@ -8,12 +8,12 @@ use proptest::strategy::ValueTree;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet,
-    QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased,
-    ReservationSet,
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, EventKind, EventRecord, NodeStarted, NodeStopped, Payload, PlanDiscount,
+    PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind,
+    QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
 };
-use prorata_schemas::money::{DecimalError, Ratio};
+use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 
@@ -246,7 +246,8 @@ fn commitment_set() -> impl Strategy<Value = Payload> {
         0..4,
     );
     let rest = (span(), any::<bool>(), fraction, assignments);
-    (names, sizes, rest).prop_map(|(names, sizes, rest)| {
+    let spend = maybe((price(), proptest::collection::vec(plan_discount(), 1..4)));
+    (names, sizes, rest, spend).prop_map(|(names, sizes, rest, spend)| {
         let (commitment_id, name, provider, reserved, region, instance_family) = names;
         let (vcpu, memory_gib, gpu, gpu_model, hourly_cost, currency) = sizes;
         let ((starts_at, ends_at), enabled, allowed_utilization, assignments) = rest;
@@ -254,10 +255,10 @@ fn commitment_set() -> impl Strategy<Value = Payload> {
             commitment_id,
             name,
             provider,
-            kind: if reserved {
-                CommitmentKind::ReservedInstance
-            } else {
-                CommitmentKind::CommittedUseDiscount
+            kind: match (&spend, reserved) {
+                (Some(_), _) => CommitmentKind::SavingsPlan,
+                (None, true) => CommitmentKind::ReservedInstance,
+                (None, false) => CommitmentKind::CommittedUseDiscount,
             },
             region,
             instance_family,
@@ -272,7 +273,36 @@ fn commitment_set() -> impl Strategy<Value = Payload> {
             enabled,
             allowed_utilization,
             assignments,
+            hourly_commitment: spend.as_ref().map(|(spend, _)| *spend),
+            discounts: spend.map(|(_, discounts)| discounts).unwrap_or_default(),
         }))
+    })
+}
+
+/// Generates a price above zero.
+fn price() -> impl Strategy<Value = UnitPrice> {
+    decimal().prop_map(|price| if price == UnitPrice::ZERO { UnitPrice::MAX } else { price })
+}
+
+fn plan_discount() -> impl Strategy<Value = PlanDiscount> {
+    let saving = (0..1_000_000_000_000i128).prop_map(|atoms| Ratio::from_atoms(atoms).unwrap());
+    let target =
+        prop_oneof![Just(DiscountTarget::Node), Just(DiscountTarget::Pod), Just(DiscountTarget::Reservation)];
+    let names = (maybe(text()), maybe(text()), maybe(text()), maybe(text()));
+    (target, names, saving, maybe(price())).prop_map(|(applies_to, names, saving, rate)| {
+        let (region, instance_family, instance_type, gpu_model) = names;
+        let of_nodes = applies_to == DiscountTarget::Node;
+        PlanDiscount {
+            applies_to,
+            region,
+            instance_family: instance_family.filter(|_| of_nodes),
+            instance_type: instance_type.filter(|_| of_nodes),
+            gpu_model,
+            price: match rate.filter(|_| applies_to != DiscountTarget::Pod) {
+                Some(rate) => DiscountedPrice::Rate(rate),
+                None => DiscountedPrice::Saving(saving),
+            },
+        }
     })
 }
 

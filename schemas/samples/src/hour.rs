@@ -103,6 +103,8 @@ fn commitment() -> CommitmentSet {
         enabled: true,
         allowed_utilization: Some("0.5".parse().unwrap()),
         assignments: Vec::new(),
+        hourly_commitment: None,
+        discounts: Vec::new(),
     }
 }
 
@@ -380,6 +382,7 @@ fn commitment_usage() -> CommitmentUtilizationRow {
         utilization: dec("0.6"),
         planned_utilization: dec("0.5"),
         raw_utilization: dec("1.2"),
+        spend: None,
         used_cost: dec("1.8"),
         unused_cost: dec("1.2"),
         list_cost_avoided: dec("4"),

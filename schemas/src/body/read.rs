@@ -3,9 +3,10 @@
 use crate::body::PodUsageRef;
 use crate::body::fields::Fields;
 use crate::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
-    QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, EventKind, NodeStarted, NodeStopped, Payload, PlanDiscount, PodStarted,
+    PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet,
+    ReservationReleased, ReservationSet,
 };
 use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::reject::Reject;
@@ -142,9 +143,10 @@ fn commitment_set(f: &mut Fields<'_, '_>) -> Result<CommitmentSet, Reject> {
         commitment_id: f.key("commitment_id")?,
         name: f.text("name")?,
         provider: f.text("provider")?,
-        kind: match f.symbol("kind", 2)? {
+        kind: match f.symbol("kind", 3)? {
             0 => CommitmentKind::ReservedInstance,
-            _ => CommitmentKind::CommittedUseDiscount,
+            1 => CommitmentKind::CommittedUseDiscount,
+            _ => CommitmentKind::SavingsPlan,
         },
         region: f.text("region")?,
         instance_family: f.text("instance_family")?,
@@ -165,10 +167,68 @@ fn commitment_set(f: &mut Fields<'_, '_>) -> Result<CommitmentSet, Reject> {
                 priority: f.optional("assignments.priority", Fields::rank)?,
             })
         })?,
+        hourly_commitment: f
+            .optional("hourly_commitment", |f, field| f.decimal(field, UnitPrice::from_atoms))?,
+        discounts: f.array(plan_discount)?,
     };
     f.judge_span(commitment.starts_at, commitment.ends_at);
     f.judge_fraction("allowed_utilization", commitment.allowed_utilization);
+    let is_spend = commitment.hourly_commitment.is_some_and(|spend| spend > UnitPrice::ZERO);
+    match commitment.kind {
+        CommitmentKind::SavingsPlan if !is_spend => {
+            f.invalid("hourly_commitment", "null or zero, but a savings plan commits to a spend above zero");
+        }
+        CommitmentKind::SavingsPlan if commitment.discounts.is_empty() => {
+            f.invalid("discounts", "empty, but a savings plan has at least one discounted price");
+        }
+        CommitmentKind::SavingsPlan => {}
+        _ if commitment.hourly_commitment.is_some() => {
+            f.invalid("hourly_commitment", "set, but only a savings plan has one");
+        }
+        _ if !commitment.discounts.is_empty() => {
+            f.invalid("discounts", "not empty, but only a savings plan has discounted prices");
+        }
+        _ => {}
+    }
     Ok(commitment)
+}
+
+fn plan_discount(f: &mut Fields<'_, '_>) -> Result<PlanDiscount, Reject> {
+    let applies_to = match f.symbol("discounts.applies_to", 3)? {
+        0 => DiscountTarget::Node,
+        1 => DiscountTarget::Pod,
+        _ => DiscountTarget::Reservation,
+    };
+    let region = f.optional("discounts.region", Fields::text)?;
+    let instance_family = f.optional("discounts.instance_family", Fields::text)?;
+    let instance_type = f.optional("discounts.instance_type", Fields::text)?;
+    let gpu_model = f.optional("discounts.gpu_model", Fields::text)?;
+    let saving = f.optional("discounts.saving", |f, field| f.decimal(field, Ratio::from_atoms))?;
+    let rate = f.optional("discounts.rate", |f, field| f.decimal(field, UnitPrice::from_atoms))?;
+    if applies_to != DiscountTarget::Node && (instance_family.is_some() || instance_type.is_some()) {
+        f.invalid("discounts.instance_family", "set, but only a discount of nodes has a family or a type");
+    }
+    if saving.is_some_and(|saving| saving >= Ratio::from(1)) {
+        f.invalid("discounts.saving", "not below 1: a discounted price is above zero");
+    }
+    match rate {
+        Some(rate) if rate == UnitPrice::ZERO => {
+            f.invalid("discounts.rate", "zero, but a discounted price is above zero");
+        }
+        Some(_) if applies_to == DiscountTarget::Pod => {
+            f.invalid("discounts.rate", "set, but a pod has no unit: give the saving");
+        }
+        _ => {}
+    }
+    let price = match (saving, rate) {
+        (Some(saving), None) => DiscountedPrice::Saving(saving),
+        (None, Some(rate)) => DiscountedPrice::Rate(rate),
+        _ => {
+            f.invalid("discounts.saving", "exactly one of saving and rate must be set");
+            DiscountedPrice::Saving(Ratio::ZERO)
+        }
+    };
+    Ok(PlanDiscount { applies_to, region, instance_family, instance_type, gpu_model, price })
 }
 
 fn quota_set(f: &mut Fields<'_, '_>) -> Result<QuotaSet, Reject> {

@@ -4,10 +4,11 @@
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
-    ByName, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
-    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, Recording, ReservationSet,
+    ByName, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event, NodeStarted,
+    Payload, PlanDiscount, PodStarted, PodStopped, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet,
+    Recording, ReservationSet,
 };
-use crate::money::{Money, Ratio};
+use crate::money::{Money, Ratio, UnitPrice};
 use crate::time::Timestamp;
 
 /// The bytes written so far.
@@ -144,6 +145,7 @@ impl Out {
         self.long(match commitment.kind {
             CommitmentKind::ReservedInstance => 0,
             CommitmentKind::CommittedUseDiscount => 1,
+            CommitmentKind::SavingsPlan => 2,
         });
         self.text(&commitment.region);
         self.text(&commitment.instance_family);
@@ -161,6 +163,26 @@ impl Out {
             out.text(&assignment.cluster_id);
             out.optional(assignment.priority, |out, priority| out.long(priority.into()));
         });
+        self.optional(commitment.hourly_commitment.map(UnitPrice::atoms), Self::decimal);
+        self.array(&commitment.discounts, Self::plan_discount);
+    }
+
+    fn plan_discount(&mut self, discount: &PlanDiscount) {
+        self.long(match discount.applies_to {
+            DiscountTarget::Node => 0,
+            DiscountTarget::Pod => 1,
+            DiscountTarget::Reservation => 2,
+        });
+        self.optional(discount.region.as_deref(), Self::text);
+        self.optional(discount.instance_family.as_deref(), Self::text);
+        self.optional(discount.instance_type.as_deref(), Self::text);
+        self.optional(discount.gpu_model.as_deref(), Self::text);
+        let (saving, rate) = match discount.price {
+            DiscountedPrice::Saving(saving) => (Some(saving.atoms()), None),
+            DiscountedPrice::Rate(rate) => (None, Some(rate.atoms())),
+        };
+        self.optional(saving, Self::decimal);
+        self.optional(rate, Self::decimal);
     }
 
     fn quota_set(&mut self, quota: &QuotaSet) {

@@ -49,13 +49,52 @@ pub struct ReservationReleased {
     pub reservation_id: ReservationId,
 }
 
-/// The provider's name for this kind of commitment. All kinds are computed alike.
+/// The provider's name for this kind of commitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CommitmentKind {
     /// Reserved instances.
     ReservedInstance,
     /// A committed-use discount.
     CommittedUseDiscount,
+    /// A savings plan: a committed spend at discounted rates.
+    SavingsPlan,
+}
+
+/// The kind of usage that a discounted price of a savings plan applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum DiscountTarget {
+    /// On-demand nodes at their own price.
+    Node,
+    /// Serverless pods at their rate.
+    Pod,
+    /// Unused units of capacity reservations.
+    Reservation,
+}
+
+/// A discounted price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiscountedPrice {
+    /// The part of the list price that is saved, from 0 to below 1.
+    Saving(Ratio),
+    /// The price per hour of a node or a reserved unit, above zero.
+    Rate(UnitPrice),
+}
+
+/// A discounted price of a savings plan, and the usage that it applies to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanDiscount {
+    /// The kind of usage.
+    pub applies_to: DiscountTarget,
+    /// Region of the usage; `None` for any region.
+    pub region: Option<Text>,
+    /// Instance family of the nodes; `None` for any family.
+    pub instance_family: Option<Text>,
+    /// Instance type of the nodes; `None` for any type.
+    pub instance_type: Option<Text>,
+    /// GPU model of the usage; `None` for any model, and for usage without GPUs.
+    pub gpu_model: Option<Text>,
+    /// The price.
+    pub price: DiscountedPrice,
 }
 
 /// A cluster that a commitment is assigned to. The commitment covers it before clusters that are not
@@ -68,7 +107,10 @@ pub struct Assignment {
     pub priority: Option<i32>,
 }
 
-/// A commitment to pay for an amount of capacity. Natural key: commitment_id.
+/// A commitment to pay for an amount of capacity, or for an amount of spend. Natural key: commitment_id.
+///
+/// `region`, `instance_family`, the four fields of the capacity and `assignments` of a savings plan mean
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitmentSet {
     /// The commitment.
@@ -78,7 +120,7 @@ pub struct CommitmentSet {
     /// The cloud provider: the commitment covers only nodes of this provider.
     pub provider: Text,
     /// The provider's kind of commitment. A reserved instance covers the use of the clock hour. A discount
-    /// covers at every instant.
+    /// covers at every instant. A savings plan covers spend of the clock hour.
     pub kind: CommitmentKind,
     /// The region: the commitment covers only nodes of this region.
     pub region: Text,
@@ -107,6 +149,12 @@ pub struct CommitmentSet {
     pub allowed_utilization: Option<Ratio>,
     /// The clusters that the commitment covers before all others.
     pub assignments: Vec<Assignment>,
+    /// Committed spend of a savings plan at discounted rates, in `currency` per hour; above zero. `None` for
+    /// other kinds.
+    pub hourly_commitment: Option<UnitPrice>,
+    /// Discounted prices of a savings plan; the first one that matches holds for a usage. Empty for other
+    /// kinds.
+    pub discounts: Vec<PlanDiscount>,
 }
 
 /// A commitment is deleted: it costs nothing and covers nothing from now on. Natural key: commitment_id.

@@ -24,8 +24,8 @@ use crate::ids::OrganizationId;
 use crate::time::Timestamp;
 
 pub use agreement::{
-    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, QuotaDeleted, QuotaKind, QuotaSet,
-    ReservationReleased, ReservationSet,
+    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
+    PlanDiscount, QuotaDeleted, QuotaKind, QuotaSet, ReservationReleased, ReservationSet,
 };
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};

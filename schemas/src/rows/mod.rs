@@ -8,7 +8,7 @@ mod usage;
 
 pub use cost::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 pub use usage::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, HourRow, PoolUsageRow, QuotaUsageRow,
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, HourRow, PlanSpend, PoolUsageRow, QuotaUsageRow,
     ReservationUsageRow,
 };
 

@@ -78,6 +78,19 @@ pub struct ClusterCover {
     pub cost: Decimal12,
 }
 
+/// Spend of a savings plan in an hour at discounted rates, in the plan's currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanSpend {
+    /// Committed spend over the time in which the plan is effective.
+    pub committed: Decimal12,
+    /// Covered spend.
+    pub covered: Decimal12,
+    /// Spend that it would cover if the provider followed `enabled` and `allowed_utilization`.
+    pub planned: Decimal12,
+    /// Spend of all matching usage, whether other plans cover it or not.
+    pub provisioned: Decimal12,
+}
+
 /// One row of `commitment_utilization`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitmentUtilizationRow {
@@ -101,11 +114,13 @@ pub struct CommitmentUtilizationRow {
     pub planned_utilization: Decimal12,
     /// Provisioned hours divided by committed hours; above 1 if the nodes exceed the commitment.
     pub raw_utilization: Decimal12,
+    /// Spend of a savings plan; `None` for other kinds, and by the last description.
+    pub spend: Option<PlanSpend>,
     /// Cost of the Used rows.
     pub used_cost: Decimal12,
     /// Cost of the Unused rows.
     pub unused_cost: Decimal12,
-    /// ListCost of the Used rows: the cost of the covered capacity at the nodes' own prices.
+    /// ListCost of the Used rows: the cost of the covered usage at its own prices.
     pub list_cost_avoided: Decimal12,
     /// Coverage by cluster id.
     pub clusters: BTreeMap<ClusterId, ClusterCover>,

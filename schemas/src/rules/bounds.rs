@@ -24,7 +24,7 @@ mod texts;
 use std::fmt;
 
 use crate::body::PodUsageRef;
-use crate::event::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
+use crate::event::{DiscountedPrice, Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
 use crate::money::{Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
@@ -82,7 +82,14 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
             judge.price("unit_hourly_price", reservation.unit_hourly_price)?;
             judge.size("capacity", &reservation.capacity)
         }
-        Payload::CommitmentSet(commitment) => judge.price("hourly_cost", commitment.hourly_cost),
+        Payload::CommitmentSet(commitment) => {
+            judge.price("hourly_cost", commitment.hourly_cost)?;
+            commitment.hourly_commitment.map_or(Ok(()), |spend| judge.price("hourly_commitment", spend))?;
+            commitment.discounts.iter().try_for_each(|discount| match discount.price {
+                DiscountedPrice::Saving(_) => Ok(()),
+                DiscountedPrice::Rate(rate) => judge.price("discounts.rate", rate),
+            })
+        }
         Payload::QuotaSet(quota) => {
             judge.quantities("min", &quota.min, |_| AMOUNT_MAX)?;
             quota.max.iter().try_for_each(|max| judge.quantities("max", max, |_| AMOUNT_MAX))

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::{Event, Payload, Quantities};
+use prorata_schemas::event::{
+    Assignment, DiscountTarget, DiscountedPrice, Event, Payload, PlanDiscount, QosPrice, Quantities,
+};
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::money::{Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::rules::bounds::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX, check_bounds};
@@ -63,8 +66,15 @@ fn quantities(count: usize) -> Quantities {
     (0..count).map(|at| (format!("example.com/{at}").into(), quantity())).collect()
 }
 
-fn repeat<T: Clone>(list: &mut Vec<T>, count: usize) {
-    *list = list.iter().cycle().take(count).cloned().collect();
+fn discount() -> PlanDiscount {
+    PlanDiscount {
+        applies_to: DiscountTarget::Node,
+        region: None,
+        instance_family: None,
+        instance_type: None,
+        gpu_model: None,
+        price: DiscountedPrice::Saving(Ratio::ZERO),
+    }
 }
 
 /// Makes a list of an event this long. Returns the field; `None` if the event has no more lists.
@@ -91,11 +101,16 @@ fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static
             Some("ReservationSet.capacity")
         }
         (Payload::CommitmentSet(commitment), 0) => {
-            repeat(&mut commitment.assignments, count);
+            commitment.assignments = vec![Assignment { cluster_id: "c".into(), priority: None }; count];
             Some("CommitmentSet.assignments")
         }
+        (Payload::CommitmentSet(commitment), 1) => {
+            commitment.assignments.clear();
+            commitment.discounts = vec![discount(); count];
+            Some("CommitmentSet.discounts")
+        }
         (Payload::QuotaSet(quota), 0) => {
-            repeat(&mut quota.namespaces, count);
+            quota.namespaces = vec!["n".into(); count];
             Some("QuotaSet.namespaces")
         }
         (Payload::QuotaSet(quota), 1) => {
@@ -107,7 +122,13 @@ fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static
             Some("QuotaSet.max")
         }
         (Payload::PoolSet(pool), 0) => {
-            repeat(&mut pool.qos_pricing, count);
+            let zero = QosPrice {
+                qos: "q".into(),
+                per_fp16_tflop_hour: UnitPrice::ZERO,
+                per_vram_gib_hour: UnitPrice::ZERO,
+                limits_over_requests: Ratio::ZERO,
+            };
+            pool.qos_pricing = vec![zero; count];
             Some("PoolSet.qos_pricing")
         }
         _ => None,
@@ -126,7 +147,7 @@ fn every_list_of_every_event_has_a_bound() {
     for event in samples() {
         for list in 0.. {
             let Some((field, _)) = judged(&event, list, 1) else { break };
-            let lists = ["assignments", "namespaces", "qos_pricing"];
+            let lists = ["assignments", "discounts", "namespaces", "qos_pricing"];
             let bound = if lists.iter().any(|name| field.ends_with(name)) { LIST_MAX } else { NAMES_MAX };
             let (_, wrong) = judged(&event, list, bound + 1).unwrap();
             let why = format!("{field}: a list of {} is above the limit of {bound}", bound + 1);
@@ -136,5 +157,5 @@ fn every_list_of_every_event_has_a_bound() {
             fields.insert(field);
         }
     }
-    assert_eq!(fields.len(), 10, "{fields:?}");
+    assert_eq!(fields.len(), 11, "{fields:?}");
 }

@@ -3,8 +3,8 @@
 
 use prorata_schemas::body::{decode, encode};
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PoolSet, QosPrice,
-    RateSet, ReservationSet,
+    Assignment, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event,
+    NodeStarted, Payload, PlanDiscount, PoolSet, QosPrice, RateSet, ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
@@ -63,7 +63,7 @@ fn commitment() -> Event {
         commitment_id: "c1".into(),
         name: "one".into(),
         provider: "gcp".into(),
-        kind: CommitmentKind::CommittedUseDiscount,
+        kind: CommitmentKind::SavingsPlan,
         region: "r".into(),
         instance_family: "f".into(),
         vcpu: "96".parse().unwrap(),
@@ -77,6 +77,25 @@ fn commitment() -> Event {
         enabled: true,
         allowed_utilization: Some("1.000000000000".parse().unwrap()),
         assignments: vec![Assignment { cluster_id: "c".into(), priority: Some(1) }],
+        hourly_commitment: Some("2.5".parse().unwrap()),
+        discounts: vec![
+            PlanDiscount {
+                applies_to: DiscountTarget::Node,
+                region: Some("r".into()),
+                instance_family: Some("f".into()),
+                instance_type: None,
+                gpu_model: None,
+                price: DiscountedPrice::Rate("1.28".parse().unwrap()),
+            },
+            PlanDiscount {
+                applies_to: DiscountTarget::Pod,
+                region: None,
+                instance_family: None,
+                instance_type: None,
+                gpu_model: Some("m".into()),
+                price: DiscountedPrice::Saving("0.5".parse().unwrap()),
+            },
+        ],
     })))
 }
 
@@ -171,16 +190,20 @@ fn the_forms_of_a_reservation_never_change() {
 fn the_forms_of_a_commitment_never_change() {
     assert_forms(
         &commitment(),
-        "0861636d6580d0cee4c881a206046331066f6e650667637002027202660c574fbde600000a746a52880010000201064555\
-         52040001020c00e8d4a510000202630202000000",
+        "0861636d6580d0cee4c881a206046331066f6e650667637004027202660c574fbde600000a746a52880010000201064555\
+         52040001020c00e8d4a51000020263020200020c0246139ca8000400020272020266000000020c012a05f2000002000000\
+         02026d020a746a52880000000000",
         "07026331036f6e650367637001017201668080b0def7d32b80a094a58d1d100002034555\
          520400010180c0a8ca9a3a0101630102",
         concat!(
             r#"{"CommitmentSet":{"commitment_id":"c1","name":"one","provider":"gcp","#,
-            r#""kind":"CommittedUseDiscount","region":"r","instance_family":"f","vcpu":"96","#,
+            r#""kind":"SavingsPlan","region":"r","instance_family":"f","vcpu":"96","#,
             r#""memory_gib":"0.5","gpu":8,"gpu_model":null,"hourly_cost":"0.000000000001","#,
             r#""currency":"EUR","starts_at":2,"ends_at":null,"enabled":true,"allowed_utilization":"1","#,
-            r#""assignments":[{"cluster_id":"c","priority":1}]}}"#,
+            r#""assignments":[{"cluster_id":"c","priority":1}],"hourly_commitment":"2.5","#,
+            r#""discounts":[{"applies_to":"Node","region":"r","instance_family":"f","instance_type":null,"#,
+            r#""gpu_model":null,"price":{"Rate":"1.28"}},{"applies_to":"Pod","region":null,"#,
+            r#""instance_family":null,"instance_type":null,"gpu_model":"m","price":{"Saving":"0.5"}}]}}"#,
         ),
     );
 }

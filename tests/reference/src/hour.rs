@@ -13,6 +13,7 @@ use prorata_schemas::time::Hour;
 
 use crate::resources::Three;
 use crate::rounding::{Exact, larger, zero};
+use crate::rules::plan::Plans;
 use crate::usage::Sample;
 use crate::world::{NodeKey, QuotaKey, World};
 
@@ -28,6 +29,8 @@ pub struct HourView<'a> {
     pub samples: &'a [Sample],
     /// The rules.
     pub rules: &'a Rules,
+    /// Everything that savings plans cover.
+    pub plans: Plans,
 }
 
 /// A stretch of one hour, longer than 0 µs, in which the world stays as it is.

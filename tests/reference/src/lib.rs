@@ -42,7 +42,10 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     let mut before: &[hour::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
-        let view = HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules };
+        let plans = rules::plan::Plans::default();
+        let mut view =
+            HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules, plans };
+        view.plans = rules::plan::plans(&view, rules::plan::committed);
         let is_there = has_hour(&view, before.last(), records, &spend);
         before = slices;
         if is_there {

@@ -148,7 +148,15 @@ fn lists_of_providers_become_agreements() {
     let cut = folder.path().join("cut.json");
     std::fs::write(&cut, r#"[{"savingsPlanId": "sp-2"}, {"savings"#).unwrap();
     let (to, cut) = (folder.path().join("new.yaml").to_string_lossy().into_owned(), cut.to_string_lossy());
-    let documents = ["gcp.json", "aws.json", "azure.json", "azure.csv"].map(list);
+    let documents = [
+        "gcp.json",
+        "aws.json",
+        "aws-savings-plan-rates.json",
+        "aws-savings-plans.json",
+        "azure.json",
+        "azure.csv",
+    ];
+    let documents = documents.map(list);
     let mut args = vec!["agreements", "import", &cut, "--organization", "acme"];
     args.extend(documents.iter().map(String::as_str));
     args.extend(["--region", "eu-central-1", "--output", &to]);
@@ -162,16 +170,16 @@ fn lists_of_providers_become_agreements() {
     let yaml = std::fs::read_to_string(&to).unwrap();
     assert_eq!(yaml, std::fs::read_to_string(lists.join("agreements.yaml")).unwrap());
     assert!(
-        summary.starts_with("6 commitments\n") && summary.contains("left out: savings_plan"),
+        summary.starts_with("7 commitments\n") && summary.contains("left out: a savings plan without rates"),
         "{summary}"
     );
     for unused in ["correct the type, such as m6.xlarge", "correct the id, such as n3-iowa"] {
         assert!(summary.contains(unused), "{summary}");
     }
-    assert!(ok(&["agreements", "--file", &to]).0.starts_with("6 events, checked, not sent"));
+    assert!(ok(&["agreements", "--file", &to]).0.starts_with("7 events, checked, not sent"));
     for (flag, value) in [("--machine", "m5.xlarge=8,32"), ("--hourly-cost", "az-1=0.3")] {
         let twice = usage_error(&[&args[..], &[flag, value]].concat());
         assert!(twice.contains(flag) && twice.contains("twice; give it once"), "{twice}");
     }
-    assert!(usage_error(&["agreements", "import", &cut, "--organization", "acme"]).contains("savings_plan"));
+    assert!(usage_error(&["agreements", "import", &cut, "--organization", "acme"]).contains("not active"));
 }

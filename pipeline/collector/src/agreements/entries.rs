@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{Assignment, CommitmentKind, PoolSet, QosPrice, Quantities};
+use prorata_schemas::event::{
+    Assignment, CommitmentKind, DiscountTarget, DiscountedPrice, PlanDiscount, PoolSet, QosPrice, Quantities,
+};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PoolId, ReservationId};
 use prorata_schemas::money::{Amount, Money, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
@@ -92,9 +94,11 @@ pub struct CommitmentEntry {
     pub provider: Text,
     /// Kind of the commitment, in its provider's terms.
     pub kind: KindEntry,
-    /// Region of the covered nodes.
+    /// Region of the covered nodes. Means nothing for a savings plan.
+    #[serde(default)]
     pub region: Text,
-    /// Instance family of the covered nodes.
+    /// Instance family of the covered nodes. Means nothing for a savings plan.
+    #[serde(default)]
     pub instance_family: Text,
     /// Committed vCPUs.
     #[serde(default)]
@@ -117,6 +121,72 @@ pub struct CommitmentEntry {
     /// Clusters that are covered first.
     #[serde(default)]
     pub assignments: Vec<AssignmentEntry>,
+    /// Spend per hour that a savings plan commits to, at discounted prices.
+    pub hourly_commitment: Option<UnitPrice>,
+    /// Discounted prices of a savings plan.
+    #[serde(default)]
+    pub discounts: Vec<DiscountEntry>,
+}
+
+/// A discounted price of a savings plan: `saving` or `rate`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscountEntry {
+    /// Kind of usage.
+    pub applies_to: TargetEntry,
+    /// Region of the usage. `None` for any region.
+    pub region: Option<Text>,
+    /// Instance family of the nodes. `None` for any family.
+    pub instance_family: Option<Text>,
+    /// Instance type of the nodes. `None` for any type.
+    pub instance_type: Option<Text>,
+    /// GPU model of the usage. `None` for any model.
+    pub gpu_model: Option<Text>,
+    /// The price.
+    #[serde(flatten)]
+    pub price: DiscountedPriceEntry,
+}
+
+/// A discounted price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiscountedPriceEntry {
+    /// The part of the list price that is saved.
+    Saving(Ratio),
+    /// The price per hour of a node or a reserved unit.
+    Rate(UnitPrice),
+}
+
+/// Kind of usage that a discounted price applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TargetEntry {
+    /// On-demand nodes.
+    Node,
+    /// Serverless pods.
+    Pod,
+    /// Unused units of reservations.
+    Reservation,
+}
+
+impl DiscountEntry {
+    pub(super) fn payload(&self) -> PlanDiscount {
+        PlanDiscount {
+            applies_to: match self.applies_to {
+                TargetEntry::Node => DiscountTarget::Node,
+                TargetEntry::Pod => DiscountTarget::Pod,
+                TargetEntry::Reservation => DiscountTarget::Reservation,
+            },
+            region: self.region.clone(),
+            instance_family: self.instance_family.clone(),
+            instance_type: self.instance_type.clone(),
+            gpu_model: self.gpu_model.clone(),
+            price: match self.price {
+                DiscountedPriceEntry::Saving(saving) => DiscountedPrice::Saving(saving),
+                DiscountedPriceEntry::Rate(rate) => DiscountedPrice::Rate(rate),
+            },
+        }
+    }
 }
 
 const fn yes() -> bool {
@@ -131,6 +201,8 @@ pub enum KindEntry {
     ReservedInstance,
     /// A committed-use discount.
     CommittedUseDiscount,
+    /// A savings plan.
+    SavingsPlan,
 }
 
 impl From<KindEntry> for CommitmentKind {
@@ -138,6 +210,7 @@ impl From<KindEntry> for CommitmentKind {
         match kind {
             KindEntry::ReservedInstance => Self::ReservedInstance,
             KindEntry::CommittedUseDiscount => Self::CommittedUseDiscount,
+            KindEntry::SavingsPlan => Self::SavingsPlan,
         }
     }
 }

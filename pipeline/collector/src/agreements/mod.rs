@@ -21,7 +21,10 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use serde::Deserialize;
 
-pub use entries::{AssignmentEntry, CommitmentEntry, Day, PoolEntry, QosEntry, RateEntry, ReservationEntry};
+pub use entries::{
+    AssignmentEntry, CommitmentEntry, Day, DiscountEntry, KindEntry, PoolEntry, QosEntry, RateEntry,
+    ReservationEntry,
+};
 pub use import::{AgreementsImporter, MachineSize};
 
 /// A file of agreements.
@@ -203,7 +206,7 @@ impl Agreements {
             versions.push(self.reservation(index, entry)?);
         }
         for (index, entry) in self.commitments.iter().enumerate() {
-            versions.push(self.commitment(index, entry));
+            versions.push(self.commitment(index, entry)?);
         }
         for (index, entry) in self.rates.iter().enumerate() {
             versions.push(self.rate(index, entry));
@@ -239,8 +242,13 @@ impl Agreements {
         Ok(version(place, entry.from, entry.to, set, None))
     }
 
-    fn commitment(&self, index: usize, entry: &CommitmentEntry) -> Version {
+    fn commitment(&self, index: usize, entry: &CommitmentEntry) -> Result<Version, AgreementsError> {
         let place = EntryPlace { section: "commitments", number: index + 1, id: entry.id.to_string() };
+        let covers_nodes = !entry.region.is_empty() && !entry.instance_family.is_empty();
+        if entry.kind != KindEntry::SavingsPlan && !covers_nodes {
+            let fault = "region or instance_family is missing; only a savings plan has neither".to_owned();
+            return Err(AgreementsError::Value { place, fault });
+        }
         let set = Payload::CommitmentSet(Box::new(CommitmentSet {
             commitment_id: entry.id.clone(),
             name: entry.name.clone(),
@@ -259,8 +267,10 @@ impl Agreements {
             enabled: entry.enabled,
             allowed_utilization: entry.allowed_utilization,
             assignments: entry.assignments.iter().map(AssignmentEntry::payload).collect(),
+            hourly_commitment: entry.hourly_commitment,
+            discounts: entry.discounts.iter().map(DiscountEntry::payload).collect(),
         }));
-        version(place, entry.from, entry.to, set, None)
+        Ok(version(place, entry.from, entry.to, set, None))
     }
 
     fn rate(&self, index: usize, entry: &RateEntry) -> Version {

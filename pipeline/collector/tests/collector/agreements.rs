@@ -232,3 +232,43 @@ fn a_spec_stands_for_a_unit_of_the_rule_book_s_table() {
         assert!(fault(json!({"reservations": [entry]})).contains("give either 'spec', or 'gpu_model' and"));
     }
 }
+
+#[test]
+fn a_savings_plan_needs_its_spend_and_prices_and_no_region() {
+    let plan = |changes: Value| {
+        let mut plan = json!({
+            "id": "s", "from": "2026-01-01", "provider": "aws", "kind": "SAVINGS_PLAN",
+            "hourly_commitment": "2.5", "hourly_cost": "2.5",
+            "discounts": [{"applies_to": "NODE", "region": "r", "rate": "0.13"},
+                {"applies_to": "POD", "saving": "0.2"}],
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            plan[key] = value.clone();
+        }
+        file(json!({"commitments": [plan]})).events(instant("2026-07-01"), &[])
+    };
+    let found = plan(json!({})).unwrap();
+    let Payload::CommitmentSet(set) = &found.events[0].payload else { panic!() };
+    assert_eq!((set.discounts.len(), set.hourly_commitment), (2, Some("2.5".parse().unwrap())));
+    let refused = [
+        (json!({"hourly_commitment": null}), "hourly_commitment: null or zero"),
+        (json!({"discounts": []}), "discounts: empty"),
+        (json!({"kind": "RESERVED_INSTANCE"}), "region or instance_family is missing"),
+        (json!({"discounts": [{"applies_to": "POD", "rate": "1"}]}), "give the saving"),
+        (json!({"discounts": [{"applies_to": "NODE", "saving": "1"}]}), "not below 1"),
+        (
+            json!({"discounts": [{"applies_to": "POD", "instance_type": "t", "saving": "0.1"}]}),
+            "only a discount",
+        ),
+    ];
+    for (changes, expected) in refused {
+        let error = plan(changes).unwrap_err().to_string();
+        assert!(error.starts_with("entry 1 of commitments (s): ") && error.contains(expected), "{error}");
+    }
+    let two = r#"{"applies_to": "NODE", "saving": "0.1", "rate": "1"}"#;
+    assert!(serde_json::from_str::<prorata_collector::agreements::DiscountEntry>(two).is_err());
+    assert!(
+        serde_json::from_str::<prorata_collector::agreements::DiscountEntry>(r#"{"applies_to": "POD"}"#)
+            .is_err()
+    );
+}

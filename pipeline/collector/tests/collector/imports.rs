@@ -6,6 +6,16 @@ use std::path::{Path, PathBuf};
 
 use prorata_collector::agreements::{AgreementsImporter, MachineSize};
 
+/// The documents of the folder.
+const DOCUMENTS: [&str; 6] = [
+    "gcp.json",
+    "aws.json",
+    "aws-savings-plan-rates.json",
+    "aws-savings-plans.json",
+    "azure.json",
+    "azure.csv",
+];
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/agreements")
 }
@@ -43,7 +53,7 @@ fn lists_become_agreements_and_reasons() {
         [("n2-iowa", "1.6"), ("g2-iowa", "2.5"), ("az-1", "0.3"), ("az-3", "0.1"), ("az-csv-1", "0.2")];
     let mut importer = importer(&[&costs[..], &[("n3-iowa", "1"), ("old", "1")]].concat());
     importer.machines.insert("m6.xlarge".into(), importer.machines["m5.xlarge"].clone());
-    for name in ["gcp.json", "aws.json", "azure.json", "azure.csv"] {
+    for name in DOCUMENTS {
         importer.read(name, std::fs::read(folder().join(name)).unwrap().as_slice());
     }
     let expected = [
@@ -54,15 +64,18 @@ fn lists_become_agreements_and_reasons() {
         (1, "a machine of unknown size", "ri-4: type 'c5.large'"),
         (1, "a reservation of machines", "cr-1"),
         (2, "a type that is not certain", "m1-or-m2: type 'MEMORY_OPTIMIZED'"),
-        (1, "a value that cannot be read", "az-csv-4: '1/11/2026' or '1/11/2027' is not a time"),
-        (1, "an empty field", "'no-end': end"),
+        (3, "a value that cannot be read", ""),
+        (2, "an empty field", ""),
         (2, "an id that an earlier entry has", "ri-1"),
         (1, "another currency", "ri-3: 'CNY'"),
         (1, "further pages of a list that is not complete", "'aws.json': NextToken"),
-        (3, "not active", "old: status 'EXPIRED'"),
+        (4, "not active", ""),
         (2, "not a reservation of virtual machines", "az-2: 'SqlDatabases'"),
         (2, "not for Linux/UNIX on shared hardware", "ri-5: 'Windows', tenancy 'default'"),
-        (1, "savings_plan", "sp-1"),
+        (1, "a savings plan of another service", "sp-ml: type 'SageMaker'"),
+        (1, "a savings plan without rates", "sp-1"),
+        (1, "a rate for another product than Linux/UNIX", "EC2 BoxUsage:m5.xlarge"),
+        (1, "a rate of another region than --region", "us-east-1"),
         (1, "without a cost", "no-cost"),
         (1, "without vCPU, memory and GPU", "empty"),
     ];
@@ -71,7 +84,7 @@ fn lists_become_agreements_and_reasons() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&golden, &yaml).unwrap();
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
     assert_eq!(yaml, std::fs::read_to_string(golden).unwrap());
 }
 
@@ -98,7 +111,7 @@ fn documents_of_another_form_are_named() {
         &[
             (2, "an object without a list; expected is", "'one.json': an object with name, plan"),
             (2, "a document that is neither JSON nor", "'azure.csv': without the column Quantity, Region"),
-            (1, "savings_plan", "sp-2"),
+            (1, "not active", "sp-2: state ''"),
             (2, "the rest of a document that is damaged", "'cut.json': EOF"),
         ],
     );
@@ -123,8 +136,30 @@ fn an_element_has_a_bound_and_a_document_has_none() {
         importer,
         &[
             (100_000, "not a reservation of virtual machines", "a: 'Other'"),
-            (5, "savings_plan", "sp-1"),
+            (5, "not active", "sp-1: state ''"),
             (2, "the rest of a document that is damaged", "'wide.json': an element is larger than 1 MiB"),
+        ],
+    );
+}
+
+#[test]
+fn rates_find_their_plan_or_are_reported() {
+    let rate = r#"{"rate": "0.1", "unit": "Hrs", "productType": "EC2", "usageType": "BoxUsage:m5.large",
+        "properties": [{"name": "region", "value": "eu-central-1"}, {"name": "tenancy", "value": "shared"},
+            {"name": "instanceType", "value": "m5.large"},
+            {"name": "productDescription", "value": "Linux/UNIX"}]}"#;
+    let mut importer = bare();
+    importer.read("page-1.json", format!(r#"{{"searchResults": [{rate}]}}"#).as_bytes());
+    importer
+        .read("page-2.json", format!(r#"{{"searchResults": [{rate}], "savingsPlanId": "x"}}"#).as_bytes());
+    let many = vec![rate; 4097].join(",");
+    importer.read("many.json", format!(r#"{{"searchResults": [{many}], "savingsPlanId": "x"}}"#).as_bytes());
+    assert_left_out(
+        importer,
+        &[
+            (1, "rates without savingsPlanId", "'page-1.json'"),
+            (1, "rates of a savings plan that no document describes", "x"),
+            (2, "more rates than a savings plan may have", ""),
         ],
     );
 }

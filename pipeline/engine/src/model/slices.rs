@@ -11,6 +11,8 @@ use prorata_schemas::ids::{CommitmentId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::time::Timestamp;
 
+use crate::currency::counted;
+use crate::exact::{atoms, ratio};
 use crate::model::per_resource::PerResource;
 use crate::model::pool_price::PoolPricing;
 use crate::model::span::Span;
@@ -44,6 +46,37 @@ pub(crate) struct NodeSlice {
     pub(crate) spec: Arc<NodeSpec>,
     /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
+    /// The parts of the cost that reserved capacity leaves which savings plans cover.
+    pub(crate) plans: Vec<PlanPart>,
+}
+
+/// A part of usage that a savings plan covers: see `rules/plan.rs`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlanPart {
+    pub(crate) plan: Arc<CommitmentSet>,
+    /// The covered part of the usage.
+    pub(crate) part: RBig,
+    /// The discounted price per hour of all of the usage, in atoms.
+    pub(crate) rate: RBig,
+}
+
+impl PlanPart {
+    /// Returns the covered spend of an hour of all of the usage, in atoms.
+    pub(crate) fn spend(&self) -> RBig {
+        &self.part * &self.rate
+    }
+
+    /// Returns the part of the plan's cost that the same hour bears, in atoms.
+    pub(crate) fn cost(&self) -> RBig {
+        let commitment = self.plan.hourly_commitment.map(atoms).unwrap_or_default();
+        let hourly_cost = atoms(counted(self.plan.hourly_cost, &self.plan.currency));
+        self.spend() * ratio(hourly_cost, commitment)
+    }
+}
+
+/// Returns the part of usage that no plan covers.
+pub(crate) fn own_part(plans: &[PlanPart]) -> RBig {
+    plans.iter().fold(RBig::ONE, |left, plan| left - &plan.part)
 }
 
 /// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
@@ -83,6 +116,8 @@ pub(crate) struct PodSlice {
     pub(crate) span: Span,
     pub(crate) spec: Arc<PodSpec>,
     pub(crate) status: PodStatus,
+    /// The parts of a serverless pod that savings plans cover.
+    pub(crate) plans: Vec<PlanPart>,
 }
 
 impl PodSlice {
@@ -108,6 +143,8 @@ pub(crate) struct ReservationSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<ReservationSet>,
     pub(crate) used_units: u64,
+    /// The parts of the unused units that savings plans cover.
+    pub(crate) plans: Vec<PlanPart>,
 }
 
 /// One commitment in one hour.
@@ -137,6 +174,18 @@ pub(crate) struct CommitmentSlice {
     pub(crate) planned: PerResource<RBig>,
     /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
+    /// The spend of a savings plan.
+    pub(crate) spend: Spend,
+}
+
+/// The spend of a savings plan in an hour, on average over its effective time, in atoms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Spend {
+    pub(crate) covered: RBig,
+    /// The spend that it would cover by plan.
+    pub(crate) planned: RBig,
+    /// The spend of all matching usage.
+    pub(crate) provisioned: RBig,
 }
 
 /// A pool under one description.

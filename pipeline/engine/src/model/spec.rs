@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use dashu_int::UBig;
+use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::event::{NodeStarted, PodStarted, Quantities, RateSet, names};
 use prorata_schemas::quantity::GPU_MEMORY;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::size::{self, Size};
 
+use crate::exact::{atoms, ratio};
 use crate::model::named_nodes::NodeNumber;
-use crate::model::per_resource::PerResource;
+use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::state::RateKey;
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
@@ -80,6 +83,16 @@ impl PodSpec {
     /// Returns whether the pod names no node and no pool, so that the rate card prices it.
     pub(crate) fn is_serverless(&self) -> bool {
         self.description.node_id.is_none() && self.description.pool_id.is_none()
+    }
+
+    /// Returns the cost of the requests in an hour by a rate, in atoms.
+    pub(crate) fn hourly_cost(&self, rate: &RateSet) -> PerResource<RBig> {
+        let prices =
+            PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
+        prices
+            .zip(self.requests)
+            .zip(PARTS_PER_UNIT)
+            .map(|((price, amount), parts)| ratio(atoms(price) * UBig::from(amount), UBig::from(parts)))
     }
 
     /// Returns the key of the rate that prices the pod, if the pod can have one.

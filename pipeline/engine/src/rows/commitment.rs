@@ -1,4 +1,4 @@
-//! Rows of a commitment itself (RULES.md, section 3): its purchase, and the part of it that covered no node.
+//! Rows of a commitment itself (RULES.md, section 3): its purchase, and the part of it that covered nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,27 @@ use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::currency::{counted, is_other, reason};
 use crate::error::EngineError;
-use crate::exact::{Fraction, atoms, hours, round};
+use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, hours, ratio, round};
 use crate::model::slices::{CommitmentHour, CommitmentSlice};
 use crate::rows::draft::{ChargeKey, Draft, RowBook};
-use crate::rules::commitment::money_parts;
+use crate::rules::commitment::used_part;
 
 /// A commitment's effective time at one price.
 struct AtPrice<'a> {
     micros: u128,
     unused_hours: RBig,
+    /// The quantities of the commitment, all of it and unused.
+    quantity: RBig,
+    unused_quantity: RBig,
     /// The last slice at this price.
     last: &'a CommitmentSlice,
+}
+
+impl<'a> AtPrice<'a> {
+    fn new(last: &'a CommitmentSlice) -> Self {
+        let (unused_hours, quantity, unused_quantity) = (RBig::ZERO, RBig::ZERO, RBig::ZERO);
+        Self { micros: 0, unused_hours, quantity, unused_quantity, last }
+    }
 }
 
 /// Adds a commitment's purchase rows and its unused rows, one of each for every price, and its charge to the
@@ -35,26 +45,32 @@ pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), Eng
     for slice in &hour.slices {
         let set = &slice.description;
         let entry = prices.entry((counted(set.hourly_cost, &set.currency), is_other(&set.currency)));
-        let at_price = entry.or_insert(AtPrice { micros: 0, unused_hours: RBig::ZERO, last: slice });
-        let used = money_parts(&slice.description, &slice.covered).sum();
+        let at_price = entry.or_insert_with(|| AtPrice::new(slice));
+        let time = hours(slice.span.micros());
+        let unused = (RBig::ONE - used_part(slice)) * &time;
+        // The quantity of a plan is its spend, and of any other commitment its time.
+        let commitment = set.hourly_commitment.map_or(RBig::ONE, |spend| ratio(atoms(spend), ATOMS_IN_ONE));
         at_price.micros += slice.span.micros();
-        at_price.unused_hours += (RBig::ONE - used) * hours(slice.span.micros());
+        at_price.quantity += time * &commitment;
+        at_price.unused_quantity += &unused * commitment;
+        at_price.unused_hours += unused;
         at_price.last = slice;
     }
     let id = &hour.description.commitment_id;
     let mut total = RBig::ZERO;
-    for ((price, _), AtPrice { micros, unused_hours, last }) in prices {
+    for ((price, _), at_price) in prices {
+        let AtPrice { micros, unused_hours, quantity, unused_quantity, last } = at_price;
         let price = RBig::from(atoms(price));
         let bought = hours(micros);
         let cost = &bought * &price;
-        let purchase = row(RowKind::CommitmentPurchase, last, round(&bought)?);
+        let purchase = row(RowKind::CommitmentPurchase, last, [round(&bought)?, round(&quantity)?]);
         book.add_open(ChargeKey::Purchase(id.clone()), Draft::new(purchase, Fraction::of(&cost)));
         total += cost;
         if !unused_hours.is_zero() {
             let cost = Fraction::of(&(&unused_hours * &price));
             let unused = CostRow {
                 list_cost: cost.round_atoms()?,
-                ..row(RowKind::CommitmentUnused, last, round(&unused_hours)?)
+                ..row(RowKind::CommitmentUnused, last, [round(&unused_hours)?, round(&unused_quantity)?])
             };
             book.add_open(ChargeKey::Commitment(id.clone()), Draft::new(unused, cost));
         }
@@ -64,14 +80,14 @@ pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), Eng
     Ok(())
 }
 
-fn row(kind: RowKind, slice: &CommitmentSlice, quantity: Decimal12) -> CostRow {
+fn row(kind: RowKind, slice: &CommitmentSlice, [hours, quantity]: [Decimal12; 2]) -> CostRow {
     let commitment = &slice.description;
     let id = &commitment.commitment_id;
     CostRow {
         commitment_id: Some(id.clone()),
         list_unit_price: counted(commitment.hourly_cost, &commitment.currency).into(),
         unpriced: reason(&commitment.currency),
-        pricing_quantity: quantity,
+        pricing_quantity: hours,
         commitment_quantity: Some(quantity),
         commitment: Some(commitment.clone()),
         ..CostRow::new(kind, id.clone().into(), commitment.provider.clone())

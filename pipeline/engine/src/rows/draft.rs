@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, largest_remainder, sum, total};
 use crate::model::per_resource::PerResource;
+use crate::model::slices::PlanPart;
 use crate::trace::{ExactNumber, Focus, Recorder, RowStep};
 
 /// The provider of rows without a price.
@@ -101,6 +103,39 @@ impl Draft {
     }
 }
 
+/// The payment of a savings plan for a row, added up.
+#[derive(Debug)]
+pub(crate) struct Paid {
+    /// The last description.
+    plan: Arc<CommitmentSet>,
+    /// The list cost and the spend, in atoms.
+    list_cost: RBig,
+    spend: RBig,
+}
+
+impl Paid {
+    /// Adds the list cost and the spend of a part of a row, in atoms.
+    pub(crate) fn add(sum: &mut Option<Self>, part: &PlanPart, list_cost: &RBig, spend: &RBig) {
+        let zero = || Self { plan: part.plan.clone(), list_cost: RBig::ZERO, spend: RBig::ZERO };
+        let sum = sum.get_or_insert_with(zero);
+        sum.plan = part.plan.clone();
+        sum.list_cost += list_cost;
+        sum.spend += spend;
+    }
+
+    /// Makes a row one that the plan pays.
+    ///
+    /// # Errors
+    /// If an amount does not fit its column.
+    pub(crate) fn set(self, row: &mut CostRow) -> Result<(), EngineError> {
+        row.commitment_id = Some(self.plan.commitment_id.clone());
+        row.list_cost = Fraction::of(&self.list_cost).round_atoms()?;
+        row.commitment_quantity = Some(Fraction::of(&self.spend).round_atoms()?);
+        row.commitment = Some(self.plan);
+        Ok(())
+    }
+}
+
 impl RowStep {
     /// Describes a row before it is rounded.
     pub(crate) fn of(draft: &Draft) -> Self {
@@ -180,6 +215,20 @@ impl RowBook {
     pub(crate) fn add(&mut self, draft: Draft) -> Result<(), EngineError> {
         let cost = draft.cost.whole.round_atoms()?;
         self.close(draft, cost)
+    }
+
+    /// Adds a row that is a whole charge, or a part of the charge of the savings plan that pays it.
+    ///
+    /// # Errors
+    /// If an amount does not fit its column.
+    pub(crate) fn add_paid(&mut self, draft: Draft) -> Result<(), EngineError> {
+        match draft.row.commitment_id.clone() {
+            Some(id) => {
+                self.add_open(ChargeKey::Commitment(id), draft);
+                Ok(())
+            }
+            None => self.add(draft),
+        }
     }
 
     /// Adds the part of a node's cost at one unit price that commitments do not pay, with all its rows in
@@ -323,10 +372,9 @@ fn set_cost(row: &mut CostRow, cost: Decimal12, parts: &DraftCost) -> Result<(),
     row.effective_cost = cost;
     match row.kind {
         // The commitment has been billed as a purchase.
-        RowKind::PodNode | RowKind::NodeIdle => {
+        RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::ReservationUnused => {
             row.billed_cost = if row.commitment_id.is_some() { Decimal12::ZERO } else { cost };
         }
-        RowKind::PodServerless | RowKind::ReservationUnused => row.billed_cost = cost,
         RowKind::PodPool => {
             row.billed_cost = cost;
             row.pool_charge = if row.unpriced.is_some() { None } else { Some(cost) };

@@ -12,7 +12,7 @@ use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
+use crate::exact::{Fraction, HOUR_MICROS, hours, round, round_quotient};
 use crate::model::named_nodes::{ByNode, NamedNodes};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::pool_price::PoolPricing;
@@ -211,6 +211,18 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
     if let Some(sums) = sums {
         *used.get_or_insert_default() += sums.map(UBig::from);
     }
+}
+
+/// Returns resource-hours of amounts in thousandths and bytes, times microseconds.
+///
+/// # Errors
+/// If an amount does not fit its column.
+pub(crate) fn ratio_hours(amounts: &PerResource<RBig>) -> Result<ResourceHours, EngineError> {
+    let hours = amounts
+        .as_ref()
+        .zip(PARTS_PER_UNIT)
+        .try_map(|(amount, parts)| round(&(amount / (UBig::from(parts) * UBig::from(HOUR_MICROS)))))?;
+    Ok(ResourceHours { cpu_core_hours: hours.cpu, memory_gib_hours: hours.memory, gpu_hours: hours.gpu })
 }
 
 /// Converts amounts times microseconds to hours of the three resources. Scales each by its factor, if there

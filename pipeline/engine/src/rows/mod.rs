@@ -152,14 +152,14 @@ pub(crate) fn rows<'a>(
     let part = |pods: &[PlacedPod<'_>]| {
         let mut book = RowBook::with_capacity(pods.len()).traced(focus);
         for pod in pods {
-            nodeless::draft(pod, rules)?.into_iter().try_for_each(|draft| book.add(draft))?;
+            nodeless::draft(pod, rules)?.into_iter().try_for_each(|draft| book.add_paid(draft))?;
         }
         Ok(book)
     };
     books.extend(in_order(&nodeless, PODS_OF_A_PART, part)?);
     let mut bought = RowBook::default().traced(focus);
     for slices in slices.reservations.values() {
-        reservation::draft(slices)?.into_iter().try_for_each(|draft| bought.add(draft))?;
+        reservation::draft(slices)?.into_iter().try_for_each(|draft| bought.add_paid(draft))?;
     }
     for hour in slices.commitments.values() {
         commitment::draft(hour, &mut bought)?;

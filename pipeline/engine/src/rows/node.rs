@@ -77,12 +77,12 @@ fn common_denominator<'a>(ratios: impl Iterator<Item = &'a RBig>) -> UBig {
     })
 }
 
-/// The quantity, cost and commitment hours of one component by resource.
+/// The quantity, cost and commitment quantity of one component by resource.
 struct ComponentParts {
     /// The quantity, over a denominator that all components of the stretch share.
     quantity: Parts,
     cost: Parts,
-    commitment_hours: Parts,
+    commitment_quantity: Parts,
 }
 
 impl ComponentParts {
@@ -92,7 +92,7 @@ impl ComponentParts {
         let parts = components.iter().map(|component| Self {
             quantity: Parts::over(hours.clone(), &component.quantity),
             cost: Parts::new(&component.cost),
-            commitment_hours: Parts::new(&component.commitment_hours),
+            commitment_quantity: Parts::new(&component.commitment_quantity),
         });
         parts.collect()
     }
@@ -101,7 +101,7 @@ impl ComponentParts {
         PodShare {
             quantity: self.quantity.of_pod(pod, shares).total(),
             cost: self.cost.of_pod(pod, shares),
-            commitment_hours: self.commitment_hours.of_pod(pod, shares).total(),
+            commitment_quantity: self.commitment_quantity.of_pod(pod, shares).total(),
         }
     }
 }
@@ -110,7 +110,7 @@ impl ComponentParts {
 struct PodShare {
     quantity: Fraction,
     cost: Parts,
-    commitment_hours: Fraction,
+    commitment_quantity: Fraction,
 }
 
 impl PodShare {
@@ -226,7 +226,7 @@ impl StretchRows<'_> {
         });
         let mut draft = self.component_row(component, RowKind::PodNode, scaled(&share.quantity), cost)?;
         if component.commitment.is_some() {
-            draft.row.commitment_quantity = Some(scaled(&share.commitment_hours).round()?);
+            draft.row.commitment_quantity = Some(scaled(&share.commitment_quantity).round()?);
         }
         draft.cost.split = split;
         draft.cost.resources = Some(resources.fractions());
@@ -247,7 +247,7 @@ impl StretchRows<'_> {
         }
         let mut draft = self.component_row(component, RowKind::NodeIdle, quantity, cost)?;
         if component.commitment.is_some() {
-            let hours = idle(&component.commitment_hours, &RBig::ZERO);
+            let hours = idle(&component.commitment_quantity, &component.weightless_commitment_quantity);
             draft.row.commitment_quantity = Some(hours.round()?);
         }
         Ok(Some(draft))

@@ -102,7 +102,7 @@ fn component(component: &Component, available: &PerResource<UBig>) -> ComponentS
         unit_price: ExactNumber::of_decimal(component.unit_price),
         unpriced: component.unpriced.map(|reason| reason.name()),
         hours: exact(&component.quantity),
-        commitment_hours: exact(&component.commitment_hours),
+        commitment_quantity: exact(&component.commitment_quantity),
         cost: money(&component.cost),
         unit_cost: unit_cost(component, available),
         weightless_cost: ExactNumber::of_atoms(component.weightless_cost.clone()),

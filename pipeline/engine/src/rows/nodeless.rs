@@ -2,8 +2,9 @@
 //! charge (section 5).
 //!
 //! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for
-//! every instant, matched or not. Rows split where the reservation, the rate or the label changes. These pods
-//! pay by request, so their allocated amounts are their requests.
+//! every instant, matched or not. Rows split where the reservation, the rate or the label changes, and over
+//! the savings plans that pay parts of them. These pods pay by request, so their allocated amounts are their
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +13,21 @@ use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{Labels, PodStarted, PoolSet, RateSet};
-use prorata_schemas::ids::{ClusterId, PodUid, QuotaId, ReservationId};
+use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
 
 use crate::currency::reason;
 use crate::error::EngineError;
-use crate::exact::{Fraction, atoms, hours, ratio, round, seconds};
-use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::exact::{Fraction, HOUR_MICROS, hours, round};
+use crate::model::per_resource::PerResource;
 use crate::model::pool_price::PoolPricing;
 use crate::model::samples::Samples;
-use crate::model::slices::PodSlice;
+use crate::model::slices::{PlanPart, PodSlice, own_part};
 use crate::model::span::Span;
-use crate::model::spec::Amounts;
-use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
-use crate::rows::group::{PlacedPod, add_use, resource_hours};
+use crate::rows::draft::{Draft, Paid, UNKNOWN_PROVIDER};
+use crate::rows::group::{PlacedPod, add_use, ratio_hours};
+use crate::rules::commitment::quotient;
 use crate::rules::pool::charges;
 
 /// The properties that two spans of a pod must share to be one row.
@@ -34,6 +35,7 @@ use crate::rules::pool::charges;
 struct RowKey {
     kind: RowKind,
     cluster_id: ClusterId,
+    commitment_id: Option<CommitmentId>,
     reservation_id: Option<ReservationId>,
     quota_id: Option<QuotaId>,
     quota_state: Option<QuotaState>,
@@ -49,14 +51,16 @@ struct RowSum {
     unpriced: Option<Unpriced>,
     rate: Option<Arc<RateSet>>,
     pool: Option<Arc<PoolSet>>,
-    micros: u128,
-    requested: PerResource<UBig>,
-    used: Option<PerResource<UBig>>,
+    micros: RBig,
+    requested: PerResource<RBig>,
+    used: Option<PerResource<RBig>>,
     /// The cost in atoms.
     cost: RBig,
     /// The cost by resource, if the pod is serverless. A pool charge is for TFLOPs and VRAM, so it has no
     /// such parts.
     by_resource: Option<PerResource<RBig>>,
+    /// The payment, if a savings plan pays.
+    paid: Option<Paid>,
 }
 
 /// A span at one price.
@@ -78,7 +82,10 @@ pub(crate) fn draft(pod: &PlacedPod<'_>, rules: &Rules) -> Result<Vec<Draft>, En
     let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
     for slice in &pod.slices {
         for span in priced_spans(slice, rules) {
-            add(&mut sums, slice, span, pod.samples)?;
+            for plan in &slice.plans {
+                add(&mut sums, slice, &span, Some(plan), pod.samples)?;
+            }
+            add(&mut sums, slice, &span, None, pod.samples)?;
         }
     }
     sums.into_iter().map(|(key, sum)| row(pod.uid, key, sum)).collect()
@@ -96,7 +103,7 @@ fn serverless(slice: &PodSlice) -> PricedSpan {
         Some(rate) => slice.unknown_share().or(reason(&rate.currency)),
     };
     let rate = found.filter(|rate| reason(&rate.currency).is_none());
-    let by_resource = rate.as_ref().map(|rate| hourly_cost(rate, slice.spec.requests)).unwrap_or_default();
+    let by_resource = rate.as_ref().map(|rate| slice.spec.hourly_cost(rate)).unwrap_or_default();
     PricedSpan {
         span: slice.span,
         hourly: by_resource.sum(),
@@ -105,15 +112,6 @@ fn serverless(slice: &PodSlice) -> PricedSpan {
         rate,
         pool: None,
     }
-}
-
-/// Returns the cost of requests in an hour by a rate, in atoms.
-pub(crate) fn hourly_cost(rate: &RateSet, requests: Amounts) -> PerResource<RBig> {
-    let prices = PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
-    prices
-        .zip(requests)
-        .zip(PARTS_PER_UNIT)
-        .map(|((price, amount), parts)| ratio(atoms(price) * UBig::from(amount), UBig::from(parts)))
 }
 
 fn pool(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
@@ -143,16 +141,23 @@ fn pool(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
     }
 }
 
+/// Adds the part of a span that a plan pays, or the part that no plan pays.
 fn add(
     sums: &mut BTreeMap<RowKey, RowSum>,
     slice: &PodSlice,
-    priced: PricedSpan,
+    priced: &PricedSpan,
+    plan: Option<&PlanPart>,
     samples: Option<&Samples>,
 ) -> Result<(), EngineError> {
+    let part = plan.map_or_else(|| own_part(&slice.plans), |plan| plan.part.clone());
+    if part.is_zero() {
+        return Ok(());
+    }
     let label = slice.status.label.as_ref();
     let key = RowKey {
         kind: if slice.spec.is_serverless() { RowKind::PodServerless } else { RowKind::PodPool },
         cluster_id: slice.spec.description.cluster_id.clone(),
+        commitment_id: plan.map(|plan| plan.plan.commitment_id.clone()),
         reservation_id: slice.status.reservation.clone(),
         quota_id: label.map(|label| label.quota.1.clone()),
         quota_state: label.map(|label| label.state),
@@ -165,22 +170,38 @@ fn add(
         unpriced: priced.unpriced,
         rate: None,
         pool: None,
-        micros: 0,
+        micros: RBig::ZERO,
         requested: PerResource::default(),
         used: None,
         cost: RBig::ZERO,
         by_resource: priced.by_resource.as_ref().map(|_| PerResource::default()),
+        paid: None,
     });
-    let micros = priced.span.micros();
     sum.description = slice.spec.description.clone();
-    sum.rate = priced.rate;
-    sum.pool = priced.pool;
+    sum.rate = priced.rate.clone();
+    sum.pool = priced.pool.clone();
+    let micros = &part * UBig::from(priced.span.micros());
+    sum.requested += slice.spec.requests.map(|amount| &micros * UBig::from(amount));
+    let mut used = None;
+    add_use(&mut used, priced.span, samples);
+    if let Some(used) = used {
+        *sum.used.get_or_insert_default() += used.map(|amount| &part * amount);
+    }
+    let time = &micros / UBig::from(HOUR_MICROS);
     sum.micros += micros;
-    sum.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
-    add_use(&mut sum.used, priced.span, samples);
-    sum.cost += priced.hourly * hours(micros);
-    if let (Some(sums), Some(hourly)) = (&mut sum.by_resource, priced.by_resource) {
-        *sums += hourly.map(|hourly| hourly * hours(micros));
+    // The parts of the list price that are the cost: all of the part, or what the plan costs for it.
+    let cost = &time * &priced.hourly;
+    let factor = plan.map(|plan| {
+        Paid::add(&mut sum.paid, plan, &cost, &(plan.spend() * hours(priced.span.micros())));
+        quotient((&plan.cost(), &(&part * &priced.hourly)))
+    });
+    let factored = |cost: RBig| match &factor {
+        Some(factor) => cost * factor,
+        None => cost,
+    };
+    sum.cost += factored(cost);
+    if let (Some(sums), Some(hourly)) = (&mut sum.by_resource, &priced.by_resource) {
+        *sums += hourly.as_ref().map(|hourly| factored(hourly * &time));
     }
     Ok(())
 }
@@ -192,7 +213,7 @@ fn row(uid: &PodUid, key: RowKey, sum: RowSum) -> Result<Draft, EngineError> {
         (None, None) => UNKNOWN_PROVIDER.into(),
     };
     let cost = Fraction::of(&sum.cost);
-    let requested = resource_hours(&sum.requested, None)?;
+    let requested = ratio_hours(&sum.requested)?;
     let row = CostRow {
         cluster_id: Some(key.cluster_id),
         pod_uid: Some(uid.clone()),
@@ -201,12 +222,12 @@ fn row(uid: &PodUid, key: RowKey, sum: RowSum) -> Result<Draft, EngineError> {
         quota_state: key.quota_state,
         list_unit_price: key.unit_price,
         unpriced: sum.unpriced,
-        pricing_quantity: round(&hours(sum.micros))?,
+        pricing_quantity: round(&(&sum.micros / UBig::from(HOUR_MICROS)))?,
         list_cost: cost.round_atoms()?,
         allocated: Some(requested),
         requested: Some(requested),
-        used: sum.used.as_ref().map(|used| resource_hours(used, None)).transpose()?,
-        running_seconds: Some(seconds(sum.micros)?),
+        used: sum.used.as_ref().map(ratio_hours).transpose()?,
+        running_seconds: Some(round(&(&sum.micros / UBig::from(1_000_000_u32)))?),
         pod: Some(sum.description),
         rate: sum.rate,
         pool: sum.pool,
@@ -215,5 +236,8 @@ fn row(uid: &PodUid, key: RowKey, sum: RowSum) -> Result<Draft, EngineError> {
     let resources = sum.by_resource.map(|parts| parts.as_ref().map(Fraction::of));
     let mut draft = Draft::new(row, cost);
     draft.cost.resources = resources;
+    if let Some(paid) = sum.paid {
+        paid.set(&mut draft.row)?;
+    }
     Ok(draft)
 }

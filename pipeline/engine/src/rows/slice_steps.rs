@@ -15,7 +15,7 @@ use crate::model::pool_price::{PoolPrice, PoolPricing};
 use crate::model::slices::{CommitmentSlice, PodSlice, Slices};
 use crate::model::span::Span;
 use crate::rows::nodeless;
-use crate::rules::commitment::{committed, money_parts};
+use crate::rules::commitment::{committed, used_part};
 use crate::rules::pool::{PerGpu, PerPoolResource, charges};
 use crate::rules::reservation::unused_units;
 use crate::trace::{
@@ -54,10 +54,7 @@ pub(crate) fn pods(slices: &Slices, focus: &Focus, rules: &Rules) -> Vec<PodSpan
 
 fn rate(rate: &RateSet, slice: &PodSlice) -> RateStep {
     let prices = PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
-    RateStep {
-        prices: prices.map(ExactNumber::of_decimal),
-        hourly: money(&nodeless::hourly_cost(rate, slice.spec.requests)),
-    }
+    RateStep { prices: prices.map(ExactNumber::of_decimal), hourly: money(&slice.spec.hourly_cost(rate)) }
 }
 
 fn pool(price: &PoolPrice, slice: &PodSlice, rules: &Rules) -> PoolStep {
@@ -123,18 +120,24 @@ pub(crate) fn reservations(slices: &Slices, focus: &Focus) -> Vec<ReservationSpa
     spans.collect()
 }
 
-/// Returns the time of the commitments in focus, and of the commitments that cover nodes in focus.
+/// Returns the time of the commitments in focus, and of the commitments that cover anything in focus.
 pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan> {
     let nodes = focus.nodes.iter().filter_map(|key| slices.nodes.get(key)).flatten();
-    let covering = nodes.flat_map(|slice| slice.coverage.iter());
+    let covering = nodes.clone().flat_map(|slice| slice.coverage.iter());
     let covering = covering.map(|coverage| &coverage.commitment.commitment_id);
-    let ids: BTreeSet<&CommitmentId> = focus.commitments.iter().chain(covering).collect();
+    let paying = nodes.clone().flat_map(|slice| &slice.plans);
+    let pods = focus.pods.iter().filter_map(|uid| slices.of_pod(uid)).flatten();
+    let units = focus.reservations.iter().filter_map(|id| slices.reservations.get(id)).flatten();
+    let paying =
+        paying.chain(pods.flat_map(|slice| &slice.plans)).chain(units.flat_map(|slice| &slice.plans));
+    let paying = paying.map(|part| &part.plan.commitment_id);
+    let ids: BTreeSet<&CommitmentId> = focus.commitments.iter().chain(covering).chain(paying).collect();
     let of_focus = ids.into_iter().filter_map(|id| slices.commitments.get_key_value(id));
     let spans =
         of_focus.flat_map(|(id, hour)| merged(&hour.slices).into_iter().map(move |slice| (id, slice)));
     let spans = spans.map(|(id, slice)| {
         let set = &slice.description;
-        let used = money_parts(set, &slice.covered).sum();
+        let used = used_part(&slice);
         let price = ExactNumber::of_decimal(counted(set.hourly_cost, &set.currency));
         let unused = (RBig::ONE - &used) * hours(slice.span.micros());
         CommitmentSpan {
@@ -146,6 +149,8 @@ pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan>
             enabled: set.enabled,
             committed: covered_units(committed(set).map(RBig::from)),
             covered: covered_units(slice.covered.clone()),
+            hourly_commitment: set.hourly_commitment.map(ExactNumber::of_decimal),
+            spend: ExactNumber::of_atoms(slice.spend.covered.clone()),
             utilization: ExactNumber::new(used),
             unused_cost: price.times(&unused),
             hourly_cost: price,
@@ -162,6 +167,7 @@ fn merged(slices: &[CommitmentSlice]) -> Vec<CommitmentSlice> {
             last.span.to == slice.span.from
                 && last.description == slice.description
                 && last.covered == slice.covered
+                && last.spend == slice.spend
         };
         match merged.last_mut().filter(|last| same(last)) {
             Some(last) => last.span.to = slice.span.to,

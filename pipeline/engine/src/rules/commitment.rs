@@ -21,6 +21,7 @@ mod cover;
 mod family;
 mod hourly;
 mod place;
+pub(crate) mod pot;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ use prorata_schemas::time::Timestamp;
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, atoms};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage, NodeSlice};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage, NodeSlice, Spend};
 use crate::model::span::Span;
 use crate::model::spec::{Amounts, NodeSpec};
 use crate::model::state::NodeKey;
@@ -307,6 +308,7 @@ impl Commitments {
                     covered: live.covered.clone().map(RBig::from),
                     planned: live.planned.clone().map(RBig::from),
                     provisioned: live.provisioned,
+                    spend: Spend::default(),
                 });
             }
         }
@@ -338,8 +340,11 @@ pub(crate) fn scaled(amounts: Amounts) -> PerResource<UBig> {
     amounts.map(|amount| UBig::from(amount) * COVERAGE_SCALE)
 }
 
-/// Returns the committed totals in the scale of coverage.
+/// Returns the committed totals in the scale of coverage. A savings plan commits to no capacity.
 pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
+    if commitment.kind == CommitmentKind::SavingsPlan {
+        return PerResource::default();
+    }
     let gpus = UBig::from(u128::try_from(commitment.gpu).unwrap_or(0)) * ATOMS_IN_ONE;
     let totals = PerResource { cpu: atoms(commitment.vcpu), memory: atoms(commitment.memory_gib), gpu: gpus };
     // Atoms of a unit, times its parts, are atoms of a part; twelve places are missing to 10^-24.
@@ -359,6 +364,14 @@ pub(crate) fn planned(commitment: &CommitmentSet) -> PerResource<UBig> {
 /// Returns whether the provider counts the commitment by the clock hour. It counts others at every instant.
 pub(crate) fn is_hourly(commitment: &CommitmentSet) -> bool {
     commitment.kind == CommitmentKind::ReservedInstance
+}
+
+/// Returns the part of a commitment's hourly cost that covers anything.
+pub(crate) fn used_part(slice: &CommitmentSlice) -> RBig {
+    match slice.description.hourly_commitment {
+        Some(commitment) => quotient((&slice.spend.covered, &RBig::from(atoms(commitment)))),
+        None => money_parts(&slice.description, &slice.covered).sum(),
+    }
 }
 
 /// Returns the parts of a commitment's hourly cost that covered amounts earn, by resource.
@@ -385,7 +398,7 @@ pub(crate) fn utilization_parts(
 }
 
 /// Returns `amount / total`; 0 over 0.
-fn quotient((amount, total): (&RBig, &RBig)) -> RBig {
+pub(crate) fn quotient((amount, total): (&RBig, &RBig)) -> RBig {
     if total.is_zero() { RBig::ZERO } else { amount / total }
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod commitment;
 pub(crate) mod free_units;
+pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod quota_labels;

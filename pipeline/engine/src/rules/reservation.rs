@@ -428,7 +428,8 @@ impl Reservations {
         let Some(live) = self.live.get_mut(id) else { return };
         if let (true, Some(span)) = (live.active, Span::new(live.since, now)) {
             let used_units = u64::try_from(live.matched.len()).unwrap_or(u64::MAX);
-            let slice = ReservationSlice { span, description: live.description.clone(), used_units };
+            let description = live.description.clone();
+            let slice = ReservationSlice { span, description, used_units, plans: Vec::new() };
             self.slices.entry(id.clone()).or_default().push(slice);
         }
         live.since = now;

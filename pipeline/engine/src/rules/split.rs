@@ -33,9 +33,9 @@ use prorata_schemas::rules::Weights;
 use prorata_schemas::time::Timestamp;
 
 use crate::currency::{counted, reason};
-use crate::exact::{HOUR_MICROS, atoms, gcd, hours};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, gcd, hours, ratio};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, NodeSlice};
+use crate::model::slices::{COVERAGE_SCALE, NodeSlice, own_part};
 use crate::model::span::Span;
 use crate::rules::commitment::money_parts;
 
@@ -56,12 +56,14 @@ pub(crate) struct Component {
     pub(crate) quantity: PerResource<RBig>,
     /// Cost by resource, in atoms.
     pub(crate) cost: PerResource<RBig>,
-    /// Hours of the commitment by resource.
-    pub(crate) commitment_hours: PerResource<RBig>,
+    /// Hours of the commitment by resource, or spend of a savings plan.
+    pub(crate) commitment_quantity: PerResource<RBig>,
     /// Hours in which no resource of the node had any weight (W = 0): all idle.
     pub(crate) weightless_quantity: RBig,
     /// The cost of these hours, in atoms.
     pub(crate) weightless_cost: RBig,
+    /// The spend of a savings plan on them.
+    pub(crate) weightless_commitment_quantity: RBig,
 }
 
 /// A node's hour.
@@ -102,6 +104,14 @@ impl WeightScale {
         self.0.as_ref().zip(amounts.as_ref()).map(|(weight, amount)| weight * amount)
     }
 
+    /// Returns the part of a slice's cost that reserved capacity leaves.
+    pub(crate) fn uncovered_part(&self, slice: &NodeSlice) -> RBig {
+        let all = self.weigh(&slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE)).sum();
+        let covered = slice.coverage.iter().map(|coverage| self.weigh_covered(&coverage.amounts).sum());
+        let covered = covered.fold(RBig::ZERO, |sum, covered| sum + covered);
+        if all.is_zero() { RBig::ONE } else { RBig::ONE - covered / all }
+    }
+
     fn weigh_covered(&self, amounts: &PerResource<RBig>) -> PerResource<RBig> {
         self.0.as_ref().zip(amounts.as_ref()).map(|(weight, amount)| amount * weight)
     }
@@ -115,9 +125,10 @@ impl Component {
             unpriced: None,
             quantity: PerResource::default(),
             cost: PerResource::default(),
-            commitment_hours: PerResource::default(),
+            commitment_quantity: PerResource::default(),
             weightless_quantity: RBig::ZERO,
             weightless_cost: RBig::ZERO,
+            weightless_commitment_quantity: RBig::ZERO,
         }
     }
 
@@ -215,6 +226,7 @@ fn runs(slices: &[NodeSlice]) -> Vec<Run<'_>> {
                 && run.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
                 && run.slice.spec.description.currency == slice.spec.description.currency
                 && run.slice.coverage == slice.coverage
+                && run.slice.plans == slice.plans
         };
         match runs.last_mut().filter(|run| same(run)) {
             Some(run) => run.micros += slice.span.micros(),
@@ -230,14 +242,10 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
     let time = hours(run.micros);
     let weighed = scale.weigh(&run.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
     // Hours of the node by resource are weighed amounts times time over W, all in the scale of coverage.
-    let denominator = weighed.sum() * UBig::from(HOUR_MICROS);
-    let micros = UBig::from(run.micros);
-    let node_hours = |weighed: PerResource<RBig>| {
-        weighed.map(|amount| match denominator.is_zero() {
-            true => RBig::ZERO,
-            false => amount * &micros / &denominator,
-        })
-    };
+    let all = weighed.sum();
+    let is_weightless = all.is_zero();
+    let hours_of_weight = ratio(UBig::from(run.micros), all * UBig::from(HOUR_MICROS));
+    let node_hours = |weighed: PerResource<RBig>| weighed.map(|amount| amount * &hours_of_weight);
     let mut uncovered = weighed.map(RBig::from);
     for coverage in run.slice.coverage.iter() {
         let commitment = &coverage.commitment;
@@ -252,19 +260,52 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
         let commitment_hours = money_parts(commitment, &coverage.amounts).map(|part| part * &time);
         let hourly_cost = RBig::from(atoms(counted(commitment.hourly_cost, &commitment.currency)));
         component.cost += commitment_hours.as_ref().map(|hours| hours * &hourly_cost);
-        component.commitment_hours += commitment_hours;
+        component.commitment_quantity += commitment_hours;
+    }
+    let left = Left { hours: node_hours(uncovered), weightless: is_weightless.then_some(time) };
+    for part in &run.slice.plans {
+        let key = Some(part.plan.commitment_id.clone());
+        let component = components.entry(key).or_insert_with(|| Component::new(price));
+        component.commitment = Some(part.plan.clone());
+        left.pay(component, &part.part, &part.cost(), &(part.spend() / ATOMS_IN_ONE));
     }
     let component = components.entry(None).or_insert_with(|| Component::new(price));
     component.unpriced = component.unpriced.or(reason(&node.currency));
-    let hourly_cost = RBig::from(atoms(price));
-    if denominator.is_zero() {
-        component.weightless_cost += &time * hourly_cost;
-        component.weightless_quantity += time;
-        return;
+    let price = RBig::from(atoms(price));
+    match run.slice.plans.as_slice() {
+        [] => left.pay(component, &RBig::ONE, &price, &RBig::ZERO),
+        plans => {
+            let own = own_part(plans);
+            left.pay(component, &own, &(&own * price), &RBig::ZERO);
+        }
     }
-    let quantity = node_hours(uncovered);
-    component.cost += quantity.as_ref().map(|hours| hours * &hourly_cost);
-    component.quantity += quantity;
+}
+
+/// Hours of a node that reserved capacity leaves.
+struct Left {
+    /// By resource.
+    hours: PerResource<RBig>,
+    /// All hours, if no resource of the node has any weight.
+    weightless: Option<RBig>,
+}
+
+impl Left {
+    /// Adds a part of the hours to the component that pays for it. `cost` and `quantity` are the cost and the
+    /// quantity of the commitment for each of the hours.
+    fn pay(&self, component: &mut Component, part: &RBig, cost: &RBig, quantity: &RBig) {
+        if let Some(hours) = &self.weightless {
+            component.weightless_quantity += hours * part;
+            component.weightless_cost += hours * cost;
+            component.weightless_commitment_quantity += hours * quantity;
+            return;
+        }
+        let of_hours = |factor: &RBig| self.hours.as_ref().map(|hours| hours * factor);
+        component.quantity += of_hours(part);
+        component.cost += of_hours(cost);
+        if !quantity.is_zero() {
+            component.commitment_quantity += of_hours(quantity);
+        }
+    }
 }
 
 /// The shares of pods in the resources of a node. A pod's part of a sum over resources of `x_r` is `sum(x_r x
@@ -343,7 +384,6 @@ mod tests {
     use prorata_schemas::money::Weight;
 
     use super::*;
-    use crate::exact::ratio;
 
     fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
         PerResource { cpu, memory, gpu }.map(UBig::from)

@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
+use prorata_schemas::event::CommitmentKind;
 use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rows::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, ResourceHours, RowKind,
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, PlanSpend, ResourceHours, RowKind,
 };
 use prorata_schemas::time::Hour;
 
 use crate::currency;
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, round, sum};
+use crate::exact::{Fraction, HOUR_MICROS, atoms, round, round_estimate, sum};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, Slices};
-use crate::rules::commitment::{committed, scaled, utilization_parts};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Slices};
+use crate::rules::commitment::{committed, quotient, scaled, utilization_parts};
 use crate::tables::{of_kind, sum_by};
 
 /// Amounts in the scale of coverage, times microseconds.
@@ -61,7 +62,14 @@ pub(crate) fn commitment_utilization(
 
 fn rows_by_commitment(rows: &[Box<CostRow>]) -> BTreeMap<&CommitmentId, CommitmentRows<'_>> {
     let mut by_commitment: BTreeMap<&CommitmentId, CommitmentRows<'_>> = BTreeMap::new();
-    for kind in [RowKind::PodNode, RowKind::NodeIdle, RowKind::CommitmentUnused] {
+    let kinds = [
+        RowKind::PodNode,
+        RowKind::NodeIdle,
+        RowKind::PodServerless,
+        RowKind::ReservationUnused,
+        RowKind::CommitmentUnused,
+    ];
+    for kind in kinds {
         for row in of_kind(rows, kind) {
             let Some(id) = &row.commitment_id else { continue };
             let entry = by_commitment.entry(id).or_default();
@@ -95,13 +103,20 @@ fn row(
     let mut covered = Integrals::default();
     let mut planned = Integrals::default();
     let mut provisioned = Integrals::default();
+    let mut spend = SpendIntegrals::default();
     for slice in &seen.slices {
         let micros = slice.span.micros();
         add(&mut total, &committed(&slice.description).map(RBig::from), micros);
         add(&mut covered, &slice.covered, micros);
         add(&mut planned, &slice.planned, micros);
         add(&mut provisioned, &scaled(slice.provisioned).map(RBig::from), micros);
+        spend.add(slice);
     }
+    let spend = (seen.description.kind == CommitmentKind::SavingsPlan).then_some(spend);
+    let utilization = |used: &Integrals, used_spend: fn(&SpendIntegrals) -> &RBig| match &spend {
+        Some(spend) => quotient((used_spend(spend), &spend.committed)),
+        None => utilization_parts(&total, used).sum(),
+    };
     let mut description = Arc::clone(&seen.description);
     let is_priced = !currency::is_other(&description.currency);
     currency::unmark_commitment(&mut description);
@@ -113,15 +128,46 @@ fn row(
         covered: hours(&covered)?,
         planned: hours(&planned)?,
         provisioned: hours(&provisioned)?,
-        utilization: round(&utilization_parts(&total, &covered).sum())?,
-        planned_utilization: round(&utilization_parts(&total, &planned).sum())?,
-        raw_utilization: round(&utilization_parts(&total, &provisioned).sum())?,
+        utilization: round(&utilization(&covered, |spend| &spend.covered))?,
+        planned_utilization: round(&utilization(&planned, |spend| &spend.planned))?,
+        raw_utilization: round_estimate(&utilization(&provisioned, |spend| &spend.provisioned)),
+        spend: spend.as_ref().map(SpendIntegrals::rounded).transpose()?,
         used_cost: sum(rows.used.iter().map(|row| row.effective_cost))?,
         unused_cost: sum(rows.unused.iter().map(|row| row.effective_cost))?,
         list_cost_avoided: sum(rows.used.iter().map(|row| row.list_cost))?,
         clusters: clusters(covered_by_cluster, &rows.used)?,
         state: state(seen, hour),
     })
+}
+
+/// Spend of a savings plan in atoms, times microseconds.
+#[derive(Debug, Default)]
+struct SpendIntegrals {
+    committed: RBig,
+    covered: RBig,
+    planned: RBig,
+    provisioned: RBig,
+}
+
+impl SpendIntegrals {
+    fn add(&mut self, slice: &CommitmentSlice) {
+        let micros = UBig::from(slice.span.micros());
+        self.committed +=
+            RBig::from(slice.description.hourly_commitment.map(atoms).unwrap_or_default() * &micros);
+        self.covered += &slice.spend.covered * &micros;
+        self.planned += &slice.spend.planned * &micros;
+        self.provisioned += &slice.spend.provisioned * micros;
+    }
+
+    fn rounded(&self) -> Result<PlanSpend, EngineError> {
+        let spend = |atoms: &RBig| Fraction::of(&(atoms / UBig::from(HOUR_MICROS))).round_atoms();
+        Ok(PlanSpend {
+            committed: spend(&self.committed)?,
+            covered: spend(&self.covered)?,
+            planned: spend(&self.planned)?,
+            provisioned: spend(&self.provisioned)?,
+        })
+    }
 }
 
 fn add(sums: &mut Integrals, amounts: &PerResource<RBig>, micros: u128) {
@@ -142,6 +188,11 @@ fn clusters(
     let costs = used.iter().filter_map(|row| Some((row.cluster_id.as_ref()?, row.effective_cost)));
     let costs = sum_by(costs)?;
     let mut clusters = BTreeMap::new();
+    let mut covered = covered;
+    // A savings plan may cover usage in clusters in which it covers no capacity.
+    for cluster in costs.keys() {
+        covered.entry(cluster).or_default();
+    }
     for (cluster, amounts) in covered {
         let hours = hours(&amounts)?;
         let cover = ClusterCover {

@@ -20,7 +20,8 @@ pub(crate) fn totals(
     [node_cost, commitment_cost]: [Decimal12; 2],
     events: EventCounts,
 ) -> Result<HourRow, EngineError> {
-    let of = |kind: RowKind| sum(rows.iter().filter(|row| row.kind == kind).map(|row| row.effective_cost));
+    // The part that savings plans pay is billed as their purchase.
+    let of = |kind: RowKind| sum(rows.iter().filter(|row| row.kind == kind).map(|row| row.billed_cost));
     let serverless_cost = of(RowKind::PodServerless)?;
     let reservation_unused_cost = of(RowKind::ReservationUnused)?;
     let pool_cost = of(RowKind::PodPool)?;

@@ -79,7 +79,8 @@ impl RunningPod {
                 // Most pods have no other slice in the hour.
                 self.slices.reserve_exact(1);
             }
-            self.slices.push(PodSlice { span, spec: self.spec.clone(), status: self.status.clone() });
+            let (spec, status) = (self.spec.clone(), self.status.clone());
+            self.slices.push(PodSlice { span, spec, status, plans: Vec::new() });
         }
         self.since = now;
     }
@@ -300,7 +301,8 @@ impl<'a> Running<'a> {
         let Some(node) = self.nodes.get_mut(key) else { return };
         if let Some(span) = Span::new(node.since, self.now) {
             let RunningNode { spec, start, coverage, .. } = &*node;
-            let slice = NodeSlice { span, start: *start, spec: spec.clone(), coverage: coverage.clone() };
+            let (spec, coverage) = (spec.clone(), coverage.clone());
+            let slice = NodeSlice { span, start: *start, spec, coverage, plans: Vec::new() };
             self.slices.nodes.entry(key.clone()).or_default().push(slice);
         }
         node.since = self.now;

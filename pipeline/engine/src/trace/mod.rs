@@ -18,8 +18,8 @@ use crate::model::state::{NodeKey, QuotaKey};
 pub use number::ExactNumber;
 pub use steps::{
     CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeSpan,
-    NodeStep, PodSpan, PoolStep, PricedTime, RankedPod, RateStep, ReservationSpan, RowStep, UnitStep,
-    WalkStep,
+    NodeStep, PlanStep, PlanUsage, PodSpan, PoolStep, PricedTime, RankedPod, RateStep, ReservationSpan,
+    RowStep, UnitStep, WalkStep,
 };
 
 pub(crate) use number::{covered_units, exact, in_hours, in_units, money};
@@ -71,6 +71,8 @@ pub struct Trace {
     /// Walks of commitments over nodes, in order of time and of the walk. Walks of reserved instances, which
     /// cover the clock hour, come last.
     pub walks: Vec<WalkStep>,
+    /// Walks of savings plans over usage, in their order.
+    pub plans: Vec<PlanStep>,
     /// Matches of pods with units of reservations, in order of time.
     pub matches: Vec<MatchStep>,
     /// Orders of the pods of quotas, in order of time.

@@ -84,7 +84,7 @@ pub struct ComponentStep {
     /// Node hours that the component pays for, by resource.
     pub hours: PerResource<ExactNumber>,
     /// Commitment hours that the node receives, by resource.
-    pub commitment_hours: PerResource<ExactNumber>,
+    pub commitment_quantity: PerResource<ExactNumber>,
     /// Cost by resource.
     pub cost: PerResource<ExactNumber>,
     /// Cost of a resource-hour: the cost divided by the hours of capacity. Zero if there is no capacity.
@@ -168,6 +168,54 @@ pub struct WalkStep {
     pub node_remaining: PerResource<ExactNumber>,
     /// The amounts that the commitment covers.
     pub covered: PerResource<ExactNumber>,
+}
+
+/// The usage of one object that a savings plan may cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanUsage {
+    /// A node at its own price.
+    Node {
+        /// The node's cluster.
+        cluster_id: ClusterId,
+        /// The node.
+        node_id: NodeId,
+    },
+    /// A serverless pod at its rate.
+    Pod {
+        /// The pod.
+        pod_uid: PodUid,
+    },
+    /// Unused units of a reservation.
+    Reservation {
+        /// The reservation.
+        reservation_id: ReservationId,
+    },
+}
+
+/// One step of the walk of savings plans over usage: the usage of one object at one discounted price.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlanStep {
+    /// The start of the plan's effective time in the hour.
+    #[serde(serialize_with = "as_text")]
+    pub from: Timestamp,
+    /// The end of the plan's effective time in the hour.
+    #[serde(serialize_with = "as_text")]
+    pub to: Timestamp,
+    /// The plan.
+    pub commitment_id: CommitmentId,
+    /// The usage.
+    pub usage: PlanUsage,
+    /// The part of the list price that is saved.
+    pub saving: ExactNumber,
+    /// The discounted price per hour.
+    pub rate: ExactNumber,
+    /// The spend that the plan may still cover.
+    pub plan_remaining: ExactNumber,
+    /// The discounted price of the usage that is not covered yet.
+    pub usage_remaining: ExactNumber,
+    /// The spend that the plan covers.
+    pub covered: ExactNumber,
 }
 
 /// The result of matching one pod with units of reservations.
@@ -381,6 +429,10 @@ pub struct CommitmentSpan {
     pub committed: PerResource<ExactNumber>,
     /// The covered amounts.
     pub covered: PerResource<ExactNumber>,
+    /// The spend that a savings plan commits to in an hour.
+    pub hourly_commitment: Option<ExactNumber>,
+    /// The spend that a savings plan covers in an hour, on average.
+    pub spend: ExactNumber,
     /// The part of the commitment that is used.
     pub utilization: ExactNumber,
     /// The cost of the part that covers nothing.

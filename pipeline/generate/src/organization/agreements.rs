@@ -2,8 +2,8 @@
 //! their changes during the run.
 
 use prorata_schemas::event::{
-    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, Payload, Quantities, RateSet,
-    ReservationReleased, ReservationSet,
+    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Payload,
+    PlanDiscount, Quantities, RateSet, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::money::{Amount, Ratio, UnitPrice};
 use prorata_schemas::time::Timestamp;
@@ -57,6 +57,7 @@ pub fn script(run: &Run) -> Vec<Scripted> {
     rates(run, &mut events);
     reservations(run, &mut events);
     commitments(run, &mut events);
+    plans(run, &mut events);
     events
 }
 
@@ -180,6 +181,8 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
         enabled: true,
         allowed_utilization: None,
         assignments: Vec::new(),
+        hourly_commitment: None,
+        discounts: Vec::new(),
     })
 }
 
@@ -217,4 +220,47 @@ fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     set(run.start, commitment(run, "ri-c6i", 0, "c6i.8xlarge", 1));
     let deleted = CommitmentDeleted { commitment_id: "ri-c6i".into() };
     events.push((run.at(420), Payload::CommitmentDeleted(deleted)));
+}
+
+/// Adds two savings plans: one of nodes, of which one family saves more, and one of serverless pods and unused
+/// units of reservations, which begins during the run.
+fn plans(run: &Run, events: &mut Vec<Scripted>) {
+    let discount = |applies_to, instance_family: Option<&str>, percent: i64| PlanDiscount {
+        applies_to,
+        region: None,
+        instance_family: instance_family.map(Into::into),
+        instance_type: None,
+        gpu_model: None,
+        price: DiscountedPrice::Saving(Ratio::from_nanos(percent * 10_000_000)),
+    };
+    let nodes = [discount(DiscountTarget::Node, Some("m6i"), 34), discount(DiscountTarget::Node, None, 27)];
+    let pods = [discount(DiscountTarget::Pod, None, 20), discount(DiscountTarget::Reservation, None, 15)];
+    let mut set = |at: i64, id: &str, cluster: usize, spend: UnitPrice, discounts: &[PlanDiscount]| {
+        let Some(cluster) = CLUSTERS.get(cluster) else { return };
+        let plan = CommitmentSet {
+            commitment_id: id.into(),
+            name: format!("{spend} an hour").into(),
+            provider: cluster.provider.into(),
+            kind: CommitmentKind::SavingsPlan,
+            region: "".into(),
+            instance_family: "".into(),
+            vcpu: Amount::ZERO,
+            memory_gib: Amount::ZERO,
+            gpu: 0,
+            gpu_model: None,
+            hourly_cost: spend,
+            currency: "USD".into(),
+            starts_at: Timestamp(at),
+            ends_at: None,
+            enabled: true,
+            allowed_utilization: None,
+            assignments: Vec::new(),
+            hourly_commitment: Some(spend),
+            discounts: discounts.to_vec(),
+        };
+        events.push((at, Payload::CommitmentSet(Box::new(plan))));
+    };
+    let spend = |cents: u64| price(i128::from(run.sized(cents, cents)) * 10_000_000_000);
+    set(run.start, "sp-compute", 0, spend(150), &nodes);
+    set(run.at(330), "sp-serverless", SERVERLESS, spend(600), &pods);
 }

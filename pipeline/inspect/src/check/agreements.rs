@@ -10,17 +10,19 @@ use prorata_schemas::time::{Hour, HourRange};
 use super::finding::{Findings, Problem};
 use crate::columns::{ReadError, Rows};
 
-/// Columns of `commitment_utilization`: the committed capacity, and the capacity that it could cover.
-pub const COMMITMENT_COLUMNS: [&str; 9] = [
+/// Columns of `commitment_utilization`: the committed capacity and spend, and what it could cover of each.
+pub const COMMITMENT_COLUMNS: [&str; 11] = [
     "organization_id",
     "hour",
     "commitment_id",
     "committed_vcpu_hours",
     "committed_gib_hours",
     "committed_gpu_hours",
+    "committed_spend",
     "provisioned_vcpu_hours",
     "provisioned_gib_hours",
     "provisioned_gpu_hours",
+    "provisioned_spend",
 ];
 
 /// Columns of `reservation_usage`.
@@ -63,7 +65,7 @@ impl MatchedAgreements {
         for row in 0..rows.len() {
             let is_any =
                 |columns: &[Vec<Option<Decimal12>>]| columns.iter().any(|column| is_positive(column, row));
-            let (committed, provisioned) = amounts.split_at(3);
+            let (committed, provisioned) = amounts.split_at(4);
             if !holds(range, &hours, row) || !is_any(committed) {
                 continue;
             }
@@ -100,7 +102,8 @@ impl MatchedAgreements {
         for ((organization, id), hours) in self.commitments {
             if let Some(hours) = hours {
                 let what = format!(
-                    "in {hours} hours no on-demand node was of its provider, region and instance family"
+                    "in {hours} hours no on-demand node was of its provider, region and instance family, and no \
+                     discount of a savings plan applied to anything"
                 );
                 let location = format!("organization '{organization}', commitment '{id}'");
                 findings.add(Problem::NeverMatched, location, what);

@@ -56,6 +56,8 @@ struct OrganizationHour {
     billed: Sum,
     effective: Sum,
     reservation_unused: Sum,
+    /// The part of it that no savings plan pays.
+    reservation_billed: Sum,
     commitment_unused: Sum,
     purchases: Sum,
     /// The unused and used amounts again, from their own tables.
@@ -179,7 +181,10 @@ impl Day {
             entry.billed.add(sum_of(&[&billed], row).unwrap_or_default());
             entry.effective.add(cost);
             match &*kind {
-                "reservation_unused" => entry.reservation_unused.add(cost),
+                "reservation_unused" => {
+                    entry.reservation_unused.add(cost);
+                    entry.reservation_billed.add(sum_of(&[&billed], row).unwrap_or_default());
+                }
                 "commitment_unused" => entry.commitment_unused.add(cost),
                 "commitment_purchase" => entry.purchases.add(sum_of(&[&billed], row).unwrap_or_default()),
                 _ => {}
@@ -289,9 +294,13 @@ impl OrganizationHour {
         equal(totals.parts, totals.supply, ["the sum of the five costs of hours", "hours.supply_cost"]);
         equal(totals.difference, Sum::default(), ["hours.difference", "nothing"]);
         let reservations = "hours.reservation_unused_cost";
-        equal(self.reservation_unused, totals.reservation_unused, ["the cost of unused rows", reservations]);
-        let usage = ["reservation_usage.unused_cost", reservations];
-        equal(self.reservation_usage, totals.reservation_unused, usage);
+        equal(
+            self.reservation_billed,
+            totals.reservation_unused,
+            ["BilledCost of unused units", reservations],
+        );
+        let usage = ["reservation_usage.unused_cost", "the cost of rows of unused units"];
+        equal(self.reservation_usage, self.reservation_unused, usage);
         let purchases = "hours.commitment_cost";
         equal(self.purchases, totals.commitment, ["the cost of purchases", purchases]);
         let usage = ["used and unused cost in commitment_utilization", purchases];

@@ -173,6 +173,14 @@ fn what(payload: &Payload) -> String {
             set.currency
         ),
         Payload::ReservationReleased(set) => format!("reservation {}", set.reservation_id),
+        Payload::CommitmentSet(set) if set.hourly_commitment.is_some() => format!(
+            "savings plan {}: {} {} an hour for {}, {} discounts",
+            set.commitment_id,
+            set.hourly_commitment.unwrap_or_default(),
+            set.currency,
+            set.hourly_cost,
+            set.discounts.len()
+        ),
         Payload::CommitmentSet(set) => format!(
             "commitment {}: {} vCPU, {} GiB, {} GPUs of {} at {} {} an hour",
             set.commitment_id,

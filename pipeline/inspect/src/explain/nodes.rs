@@ -101,7 +101,7 @@ fn write_components(lines: &mut TextLines, node: &NodeStep) {
         lines.resource_names("");
         lines.exact("hours of the node", &component.hours);
         if component.commitment_id.is_some() {
-            lines.exact("hours of the commitment", &component.commitment_hours);
+            lines.exact("hours of it, or spend", &component.commitment_quantity);
         }
         lines.exact("cost", &component.cost);
         lines.exact("hours of capacity", &node.available);

@@ -1,7 +1,8 @@
 //! Describes the time of pods, reservations and commitments in text: their properties, matches and costs.
 
 use prorata_engine::trace::{
-    CommitmentSpan, LabelStep, MatchOutcome, MatchStep, PodSpan, PoolStep, RankedPod, ReservationSpan, Trace,
+    CommitmentSpan, LabelStep, MatchOutcome, MatchStep, PlanStep, PlanUsage, PodSpan, PoolStep, RankedPod,
+    ReservationSpan, Trace,
 };
 
 use super::Subject;
@@ -34,6 +35,13 @@ pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
         lines.head("Quotas: pods in order of creation, priority, size, name");
         lines.add("  Requests add up; from the first pod that exceeds min on, all are over quota.");
         trace.labels.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_label(lines, step, trace));
+    }
+    if !trace.plans.is_empty() {
+        lines.head("Savings plans: the usage that they cover, at discounted prices");
+        lines.add(
+            "  Plans of families come first; then the highest saving, the lowest price, the plan, the id.",
+        );
+        trace.plans.iter().take(SPANS_REPORTED_MAX).for_each(|step| write_plan(lines, step));
     }
     if !trace.commitments.is_empty() {
         lines.head("Commitments: what they cover, and what is left unused");
@@ -134,11 +142,39 @@ fn write_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
         step.hours,
         step.hourly_cost
     ));
-    lines.add(format!("    committed to {}", amounts(&step.committed)));
-    lines.add(format!("    covers {}", amounts(&step.covered)));
+    let by = match &step.hourly_commitment {
+        Some(spend) => {
+            lines.add(format!("    committed to a spend of {spend} an hour at discounted prices"));
+            lines.add(format!("    covers a spend of {} an hour", step.spend));
+            "by spend"
+        }
+        None => {
+            lines.add(format!("    committed to {}", amounts(&step.committed)));
+            lines.add(format!("    covers {}", amounts(&step.covered)));
+            "half by vCPU, half by memory, or one alone"
+        }
+    };
+    lines.add(format!("    used part {} ({by}); unused cost {}", step.utilization, step.unused_cost));
+}
+
+fn write_plan(lines: &mut TextLines, step: &PlanStep) {
+    let usage = match &step.usage {
+        PlanUsage::Node { cluster_id, node_id } => format!("node {node_id} of cluster {cluster_id}"),
+        PlanUsage::Pod { pod_uid } => format!("pod {pod_uid}"),
+        PlanUsage::Reservation { reservation_id } => {
+            format!("unused units of reservation {reservation_id}")
+        }
+    };
     lines.add(format!(
-        "    used part {} (half by vCPU, half by memory, or one alone); unused cost {}",
-        step.utilization, step.unused_cost
+        "  {} {}: {usage} at {} an hour, which saves {}",
+        step.commitment_id,
+        span(step.from, step.to),
+        step.rate,
+        step.saving
+    ));
+    lines.add(format!(
+        "    left of the plan {}; left of the usage {}; it covers {}",
+        step.plan_remaining, step.usage_remaining, step.covered
     ));
 }
 

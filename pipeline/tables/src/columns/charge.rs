@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CapacityType, CommitmentKind, Labels, NodeStarted, PodStarted};
+use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 
 use crate::columns::Cell;
@@ -15,6 +15,9 @@ use crate::sku::Sku;
 
 /// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
 pub const ALLOCATED_METHOD: &str = "prorata-node-split";
+
+/// Unit of every quantity: hours of a node, pod, unit or commitment.
+pub const HOURS: &str = "Hours";
 
 /// Reserved size of the details of an allocation: a ratio has 14 characters.
 const DETAILS_BYTES: usize = 64;
@@ -156,8 +159,25 @@ impl Charge<'_> {
         Some(match self.row.commitment.as_ref().map(|set| set.kind) {
             Some(CommitmentKind::ReservedInstance) => "Reserved Instance",
             Some(CommitmentKind::CommittedUseDiscount) => "Committed Use Discount",
+            Some(CommitmentKind::SavingsPlan) => "Savings Plan",
             None => "Commitment",
         })
+    }
+
+    /// Returns whether the commitment is one to `Spend` or to `Usage`.
+    pub fn commitment_category(&self) -> Option<&'static str> {
+        self.row.commitment_id.as_ref()?;
+        Some(if self.plan().is_some() { "Spend" } else { "Usage" })
+    }
+
+    /// Returns the unit of the commitment's quantity: the currency of a savings plan, hours of any other.
+    pub fn commitment_unit(&self) -> Option<&str> {
+        self.row.commitment_quantity?;
+        Some(self.plan().map_or(HOURS, |plan| &plan.currency))
+    }
+
+    fn plan(&self) -> Option<&CommitmentSet> {
+        self.row.commitment.as_deref().filter(|set| set.kind == CommitmentKind::SavingsPlan)
     }
 
     /// Returns the service. A reservation or commitment belongs to the service for which it is bought.
@@ -206,7 +226,9 @@ impl Charge<'_> {
             }
             RowKind::ReservationUnused => self.row.reservation.as_ref().map(|set| &*set.region),
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
-                self.row.commitment.as_ref().map(|set| &*set.region)
+                // A savings plan names no region.
+                let set = self.row.commitment.as_ref().filter(|_| self.plan().is_none());
+                set.map(|set| &*set.region)
             }
         }
     }

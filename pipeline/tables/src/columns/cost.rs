@@ -7,11 +7,8 @@ use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::time::Timestamp;
 
 use super::Kind::{Decimal, Json, Text, Time};
-use super::charge::Charge;
+use super::charge::{Charge, HOURS};
 use super::{Cell, Column, optional, required};
-
-/// Unit of every quantity: hours of a node, pod, unit or commitment.
-const HOURS: &str = "Hours";
 
 /// Columns, each with an earlier column that has the same value in every row: FOCUS asks for it twice.
 const COPIES: [(&str, &str); 14] = [
@@ -103,9 +100,7 @@ fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
 
 fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
-        optional("CommitmentDiscountCategory", Text, |c: &Charge<'_>| {
-            Cell::text(c.row.commitment_id.as_ref().map(|_| "Usage"))
-        }),
+        optional("CommitmentDiscountCategory", Text, |c: &Charge<'_>| Cell::text(c.commitment_category())),
         optional("CommitmentDiscountId", Text, |c| Cell::text(c.row.commitment_id.as_deref())),
         optional("CommitmentDiscountName", Text, |c| {
             Cell::text(c.row.commitment.as_ref().map(|set| &*set.name))
@@ -113,7 +108,7 @@ fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
         optional("CommitmentDiscountQuantity", Decimal, |c| c.row.commitment_quantity.into()),
         optional("CommitmentDiscountStatus", Text, |c| Cell::text(c.commitment_status())),
         optional("CommitmentDiscountType", Text, |c| Cell::text(c.commitment_type())),
-        optional("CommitmentDiscountUnit", Text, |c| Cell::text(c.row.commitment_quantity.map(|_| HOURS))),
+        optional("CommitmentDiscountUnit", Text, |c| Cell::text(c.commitment_unit())),
         optional("ConsumedQuantity", Decimal, |c| c.consumed().into()),
         optional("ConsumedUnit", Text, |c| Cell::text(c.consumed().map(|_| HOURS))),
         required("ContractedCost", Decimal, |c| c.row.list_cost.into()),

@@ -95,6 +95,7 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
             Cell::Text(match line.row.description.kind {
                 CommitmentKind::ReservedInstance => "RESERVED_INSTANCE",
                 CommitmentKind::CommittedUseDiscount => "COMMITTED_USE_DISCOUNT",
+                CommitmentKind::SavingsPlan => "SAVINGS_PLAN",
             })
         }),
         required("region", Text, |line| Cell::text(&*line.row.description.region)),
@@ -119,6 +120,10 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
         required("covered_gpu_hours", Decimal, |line| line.row.covered.gpu_hours.into()),
         required("planned_gpu_hours", Decimal, |line| line.row.planned.gpu_hours.into()),
         required("provisioned_gpu_hours", Decimal, |line| line.row.provisioned.gpu_hours.into()),
+        optional("committed_spend", Decimal, |line| line.row.spend.map(|spend| spend.committed).into()),
+        optional("covered_spend", Decimal, |line| line.row.spend.map(|spend| spend.covered).into()),
+        optional("planned_spend", Decimal, |line| line.row.spend.map(|spend| spend.planned).into()),
+        optional("provisioned_spend", Decimal, |line| line.row.spend.map(|spend| spend.provisioned).into()),
         required("utilization", Decimal, |line| line.row.utilization.into()),
         required("planned_utilization", Decimal, |line| line.row.planned_utilization.into()),
         required("raw_utilization", Decimal, |line| line.row.raw_utilization.into()),

@@ -14,7 +14,7 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Largest number of labels, and of quantities in one field.
 pub const NAMES_MAX: usize = 512;
 
-/// Largest number of namespaces of a quota, assignments of a commitment, and prices of a pool.
+/// Largest number of namespaces of a quota, assignments and discounts of a commitment, and prices of a pool.
 pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
@@ -116,7 +116,16 @@ impl Judge<'_> {
                 ])?;
                 self.count("assignments", commitment.assignments.len(), LIST_MAX)?;
                 let mut clusters = commitment.assignments.iter();
-                clusters.try_for_each(|to| self.text("assignments.cluster_id", &to.cluster_id))
+                clusters.try_for_each(|to| self.text("assignments.cluster_id", &to.cluster_id))?;
+                self.count("discounts", commitment.discounts.len(), LIST_MAX)?;
+                commitment.discounts.iter().try_for_each(|discount| {
+                    self.texts(&[
+                        ("discounts.region", or_empty(&discount.region)),
+                        ("discounts.instance_family", or_empty(&discount.instance_family)),
+                        ("discounts.instance_type", or_empty(&discount.instance_type)),
+                        ("discounts.gpu_model", or_empty(&discount.gpu_model)),
+                    ])
+                })
             }
             Payload::CommitmentDeleted(deleted) => self.text("commitment_id", &deleted.commitment_id),
             Payload::QuotaSet(quota) => {

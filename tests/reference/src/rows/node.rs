@@ -49,9 +49,7 @@ fn stretch_drafts(
         pod_drafts(drafts, view, (key, stretch), (uid, stay), &shares);
     }
     for (commitment_id, component) in &stretch.components {
-        let mut quantity = component.weightless.0.clone();
-        let mut cost = component.weightless.1.clone();
-        let mut commitment = zero();
+        let [mut quantity, mut cost, mut commitment] = component.weightless.clone();
         for resource in (0..3).filter(|&resource| total[resource].is_zero()) {
             quantity += &component.quantity[resource];
             cost += &component.cost[resource];
@@ -243,8 +241,8 @@ fn set_amounts(
     cost: Exact,
     commitment: Exact,
 ) {
-    let all_quantity = component.quantity.iter().sum::<Exact>() + &component.weightless.0;
-    let all_cost = component.cost.iter().sum::<Exact>() + &component.weightless.1;
+    let all_quantity = component.quantity.iter().sum::<Exact>() + &component.weightless[0];
+    let all_cost = component.cost.iter().sum::<Exact>() + &component.weightless[1];
     // If the component costs nothing, the part is by hours.
     let ratio = if all_cost.is_zero() { fraction(&quantity, &all_quantity) } else { &cost / all_cost };
     draft.ratio = Some(ratio);

@@ -19,8 +19,11 @@ pub fn effective(set: &CommitmentSet, at: i64) -> bool {
     set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0)
 }
 
-/// Returns the committed vCPU, GiB and GPUs.
+/// Returns the committed vCPU, GiB and GPUs. A savings plan commits to a spend alone.
 pub fn totals(set: &CommitmentSet) -> Three {
+    if set.kind == CommitmentKind::SavingsPlan {
+        return none();
+    }
     [exact(set.vcpu), exact(set.memory_gib), whole(set.gpu)]
 }
 

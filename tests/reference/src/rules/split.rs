@@ -14,6 +14,7 @@ use crate::hour::{HourView, Label, Slice, counted};
 use crate::resources::{Three, add, is_share_unknown, none, of_node, of_pod};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
 use crate::rules::commitment;
+use crate::rules::plan::{self, Covered, Usage};
 use crate::rules::pool;
 use crate::rules::quota;
 use crate::usage;
@@ -38,9 +39,9 @@ pub struct Component {
     pub quantity: Three,
     /// Cost by resource.
     pub cost: Three,
-    /// Hours and cost of the time in which no resource has a weight.
-    pub weightless: (Exact, Exact),
-    /// Hours of the commitment that the node receives, by resource.
+    /// Hours, cost and quantity of the commitment of the time in which no resource has a weight.
+    pub weightless: Three,
+    /// Hours or spend of the commitment that the node receives, by resource.
     pub commitment: Three,
     /// The commitment's last description while it covered.
     pub last: Option<Arc<CommitmentSet>>,
@@ -53,7 +54,7 @@ impl Component {
         Self {
             quantity: none(),
             cost: none(),
-            weightless: (zero(), zero()),
+            weightless: none(),
             commitment: none(),
             last: None,
             other: false,
@@ -62,7 +63,7 @@ impl Component {
 
     /// Returns whether the component has no time and no cost.
     pub fn is_nothing(&self) -> bool {
-        let amounts = self.quantity.iter().chain(&self.cost).chain([&self.weightless.0, &self.weightless.1]);
+        let amounts = self.quantity.iter().chain(&self.cost).chain(&self.weightless);
         amounts.into_iter().all(Zero::is_zero)
     }
 }
@@ -116,7 +117,7 @@ pub type Stays = BTreeMap<(Option<UnitPrice>, NodeKey, PodUid), Stay>;
 pub fn stretches(view: &HourView) -> BTreeMap<(NodeKey, UnitPrice), Stretch> {
     let mut stretches = BTreeMap::new();
     let mut last = BTreeMap::new();
-    for slice in view.slices {
+    for (place, slice) in view.slices.iter().enumerate() {
         for (key, running) in &slice.world.nodes {
             last.insert(key, Arc::clone(&running.set));
             let (unit_price, other) = counted(view, running.set.hourly_cost, &running.set.currency);
@@ -128,7 +129,9 @@ pub fn stretches(view: &HourView) -> BTreeMap<(NodeKey, UnitPrice), Stretch> {
             });
             let capacity = of_node(&running.set, view.rules);
             add(&mut stretch.available, &capacity, &hours(slice.to - slice.from));
-            accrue(stretch, slice, (key, other), &capacity, view);
+            let usage = Usage::Node(key.clone(), running.start);
+            let plans = plan::covered(view, place, &usage);
+            accrue(stretch, slice, (key, other), &capacity, view, &plans);
         }
     }
     for ((key, _), stretch) in &mut stretches {
@@ -147,6 +150,7 @@ fn accrue(
     (key, other): (&NodeKey, bool),
     capacity: &Three,
     view: &HourView,
+    plans: &[Covered<'_>],
 ) {
     let rules = view.rules;
     let time = hours(slice.to - slice.from);
@@ -173,15 +177,36 @@ fn accrue(
             uncovered[resource] -= covered;
         }
     }
+    let mut own_part = whole(1);
+    for Covered { set, part: covered, spend, of_plan } in plans {
+        own_part -= *covered;
+        let id = Some(set.commitment_id.clone());
+        let component = stretch.components.entry(id).or_insert_with(Component::new);
+        let (hourly_cost, other_set) = counted(view, set.hourly_cost, &set.currency);
+        component.other |= other || other_set;
+        component.last = Some(Arc::clone(set));
+        // Spend and cost divide over resources as the cost that the plan covers.
+        for (resource, uncovered) in uncovered.iter().enumerate() {
+            let there = &time * part(resource) * uncovered;
+            component.quantity[resource] += &there * *covered;
+            component.cost[resource] += &there * of_plan * exact(hourly_cost);
+            component.commitment[resource] += &there * spend;
+        }
+        if all.is_zero() {
+            component.weightless[0] += &time * *covered;
+            component.weightless[1] += &time * of_plan * exact(hourly_cost);
+            component.weightless[2] += &time * spend;
+        }
+    }
     let own = stretch.components.entry(None).or_insert_with(Component::new);
     own.other |= other;
     for (resource, uncovered) in uncovered.iter().enumerate() {
-        own.quantity[resource] += &time * part(resource) * uncovered;
-        own.cost[resource] += &time * part(resource) * uncovered * &price;
+        own.quantity[resource] += &time * part(resource) * uncovered * &own_part;
+        own.cost[resource] += &time * part(resource) * uncovered * &price * &own_part;
     }
     if all.is_zero() {
-        own.weightless.0 += &time;
-        own.weightless.1 += &time * &price;
+        own.weightless[0] += &time * &own_part;
+        own.weightless[1] += &time * &price * &own_part;
     }
 }
 

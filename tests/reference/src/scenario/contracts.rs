@@ -2,7 +2,8 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CommitmentKind, CommitmentSet, PoolSet, QosPrice, RateSet, ReservationSet,
+    Assignment, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, PlanDiscount, PoolSet,
+    QosPrice, RateSet, ReservationSet,
 };
 use rand::Rng;
 
@@ -43,11 +44,13 @@ impl Choices {
         }
         let totals = ["0", "2", "4", "20", "100", "0.5", "64"];
         let starts_at = self.begin();
+        let is_plan = self.pick(&[false, false, true]);
+        let kind = self.pick(&[CommitmentKind::ReservedInstance, CommitmentKind::CommittedUseDiscount]);
         CommitmentSet {
             commitment_id: self.text(&COMMITMENTS),
             name: self.text(&["one", "two"]),
             provider: self.provider(),
-            kind: self.pick(&[CommitmentKind::ReservedInstance, CommitmentKind::CommittedUseDiscount]),
+            kind: if is_plan { CommitmentKind::SavingsPlan } else { kind },
             region: self.region(),
             instance_family: self.agreed_text(&["f", "f", "g", "F"]),
             vcpu: self.decimal(&totals),
@@ -68,7 +71,35 @@ impl Choices {
                 Some("0.333"),
             ]),
             assignments,
+            hourly_commitment: is_plan.then(|| self.decimal(&["1", "0.7", "3", "100", "0.2"])),
+            discounts: if is_plan { self.plan_discounts() } else { Vec::new() },
         }
+    }
+
+    fn plan_discounts(&mut self) -> Vec<PlanDiscount> {
+        let any = || [None, None, None, Some("r"), Some("s")];
+        let targets =
+            [DiscountTarget::Node, DiscountTarget::Pod, DiscountTarget::Pod, DiscountTarget::Reservation];
+        let count = self.pick(&[1, 2, 3, 4]);
+        let discounts = (0..count).map(|_| {
+            let applies_to = self.pick(&targets);
+            let of_nodes = applies_to == DiscountTarget::Node;
+            let by_rate = applies_to != DiscountTarget::Pod && self.rng.random_bool(0.4);
+            let family = self.pick(&[None, Some("f"), Some("g"), Some("F")]).filter(|_| of_nodes);
+            let saving = DiscountedPrice::Saving(self.decimal(&["0.3", "0.3", "0.5", "0", "0.25"]));
+            PlanDiscount {
+                applies_to,
+                region: self.pick(&any()).map(Text::from),
+                instance_family: family.map(Text::from),
+                instance_type: None,
+                gpu_model: self.pick(&[None, None, None, Some("m")]).map(Text::from),
+                price: match by_rate {
+                    true => DiscountedPrice::Rate(self.decimal(&["0.5", "1", "0.07"])),
+                    false => saving,
+                },
+            }
+        });
+        discounts.collect()
     }
 
     pub fn pool(&mut self) -> PoolSet {

@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use num_traits::Zero;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CommitmentSet, EventKind, EventRecord};
+use prorata_schemas::event::{CommitmentKind, CommitmentSet, EventKind, EventRecord};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, ReservationUsageRow, RowKind,
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, PlanSpend,
+    ReservationUsageRow, RowKind,
 };
 
 use crate::hour::HourView;
 use crate::resources::{Three, add, none};
-use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::rounding::{Exact, exact, fraction, half_even, hours, whole, zero};
 use crate::rows::draft::resource_hours;
 use crate::rules::commitment;
+use crate::rules::plan;
 use crate::world::Reservation;
 
 /// Returns the sum of a column over some rows.
@@ -135,18 +137,18 @@ fn utilization_row(
     id: &CommitmentId,
     set: &Arc<CommitmentSet>,
 ) -> CommitmentUtilizationRow {
-    let sums = cover(view, id);
-    let used_rows = || {
-        let on_node = |row: &&CostRow| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
-        rows.iter().filter(|row| row.commitment_id.as_ref() == Some(id)).filter(on_node)
-    };
+    let mut sums = cover(view, id);
+    // A plan may cover usage in clusters in which it covers no node.
+    for cluster_id in used_rows_of(rows, id).filter_map(|row| row.cluster_id.clone()) {
+        sums.clusters.entry(cluster_id).or_insert_with(none);
+    }
     let unused = rows
         .iter()
         .filter(|row| row.kind == RowKind::CommitmentUnused && row.commitment_id.as_ref() == Some(id));
     let mut clusters = BTreeMap::new();
     for (cluster_id, amounts) in &sums.clusters {
         let hours = resource_hours(amounts);
-        let here = used_rows().filter(|row| row.cluster_id.as_ref() == Some(cluster_id));
+        let here = used_rows_of(rows, id).filter(|row| row.cluster_id.as_ref() == Some(cluster_id));
         let cover = ClusterCover {
             vcpu_hours: hours.cpu_core_hours,
             gib_hours: hours.memory_gib_hours,
@@ -154,7 +156,11 @@ fn utilization_row(
         };
         clusters.insert(cluster_id.clone(), cover);
     }
-    let utilization = |used: &Three| half_even(&commitment::weighted(&sums.committed, used).iter().sum());
+    let spend = spend(view, id);
+    let utilization = |used: &Three, used_spend: &Exact| match set.kind {
+        CommitmentKind::SavingsPlan => half_even(&fraction(used_spend, &spend.committed)),
+        _ => half_even(&commitment::weighted(&sums.committed, used).iter().sum()),
+    };
     CommitmentUtilizationRow {
         commitment_id: id.clone(),
         description: Arc::clone(set),
@@ -164,15 +170,43 @@ fn utilization_row(
         covered: resource_hours(&sums.covered),
         planned: resource_hours(&sums.planned),
         provisioned: resource_hours(&sums.provisioned),
-        utilization: utilization(&sums.covered),
-        planned_utilization: utilization(&sums.planned),
-        raw_utilization: utilization(&sums.provisioned),
-        used_cost: sum(used_rows(), |row| row.effective_cost),
+        utilization: utilization(&sums.covered, &spend.covered),
+        planned_utilization: utilization(&sums.planned, &spend.planned),
+        raw_utilization: utilization(&sums.provisioned, &spend.provisioned),
+        spend: (set.kind == CommitmentKind::SavingsPlan).then(|| PlanSpend {
+            committed: half_even(&spend.committed),
+            covered: half_even(&spend.covered),
+            planned: half_even(&spend.planned),
+            provisioned: half_even(&spend.provisioned),
+        }),
+        used_cost: sum(used_rows_of(rows, id), |row| row.effective_cost),
         unused_cost: sum(unused, |row| row.effective_cost),
-        list_cost_avoided: sum(used_rows(), |row| row.list_cost),
+        list_cost_avoided: sum(used_rows_of(rows, id), |row| row.list_cost),
         clusters,
         state: state(view, id, set),
     }
+}
+
+/// Returns the rows of usage that the commitment pays.
+fn used_rows_of<'a>(rows: &'a [CostRow], id: &'a CommitmentId) -> impl Iterator<Item = &'a CostRow> {
+    let own = |row: &CostRow| matches!(row.kind, RowKind::CommitmentUnused | RowKind::CommitmentPurchase);
+    rows.iter().filter(move |row| row.commitment_id.as_ref() == Some(id) && !own(row))
+}
+
+/// The spend of a savings plan in the hour.
+#[derive(Default)]
+struct SpendSums {
+    committed: Exact,
+    covered: Exact,
+    planned: Exact,
+    provisioned: Exact,
+}
+
+fn spend(view: &HourView, id: &CommitmentId) -> SpendSums {
+    let Some(spend) = view.plans.spends.get(id).cloned() else { return SpendSums::default() };
+    let planned = plan::plans(view, plan::planned).spends.remove(id).unwrap_or_default().covered;
+    let plan::Spend { committed, covered, provisioned } = spend;
+    SpendSums { committed, covered, planned, provisioned }
 }
 
 /// Returns the state at the hour's end, before the steps of that very instant.

@@ -2,9 +2,10 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, NodeStarted,
-    NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
-    QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, NodeStarted, NodeStopped, Payload, PlanDiscount, PodStarted, PodStopped,
+    PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording,
+    ReservationReleased, ReservationSet,
 };
 use prorata_schemas::ids::{CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
@@ -155,11 +156,20 @@ fn commitment(
         assignments.push(Assignment { cluster_id: cluster_id.into(), priority });
     }
     let reserved = fields.flag("reserved");
+    let hourly_commitment = fields.decimal("spend")?;
+    let mut discounts = Vec::new();
+    for discount in fields.list("discount") {
+        discounts.push(plan_discount(&discount)?);
+    }
     Ok(CommitmentSet {
         name: fields.text_or("name", &commitment_id),
         commitment_id,
         provider: fields.text_or("provider", "aws"),
-        kind: if reserved { CommitmentKind::ReservedInstance } else { CommitmentKind::CommittedUseDiscount },
+        kind: match (hourly_commitment, reserved) {
+            (Some(_), _) => CommitmentKind::SavingsPlan,
+            (None, true) => CommitmentKind::ReservedInstance,
+            (None, false) => CommitmentKind::CommittedUseDiscount,
+        },
         region: fields.text_or("region", "r"),
         instance_family: fields.text_or("family", "f"),
         vcpu: fields.decimal("vcpu")?.unwrap_or_default(),
@@ -173,6 +183,33 @@ fn commitment(
         enabled: !fields.flag("disabled"),
         allowed_utilization: fields.decimal("allowed")?,
         assignments,
+        hourly_commitment,
+        discounts,
+    })
+}
+
+/// Reads a discounted price such as `node:region=r:family=f:saving=0.3`.
+fn plan_discount(text: &str) -> Result<PlanDiscount, String> {
+    let mut words = text.split(':');
+    let applies_to = match words.next() {
+        Some("node") => DiscountTarget::Node,
+        Some("pod") => DiscountTarget::Pod,
+        Some("reservation") => DiscountTarget::Reservation,
+        _ => return Err(format!("'{text}' is no discount of a node, pod or reservation")),
+    };
+    let mut fields = LineFields::new(words);
+    let price = match (fields.decimal("saving")?, fields.decimal("rate")?) {
+        (Some(saving), None) => DiscountedPrice::Saving(saving),
+        (None, Some(rate)) => DiscountedPrice::Rate(rate),
+        _ => return Err(format!("'{text}' has not one of saving and rate")),
+    };
+    Ok(PlanDiscount {
+        applies_to,
+        region: fields.text("region"),
+        instance_family: fields.text("family"),
+        instance_type: fields.text("type"),
+        gpu_model: fields.text("model"),
+        price,
     })
 }
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload, PodStarted, PodUsage,
-    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+    CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event, Labels, NodeStarted,
+    Payload, PlanDiscount, PodStarted, PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet,
+    ReservationSet,
 };
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
@@ -181,6 +182,8 @@ impl Line {
             None => assigned.cluster_id.to_string(),
         });
         self.list("assign", &assigned.collect::<Vec<_>>());
+        self.some("spend", set.hourly_commitment.map(|spend| spend.to_string()).as_deref());
+        self.list("discount", &set.discounts.iter().map(plan_discount).collect::<Vec<_>>());
     }
 
     fn quota(&mut self, quota: &QuotaSet) {
@@ -227,4 +230,25 @@ impl Line {
         self.decimal("gib", rate.per_gib_hour);
         self.decimal("gpu", rate.per_gpu_hour);
     }
+}
+
+fn plan_discount(discount: &PlanDiscount) -> String {
+    let mut text = match discount.applies_to {
+        DiscountTarget::Node => "node".to_owned(),
+        DiscountTarget::Pod => "pod".to_owned(),
+        DiscountTarget::Reservation => "reservation".to_owned(),
+    };
+    let mut add = |key: &str, value: &str| text.push_str(&format!(":{key}={value}"));
+    let names = [
+        ("region", &discount.region),
+        ("family", &discount.instance_family),
+        ("type", &discount.instance_type),
+        ("model", &discount.gpu_model),
+    ];
+    names.into_iter().for_each(|(key, name)| name.iter().for_each(|name| add(key, name)));
+    match discount.price {
+        DiscountedPrice::Saving(saving) => add("saving", &saving.to_string()),
+        DiscountedPrice::Rate(rate) => add("rate", &rate.to_string()),
+    }
+    text
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prorata_reference::scenario::scenario;
 use prorata_reference::text::{parse, print};
 use prorata_schemas::decimal::{Decimal12, ONE};
-use prorata_schemas::event::Payload;
+use prorata_schemas::event::{CommitmentKind, Payload};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
@@ -27,6 +27,17 @@ type Thing = (&'static str, fn(&HourTables) -> bool);
 
 fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
     tables.cost_allocation.iter().any(|row| holds(row))
+}
+
+/// Returns whether a savings plan pays a part of a resource of this kind, and somebody else another part.
+fn has_plan(hour: &HourTables, kind: RowKind) -> bool {
+    hour.cost_allocation.windows(2).any(|pair| {
+        let [left, right] = pair else { return false };
+        let is_plan = |row: &CostRow| {
+            row.commitment.as_ref().is_some_and(|set| set.kind == CommitmentKind::SavingsPlan)
+        };
+        left.kind == kind && left.resource_id == right.resource_id && is_plan(left) != is_plan(right)
+    })
 }
 
 /// Returns whether two consecutive rows of the same pod and resource satisfy `differ`.
@@ -127,6 +138,25 @@ const THINGS: &[Thing] = &[
             let kind = |row: &CostRow| row.commitment.as_ref().map(|commitment| commitment.kind);
             let kinds = BTreeSet::from([kind(left), kind(right)]);
             left.kind == RowKind::PodNode && !kinds.contains(&None) && kinds.len() == 2
+        })
+    }),
+    ("a node that a plan pays in part", |hour| has_plan(hour, RowKind::NodeIdle)),
+    ("a serverless pod that a plan pays in part", |hour| has_plan(hour, RowKind::PodServerless)),
+    ("unused units that a plan pays in part", |hour| has_plan(hour, RowKind::ReservationUnused)),
+    ("a plan after reserved capacity", |hour| {
+        hour.cost_allocation.windows(2).any(|pair| {
+            let [left, right] = pair else { return false };
+            let is_plan =
+                |row: &CostRow| row.commitment.as_ref().map(|set| set.kind == CommitmentKind::SavingsPlan);
+            left.resource_id == right.resource_id
+                && left.kind == RowKind::NodeIdle
+                && BTreeSet::from([is_plan(left), is_plan(right)])
+                    == BTreeSet::from([Some(false), Some(true)])
+        })
+    }),
+    ("a plan with nothing left", |hour| {
+        hour.commitment_utilization.iter().any(|row| {
+            row.spend.is_some_and(|spend| spend.covered == spend.committed && spend.covered > ZERO)
         })
     }),
     ("a commitment partly used", |hour| {

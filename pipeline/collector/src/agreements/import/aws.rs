@@ -1,4 +1,4 @@
-//! AWS: the output of `aws ec2 describe-reserved-instances`.
+//! AWS: the output of `aws ec2 describe-reserved-instances`. Savings plans are in `plans.rs`.
 
 use prorata_schemas::money::UnitPrice;
 use serde_json::Value;

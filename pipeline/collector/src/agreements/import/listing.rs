@@ -9,11 +9,14 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 use super::bounded::{Bounded, ELEMENT_BYTES_MAX};
-use super::{AgreementsImporter, DAMAGED, aws, azure, google, text};
+use super::{AgreementsImporter, DAMAGED, aws, azure, google, plans, text};
 use crate::prices::json::NumbersAsText;
 
 /// Keys whose values are lists of commitments.
-const LISTS: [&str; 5] = ["ReservedInstances", "CapacityReservations", "savingsPlans", "items", "value"];
+const LISTS: [&str; 6] =
+    ["ReservedInstances", "CapacityReservations", "savingsPlans", "searchResults", "items", "value"];
+/// Key that names the savings plan of all rates of a document.
+const PLAN: &str = "savingsPlanId";
 /// Keys whose values name the next page.
 const TOKENS: [&str; 4] = ["NextToken", "nextToken", "nextPageToken", "nextLink"];
 /// Maximum number of keys that a message names.
@@ -21,9 +24,8 @@ const KEYS_MAX: usize = 8;
 
 /// Reason for an object without a list. It names the keys of [`LISTS`].
 const NO_LIST: &str = "an object without a list; expected is a list of commitments, or an object with \
-                       ReservedInstances, CapacityReservations, savingsPlans, items or value";
-/// Reason for a savings plan. Support belongs in [`take`].
-const SAVINGS_PLAN: &str = "savings_plan: savings plans are not imported yet";
+                       ReservedInstances, CapacityReservations, savingsPlans, searchResults, items or \
+                       value";
 
 /// Reads a document.
 pub fn read(import: &mut AgreementsImporter, name: &str, from: impl BufRead) {
@@ -41,8 +43,10 @@ fn take(import: &mut AgreementsImporter, value: &Value) {
     let has = |key: &str| value.get(key).is_some();
     if has("ReservedInstancesId") {
         aws::take(import, value);
-    } else if has("savingsPlanId") {
-        import.skip(SAVINGS_PLAN, || text(value, "savingsPlanId").to_owned());
+    } else if has(PLAN) {
+        plans::take(import, value);
+    } else if has("rate") && has("usageType") {
+        plans::take_rate(import, value);
     } else if has("CapacityReservationId") {
         let reason = "a reservation of machines: idle machines are nodes, or give a reservation by hand";
         import.skip(reason, || text(value, "CapacityReservationId").to_owned());
@@ -88,12 +92,14 @@ impl<'de> Visitor<'de> for Listing<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self { import, name, left } = self;
-        let (mut has_list, mut keys) = (false, Vec::new());
+        let (mut has_list, mut keys, mut plan) = (false, Vec::new(), None);
         while let Some(key) = map.next_key::<String>()? {
             left.set(ELEMENT_BYTES_MAX);
             if LISTS.contains(&key.as_str()) {
                 has_list = true;
                 map.next_value_seed(Listing { import: &mut *import, name, left })?;
+            } else if key == PLAN {
+                plan = map.next_value::<Value>()?.as_str().map(str::to_owned);
             } else if TOKENS.contains(&key.as_str()) {
                 if map.next_value::<Value>()?.as_str().is_some_and(|token| !token.is_empty()) {
                     let reason = "further pages of a list that is not complete; fetch and add them";
@@ -107,6 +113,7 @@ impl<'de> Visitor<'de> for Listing<'_> {
             }
             left.set(ELEMENT_BYTES_MAX);
         }
+        plans::rates_of(import, name, plan);
         if !has_list {
             import.skip(NO_LIST, || format!("'{name}': an object with {}", keys.join(", ")));
         }

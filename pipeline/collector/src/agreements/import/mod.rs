@@ -8,6 +8,7 @@ mod azure;
 mod bounded;
 mod google;
 mod listing;
+mod plans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -70,6 +71,8 @@ pub struct AgreementsImporter {
     used_machines: BTreeSet<String>,
     /// Lines of YAML by id.
     entries: BTreeMap<String, String>,
+    /// Savings plans, and the discounts of their documents.
+    plans: plans::FoundPlans,
     imported: Imported,
 }
 
@@ -128,6 +131,7 @@ impl AgreementsImporter {
     /// Returns the file as YAML, the number of its entries, and what was left out. Costs and machines that no
     /// entry needed are reported as left out.
     pub fn finish(mut self, organization: &str) -> (String, usize, Imported) {
+        plans::finish(&mut self);
         for id in self.hourly_costs.keys().filter(|id| !self.entries.contains_key(*id)) {
             self.imported.skip(UNKNOWN_COST, || id.clone());
         }

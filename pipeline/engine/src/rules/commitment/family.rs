@@ -340,6 +340,8 @@ mod tests {
             enabled,
             allowed_utilization: None,
             assignments: Vec::new(),
+            hourly_commitment: None,
+            discounts: Vec::new(),
         })
     }
 

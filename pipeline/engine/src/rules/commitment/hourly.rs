@@ -10,38 +10,27 @@
 //! **Rounding**: none. A covered part is a fraction.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::exact::HOUR_MICROS;
 use crate::model::per_resource::PerResource;
-use crate::model::slices::{CommitmentHour, CommitmentSlice, Coverage, NodeSlice};
+use crate::model::slices::{CommitmentHour, Coverage, NodeSlice};
 use crate::model::span::Span;
 use crate::model::spec::{NodeSpec, gpu_model};
 use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::matches_gpus;
 use crate::rules::commitment::family::{FamilyKey, family_of_commitment, family_of_node};
 use crate::rules::commitment::place::{NodeRun, Place};
+use crate::rules::commitment::pot::{Pot, edges, parts, pots};
 use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, quotient, scaled};
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
-
-/// A reserved instance under one description.
-#[derive(Debug)]
-struct Pot {
-    description: Arc<CommitmentSet>,
-    /// The effective time, in order. No span begins where the one before it ends.
-    spans: Vec<Span>,
-    /// The slices of the commitment with this description.
-    slices: Range<usize>,
-}
 
 /// A slice of a node, and the amounts of it that nothing covers yet, in the scale of coverage.
 #[derive(Clone, Debug)]
@@ -80,7 +69,10 @@ pub(super) fn cover(
     pairs: &Work,
     trace: &mut Recorder<WalkStep>,
 ) -> Result<(), EngineError> {
-    let families = pots(hours);
+    let mut families: BTreeMap<FamilyKey, Vec<Pot>> = BTreeMap::new();
+    for pot in pots(hours, is_hourly) {
+        families.entry(family_of_commitment(&pot.description)).or_default().push(pot);
+    }
     if families.is_empty() {
         return Ok(());
     }
@@ -109,36 +101,12 @@ pub(super) fn cover(
                 Some(uses) => pot.walk(planned, uses, pairs, |_| {})?,
                 None => covered.clone(),
             };
-            let slices = hours.get_mut(id).and_then(|hour| hour.slices.get_mut(pot.slices.clone()));
-            for slice in slices.unwrap_or_default() {
+            for slice in pot.slices_in(hours) {
                 (slice.covered, slice.planned) = (covered.clone(), planned.clone());
             }
         }
     }
     Ok(())
-}
-
-/// Returns the pots of each family, in the order in which they cover.
-fn pots(hours: &BTreeMap<CommitmentId, CommitmentHour>) -> BTreeMap<FamilyKey, Vec<Pot>> {
-    let mut families: BTreeMap<FamilyKey, Vec<Pot>> = BTreeMap::new();
-    for hour in hours.values() {
-        let mut pots: Vec<Pot> = Vec::new();
-        let slices = hour.slices.iter().enumerate();
-        for (index, slice) in slices.filter(|(_, slice)| is_hourly(&slice.description)) {
-            match pots.last_mut().filter(|pot| pot.description == slice.description) {
-                Some(pot) => pot.extend(slice.span, index),
-                None => pots.push(Pot::new(slice, index)),
-            }
-        }
-        for pot in pots {
-            families.entry(family_of_commitment(&pot.description)).or_default().push(pot);
-        }
-    }
-    for pots in families.values_mut() {
-        // Pots of one commitment are in order of time, and stay so.
-        pots.sort_by(|a, b| a.order().cmp(&b.order()));
-    }
-    families
 }
 
 /// Cuts the slices of nodes where pots of their family start and end. Returns the use of each family.
@@ -147,24 +115,21 @@ fn cut(
     families: &BTreeMap<FamilyKey, Vec<Pot>>,
     pairs: &Work,
 ) -> Result<BTreeMap<FamilyKey, Uses>, EngineError> {
-    let edges = |pots: &Vec<Pot>| {
-        let spans = pots.iter().flat_map(|pot| &pot.spans);
-        spans.flat_map(|span| [span.from, span.to]).collect::<BTreeSet<Timestamp>>()
-    };
     let edges: BTreeMap<&FamilyKey, BTreeSet<Timestamp>> =
         families.iter().map(|(family, pots)| (family, edges(pots))).collect();
     let mut uses: BTreeMap<FamilyKey, Uses> = BTreeMap::new();
     for (key, slices) in nodes {
         let mut cut = Vec::with_capacity(slices.len());
         for slice in std::mem::take(slices) {
-            let family = family_of_node(&slice.spec.description).filter(|key| edges.contains_key(key));
-            let Some(family) = family else {
+            let family = family_of_node(&slice.spec.description);
+            let Some((family, edges)) = family.and_then(|key| edges.get_key_value(&key)) else {
                 cut.push(slice);
                 continue;
             };
-            let spans = parts(slice.span, edges.get(&family));
+            let spans = parts(slice.span, edges);
             pairs.add(spans.len() - 1)?;
-            let uses = uses.entry(family).or_default().entry((key.clone(), slice.start)).or_default();
+            let uses =
+                uses.entry((*family).clone()).or_default().entry((key.clone(), slice.start)).or_default();
             for span in spans {
                 uses.push(Use { span, slice: cut.len(), spec: slice.spec.clone(), left: left(&slice) });
                 cut.push(NodeSlice { span, ..slice.clone() });
@@ -173,15 +138,6 @@ fn cut(
         *slices = cut;
     }
     Ok(uses)
-}
-
-/// Cuts a span at the edges within it.
-fn parts(span: Span, edges: Option<&BTreeSet<Timestamp>>) -> Vec<Span> {
-    let within = (Bound::Excluded(span.from), Bound::Excluded(span.to));
-    let edges = edges.into_iter().flat_map(|edges| edges.range(within).copied());
-    let mut from = span.from;
-    let parts = edges.chain([span.to]).filter_map(|to| Span::new(std::mem::replace(&mut from, to), to));
-    parts.collect()
 }
 
 /// Returns the amounts of a slice that no discount covers.
@@ -200,27 +156,6 @@ fn positions(hours: &BTreeMap<CommitmentId, CommitmentHour>) -> BTreeMap<Commitm
 }
 
 impl Pot {
-    fn new(slice: &CommitmentSlice, index: usize) -> Self {
-        let description = Arc::clone(&slice.description);
-        Self { description, spans: vec![slice.span], slices: index..index + 1 }
-    }
-
-    fn extend(&mut self, span: Span, index: usize) {
-        match self.spans.last_mut().filter(|last| last.to == span.from) {
-            Some(last) => last.to = span.to,
-            None => self.spans.push(span),
-        }
-        self.slices.end = index + 1;
-    }
-
-    fn order(&self) -> (Timestamp, &CommitmentId) {
-        (self.description.starts_at, &self.description.commitment_id)
-    }
-
-    fn micros(&self) -> u128 {
-        self.spans.iter().map(|span| span.micros()).sum()
-    }
-
     /// Returns the indexes of the use within the effective time. Use that is cut at its edges is wholly in it
     /// or wholly out of it.
     fn within(&self, uses: &[Use]) -> Vec<usize> {

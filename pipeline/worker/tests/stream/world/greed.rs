@@ -77,6 +77,8 @@ pub fn crowded(organization: &str, minutes: i64, count: usize) -> Vec<EventRecor
         enabled: true,
         allowed_utilization: None,
         assignments: Vec::new(),
+        hourly_commitment: None,
+        discounts: Vec::new(),
     };
     let node = |number: usize| {
         let record = node(organization, minutes, 1);
