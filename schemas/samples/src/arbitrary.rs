@@ -118,11 +118,7 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
                 Payload::PodStopped(PodStopped { cluster_id, namespace, pod_uid, reason })
             })
             .boxed(),
-        EventKind::PodUsage => (key(), time(), 0..=i64::MAX, 0..=i64::MAX, 0..=i64::MAX)
-            .prop_map(|(pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis)| {
-                Payload::PodUsage(PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis })
-            })
-            .boxed(),
+        EventKind::PodUsage => pod_usage().boxed(),
         EventKind::ReservationSet => reservation_set().boxed(),
         EventKind::ReservationReleased => key()
             .prop_map(|reservation_id| Payload::ReservationReleased(ReservationReleased { reservation_id }))
@@ -167,6 +163,22 @@ fn node_started() -> impl Strategy<Value = Payload> {
             gpus,
         }))
     })
+}
+
+fn pod_usage() -> impl Strategy<Value = Payload> {
+    let figure = || 0..=i64::MAX;
+    (key(), time(), figure(), figure(), figure(), maybe(figure())).prop_map(
+        |(pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes)| {
+            Payload::PodUsage(PodUsage {
+                pod_uid,
+                interval_end,
+                cpu_millis,
+                memory_bytes,
+                gpu_millis,
+                gpu_memory_bytes,
+            })
+        },
+    )
 }
 
 fn pod_started() -> impl Strategy<Value = Payload> {

@@ -427,6 +427,8 @@ fn pool_usage() -> PoolUsageRow {
         vram_bytes_limited: dec("32212254720"),
         allocated_tflops_percent: dec("15"),
         allocated_vram_percent: dec("7.8125"),
+        utilized_tflops_percent: Some(dec("3.5")),
+        utilized_vram_percent: None,
         charges: dec("2.54124"),
         node_cost: dec("1"),
         margin: dec("1.54124"),

@@ -112,6 +112,7 @@ fn pod_usage<'a>(f: &mut Fields<'_, 'a>, event_time: Timestamp) -> Result<PodUsa
         cpu_millis: f.measured("cpu_millis")?,
         memory_bytes: f.measured("memory_bytes")?,
         gpu_millis: f.measured("gpu_millis")?,
+        gpu_memory_bytes: f.optional("gpu_memory_bytes", Fields::measured)?,
     };
     f.judge_interval(event_time, usage.interval_end);
     Ok(usage)

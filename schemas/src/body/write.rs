@@ -116,9 +116,11 @@ impl Out {
     }
 
     fn pod_usage(&mut self, usage: PodUsageRef<'_>) {
-        let PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
+        let PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes } =
+            usage;
         self.text(pod_uid);
         put_longs(&mut self.0, [interval_end.0, cpu_millis, memory_bytes, gpu_millis]);
+        self.optional(gpu_memory_bytes, Self::long);
     }
 
     fn reservation_set(&mut self, reservation: &ReservationSet) {

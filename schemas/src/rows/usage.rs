@@ -185,6 +185,11 @@ pub struct PoolUsageRow {
     pub allocated_tflops_percent: Decimal12,
     /// Requested VRAM in percent of the total; 0 without nodes.
     pub allocated_vram_percent: Decimal12,
+    /// Used TFLOPs of the pool's nodes in percent of the total: measured use of GPUs, each at its part of its
+    /// node's TFLOPs. `None` if no use of these nodes was measured.
+    pub utilized_tflops_percent: Option<Decimal12>,
+    /// Used VRAM of the pool's nodes in percent of the total. `None` if no use of GPU memory was measured.
+    pub utilized_vram_percent: Option<Decimal12>,
     /// Sum of `x_PoolCharge` over the pool's pods.
     pub charges: Decimal12,
     /// EffectiveCost of the pool's nodes, idle included. A node belongs to the pool that it named last in the

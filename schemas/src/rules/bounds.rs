@@ -202,6 +202,7 @@ impl Judge<'_> {
             ("cpu_millis", usage.cpu_millis, DEVICES_MAX * 1000),
             ("memory_bytes", usage.memory_bytes, MEMORY_BYTES_MAX),
             ("gpu_millis", usage.gpu_millis, DEVICES_MAX * 1000),
+            ("gpu_memory_bytes", usage.gpu_memory_bytes.unwrap_or_default(), MEMORY_BYTES_MAX),
         ];
         let above = figures.into_iter().find(|(_, value, bound)| i128::from(*value) > *bound as i128);
         above.map_or(Ok(()), |(field, value, bound)| self.above(field, value, bound))

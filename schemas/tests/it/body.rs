@@ -103,6 +103,7 @@ fn a_negative_price_quantity_count_budget_or_use_is_invalid() {
     assert_invalid("PodUsage.cpu_millis", changed!(PodUsage, |usage| usage.cpu_millis = -1));
     assert_invalid("PodUsage.memory_bytes", changed!(PodUsage, |usage| usage.memory_bytes = i64::MIN));
     assert_invalid("PodUsage.gpu_millis", changed!(PodUsage, |usage| usage.gpu_millis = -1));
+    assert_invalid("gpu_memory_bytes", changed!(PodUsage, |usage| usage.gpu_memory_bytes = Some(-1)));
     let price = prorata_schemas::event::QosPrice {
         qos: text("low"),
         per_fp16_tflop_hour: UnitPrice::ZERO,

@@ -177,6 +177,8 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
         required("vram_bytes_limited", Decimal, |line| line.row.vram_bytes_limited.into()),
         required("allocated_tflops_percent", Decimal, |line| line.row.allocated_tflops_percent.into()),
         required("allocated_vram_percent", Decimal, |line| line.row.allocated_vram_percent.into()),
+        optional("utilized_tflops_percent", Decimal, |line| line.row.utilized_tflops_percent.into()),
+        optional("utilized_vram_percent", Decimal, |line| line.row.utilized_vram_percent.into()),
         required("charges", Decimal, |line| line.row.charges.into()),
         required("node_cost", Decimal, |line| line.row.node_cost.into()),
         required("margin", Decimal, |line| line.row.margin.into()),

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{NodeStarted, PoolSet};
-use prorata_schemas::ids::PoolId;
+use prorata_schemas::event::{NodeStarted, PodStarted, PoolSet};
+use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
 use crate::hour::{HourView, Slice, counted};
 use crate::resources::{amount, of_node, pool_amounts, pool_count};
-use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
+use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole, zero};
 use crate::rules::pool::limits;
 use crate::tables::sum;
+use crate::usage;
 use crate::world::{Billing, NodeKey};
 
 /// Node cost of every pool id in every hour so far.
@@ -57,6 +58,8 @@ struct PoolSums {
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
     limited: (Exact, Exact),
+    /// TFLOPs and bytes in use, if any use was measured.
+    used: (Option<Exact>, Option<Exact>),
     /// The cost of whole GPUs in place of shares of them.
     full_price: Exact,
 }
@@ -85,6 +88,9 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
             accrue(&mut sums.total, (tflops, vram), &time);
             accrue(&mut sums.virtually, (tflops_virtual, vram_virtual), &time);
         }
+        for (uid, pod) in &slice.world.pods {
+            add_use(&mut sums.used, view, slice, id, (uid, &pod.set));
+        }
         for pod in slice.world.pods.values().filter(|pod| pod.set.pool_id.as_ref() == Some(id)) {
             let count = pool_count(&pod.set.requests);
             accrue(&mut sums.requested, pool_amounts(&pod.set.requests), &(&count * &time));
@@ -100,6 +106,28 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
         }
     }
     sums
+}
+
+/// Adds what a pod uses of a node of the pool. A GPU in use is its part of the node's TFLOPs.
+fn add_use(
+    used: &mut (Option<Exact>, Option<Exact>),
+    view: &HourView,
+    slice: &Slice,
+    id: &PoolId,
+    (uid, pod): (&PodUid, &PodStarted),
+) {
+    let Billing::Node(key) = slice.world.billing(pod) else { return };
+    let Some(node) = slice.world.nodes.get(&key).filter(|node| node.set.pool_id.as_ref() == Some(id)) else {
+        return;
+    };
+    if let Some([_, _, gpu_hours]) = usage::used(view.samples, uid, slice.from, slice.to) {
+        let [_, _, gpus] = of_node(&node.set, view.rules);
+        let (tflops, _) = pool_amounts(&node.set.capacity);
+        *used.0.get_or_insert_with(zero) += gpu_hours * fraction(&tflops, &gpus);
+    }
+    if let Some(bytes) = usage::used_gpu_memory(view.samples, uid, slice.from, slice.to) {
+        *used.1.get_or_insert_with(zero) += bytes;
+    }
 }
 
 /// Returns the pool's description in force at a slice. Before the first Set of the hour, that description
@@ -157,6 +185,8 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
         vram_bytes_limited: half_even(&sums.limited.1),
         allocated_tflops_percent: half_even(&tflops_percent),
         allocated_vram_percent: half_even(&vram_percent),
+        utilized_tflops_percent: sums.used.0.map(|used| half_even(&percent(&used, &sums.total.0))),
+        utilized_vram_percent: sums.used.1.map(|used| half_even(&percent(&used, &sums.total.1))),
         charges,
         node_cost,
         margin: half_even(&(exact(charges) - &cost)),

@@ -111,13 +111,12 @@ fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodU
         let text: Text = fields.text_or(key, "0");
         Ok(parse_quantity(resource, &text)?.amount as i64)
     };
-    Ok(PodUsage {
-        pod_uid,
-        interval_end,
-        cpu_millis: amount("cpu", "cpu")?,
-        memory_bytes: amount("memory", MEMORY)?,
-        gpu_millis: amount("gpu", NVIDIA_GPU)?,
-    })
+    let (cpu_millis, memory_bytes) = (amount("cpu", "cpu")?, amount("memory", MEMORY)?);
+    let gpu_millis = amount("gpu", NVIDIA_GPU)?;
+    let gpu_memory = fields.text::<Text>("gpu-memory");
+    let gpu_memory = gpu_memory.map(|text| parse_quantity(MEMORY, &text)).transpose()?;
+    let gpu_memory_bytes = gpu_memory.map(|quantity| quantity.amount as i64);
+    Ok(PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes })
 }
 
 fn reservation(

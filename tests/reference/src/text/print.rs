@@ -141,6 +141,7 @@ impl Line {
         self.unless("cpu", &format!("{}m", usage.cpu_millis), "0m");
         self.unless("memory", &usage.memory_bytes.to_string(), "0");
         self.unless("gpu", &format!("{}m", usage.gpu_millis), "0m");
+        self.some("gpu-memory", usage.gpu_memory_bytes.map(|bytes| bytes.to_string()).as_deref());
     }
 
     fn reservation(&mut self, set: &ReservationSet) {
