@@ -8,10 +8,10 @@ use proptest::strategy::ValueTree;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet,
-    QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased,
-    ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event,
+    EventKind, EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted,
+    PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording,
+    ReservationReleased, ReservationSet,
 };
 use prorata_schemas::money::{DecimalError, Ratio};
 use prorata_schemas::quantity::Quantity;
@@ -310,24 +310,37 @@ fn pool_set() -> impl Strategy<Value = Payload> {
     let names = (key(), key(), text(), text(), proptest::collection::vec(price, 0..4));
     let percents = (0..=i32::MAX, 0..=i32::MAX, 0..=i32::MAX);
     let budgets = (maybe(decimal()), maybe(decimal()), maybe(decimal()), text());
-    (names, percents, budgets).prop_map(|(names, percents, budgets)| {
-        let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
-        let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
-        Payload::PoolSet(Box::new(PoolSet {
-            pool_id,
-            cluster_id,
-            provider,
-            default_qos,
-            qos_pricing,
-            tflops_oversell_percent: percents.0,
-            vram_expand_to_host_disk_percent: percents.1,
-            vram_expand_to_host_mem_percent: percents.2,
-            budget_per_day,
-            budget_per_month,
-            budget_per_quarter,
-            currency,
-        }))
-    })
+    let strategy =
+        prop_oneof![Just(BudgetExceedStrategy::AlertOnly), Just(BudgetExceedStrategy::AlertAndTerminateVm)];
+    let capacity = (quantities(), any::<[bool; 3]>());
+    (names, percents, budgets, strategy, capacity).prop_map(
+        |(names, percents, budgets, strategy, capacity)| {
+            // No capacity is above the maximum.
+            let capacity =
+                capacity.1.map(|is_set| if is_set { capacity.0.clone() } else { Quantities::new() });
+            let [max_capacity, min_capacity, warm_capacity] = capacity;
+            let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
+            let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
+            Payload::PoolSet(Box::new(PoolSet {
+                pool_id,
+                cluster_id,
+                provider,
+                default_qos,
+                qos_pricing,
+                tflops_oversell_percent: percents.0,
+                vram_expand_to_host_disk_percent: percents.1,
+                vram_expand_to_host_mem_percent: percents.2,
+                max_capacity,
+                min_capacity,
+                warm_capacity,
+                budget_per_day,
+                budget_per_month,
+                budget_per_quarter,
+                budget_exceed_strategy: strategy,
+                currency,
+            }))
+        },
+    )
 }
 
 fn rate_set() -> impl Strategy<Value = Payload> {

@@ -3,9 +3,9 @@
 use crate::body::PodUsageRef;
 use crate::body::fields::Fields;
 use crate::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
-    QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event,
+    EventKind, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice,
+    QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
 use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::reject::Reject;
@@ -191,7 +191,7 @@ fn budget(f: &mut Fields<'_, '_>, field: &str) -> Result<Money, Reject> {
 }
 
 fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
-    Ok(PoolSet {
+    let pool = PoolSet {
         pool_id: f.key("pool_id")?,
         cluster_id: f.key("cluster_id")?,
         provider: f.text("provider")?,
@@ -207,11 +207,22 @@ fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
         tflops_oversell_percent: f.count("tflops_oversell_percent")?,
         vram_expand_to_host_disk_percent: f.count("vram_expand_to_host_disk_percent")?,
         vram_expand_to_host_mem_percent: f.count("vram_expand_to_host_mem_percent")?,
+        max_capacity: f.quantities("max_capacity")?,
+        min_capacity: f.quantities("min_capacity")?,
+        warm_capacity: f.quantities("warm_capacity")?,
         budget_per_day: f.optional("budget_per_day", budget)?,
         budget_per_month: f.optional("budget_per_month", budget)?,
         budget_per_quarter: f.optional("budget_per_quarter", budget)?,
+        budget_exceed_strategy: match f.symbol("budget_exceed_strategy", 2)? {
+            0 => BudgetExceedStrategy::AlertOnly,
+            _ => BudgetExceedStrategy::AlertAndTerminateVm,
+        },
         currency: f.text("currency")?,
-    })
+    };
+    if let Some((field, fault)) = pool.fault_of_capacity() {
+        f.invalid(field, fault);
+    }
+    Ok(pool)
 }
 
 fn rate_set(f: &mut Fields<'_, '_>) -> Result<RateSet, Reject> {

@@ -4,8 +4,8 @@
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
-    ByName, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
-    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, Recording, ReservationSet,
+    BudgetExceedStrategy, ByName, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload,
+    PodStarted, PodStopped, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, Recording, ReservationSet,
 };
 use crate::money::{Money, Ratio};
 use crate::time::Timestamp;
@@ -191,9 +191,16 @@ impl Out {
         self.long(pool.tflops_oversell_percent.into());
         self.long(pool.vram_expand_to_host_disk_percent.into());
         self.long(pool.vram_expand_to_host_mem_percent.into());
+        self.quantities(&pool.max_capacity);
+        self.quantities(&pool.min_capacity);
+        self.quantities(&pool.warm_capacity);
         self.optional(pool.budget_per_day.map(Money::atoms), Self::decimal);
         self.optional(pool.budget_per_month.map(Money::atoms), Self::decimal);
         self.optional(pool.budget_per_quarter.map(Money::atoms), Self::decimal);
+        self.long(match pool.budget_exceed_strategy {
+            BudgetExceedStrategy::AlertOnly => 0,
+            BudgetExceedStrategy::AlertAndTerminateVm => 1,
+        });
         self.text(&pool.currency);
     }
 

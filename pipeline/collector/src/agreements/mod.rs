@@ -21,7 +21,9 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use serde::Deserialize;
 
-pub use entries::{AssignmentEntry, CommitmentEntry, Day, PoolEntry, QosEntry, RateEntry, ReservationEntry};
+pub use entries::{
+    AssignmentEntry, CommitmentEntry, Day, PoolEntry, QosEntry, RateEntry, ReservationEntry, StrategyEntry,
+};
 pub use import::{AgreementsImporter, MachineSize};
 
 /// A file of agreements.
@@ -210,7 +212,9 @@ impl Agreements {
         }
         for (index, entry) in self.pools.iter().enumerate() {
             let place = EntryPlace { section: "pools", number: index + 1, id: entry.id.to_string() };
-            let set = Payload::PoolSet(Box::new(entry.payload(&self.currency)));
+            let set = entry.payload(&self.currency);
+            let set = set.map_err(|fault| AgreementsError::Value { place: place.clone(), fault })?;
+            let set = Payload::PoolSet(Box::new(set));
             let deleted = Payload::PoolDeleted(PoolDeleted { pool_id: entry.id.clone() });
             versions.push(version(place, entry.from, entry.to, set, Some(deleted)));
         }

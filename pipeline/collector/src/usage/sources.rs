@@ -107,7 +107,7 @@ impl Values {
 }
 
 impl Gpu {
-    /// Returns the parts of the pods that hold the GPU, in proportion to the usage of the pods' own processes.
+    /// Returns the part of each pod that holds the GPU, by the usage of its own processes.
     fn parts(&self) -> Vec<(PodKey, f64)> {
         let whole = self.activity.whole().or_else(|| self.utilization.whole()).unwrap_or_default();
         let used = &self.utilization.pods;
@@ -229,8 +229,8 @@ impl UsageRound {
     /// Adds DCGM exporter's metrics. The share of time in which a GPU's engine was active
     /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts if it is present, otherwise the GPU's utilization
     /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU.
-    /// `DCGM_FI_DEV_FB_USED` is the memory in use, in MiB. The value of a GPU that several pods hold is divided
-    /// among them.
+    /// `DCGM_FI_DEV_FB_USED` is the memory in use, in MiB. The value of a GPU that several pods hold is
+    /// divided among them.
     ///
     /// # Errors
     /// Returns the first line that is not a sample. Nothing is added then.

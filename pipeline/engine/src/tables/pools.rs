@@ -2,13 +2,14 @@
 //! against its budgets (RULES.md, section 5).
 //!
 //! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
-//! Before its first description in the hour, the percentages of the first one count. After a deletion, the
-//! percentages of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
+//! Before its first description in the hour, the percentages and the warm capacity of the first one count.
+//! After a deletion, those of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
 //! over every hour of them.
 
 mod integrals;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
@@ -21,7 +22,7 @@ use prorata_schemas::time::Hour;
 
 use crate::currency::is_other;
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round, round_estimate, sum};
 use crate::model::samples::Samples;
 use crate::model::slices::Slices;
 use crate::model::state::Spend;
@@ -72,7 +73,7 @@ pub(crate) fn pool_usage(
             node_cost: node_costs.get(id).copied().unwrap_or_default(),
             spend: spend.get(id).cloned().unwrap_or_default(),
         };
-        rows.push(row(&last.description, &integrals.remove(id).unwrap_or_default(), money)?);
+        rows.push(row(last.description.clone(), &integrals.remove(id).unwrap_or_default(), money)?);
     }
     Ok(rows)
 }
@@ -119,7 +120,7 @@ fn update_spend(
     Ok(())
 }
 
-fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
+fn row(pool: Arc<PoolSet>, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
     let PoolMoney { charges, node_cost, spend } = money;
     // Requested amounts are also times thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
@@ -140,9 +141,13 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
     let expanded = means(&integrals.expanded, 1)?;
     let requested = means(&integrals.requested, 1000)?;
     let limited = means(&integrals.limited, 1000)?;
+    let idle_warm = means(&integrals.idle_warm, 1000)?;
+    let idle_other = means(&integrals.idle_other, 1000)?;
     Ok(PoolUsageRow {
         pool_id: pool.pool_id.clone(),
         cluster_id: pool.cluster_id.clone(),
+        nodes: round(&hours(integrals.nodes))?,
+        gpus: round(&ratio(integrals.gpus.clone(), UBig::from(HOUR_MICROS) * 1000_u32))?,
         tflops_total: total.tflops,
         vram_bytes_total: total.vram,
         tflops_virtual: expanded.tflops,
@@ -151,6 +156,10 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
         vram_bytes_requested: requested.vram,
         tflops_limited: limited.tflops,
         vram_bytes_limited: limited.vram,
+        tflops_idle_warm: idle_warm.tflops,
+        vram_bytes_idle_warm: idle_warm.vram,
+        tflops_idle_other: idle_other.tflops,
+        vram_bytes_idle_other: idle_other.vram,
         allocated_tflops_percent: round(&tflops_percent)?,
         allocated_vram_percent: round(&vram_percent)?,
         utilized_tflops_percent: utilized(&integrals.used.tflops, &integrals.total.tflops)?,
@@ -161,9 +170,10 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
         spend_day: spend.day.1,
         spend_month: spend.month.1,
         spend_quarter: spend.quarter.1,
-        budget_exceeded: exceeded(pool, &spend),
+        budget_exceeded: exceeded(&pool, &spend),
         saved_costs_per_month: round_estimate(&saved),
         potential_savings_per_month: round_estimate(&potential),
+        description: pool,
     })
 }
 

@@ -54,10 +54,16 @@ pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolU
 /// Integrals over the hour.
 #[derive(Default)]
 struct PoolSums {
+    nodes: Exact,
+    gpus: Exact,
     total: (Exact, Exact),
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
     limited: (Exact, Exact),
+    /// What no pod requests, up to the warm capacity.
+    idle_warm: (Exact, Exact),
+    /// What no pod requests, above the warm capacity.
+    idle_other: (Exact, Exact),
     /// TFLOPs and bytes in use, if any use was measured.
     used: (Option<Exact>, Option<Exact>),
     /// The cost of whole GPUs in place of shares of them.
@@ -74,6 +80,7 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
     for (index, slice) in view.slices.iter().enumerate() {
         let time = hours(slice.to - slice.from);
         let Some(set) = in_force(view.slices, index, id) else { continue };
+        add_idle(&mut sums, slice, id, set);
         for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
             let (tflops, vram) = pool_amounts(&node.set.capacity);
             let percent = |of: u128, percent: i32| (whole(of) * ratio(percent, 100)).floor();
@@ -85,6 +92,9 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
             let vram_virtual = whole(amount(&node.set.capacity, VRAM))
                 + percent(disk, set.vram_expand_to_host_disk_percent)
                 + percent(memory, set.vram_expand_to_host_mem_percent);
+            let [_, _, gpus] = of_node(&node.set, view.rules);
+            sums.nodes += &time;
+            sums.gpus += gpus * &time;
             accrue(&mut sums.total, (tflops, vram), &time);
             accrue(&mut sums.virtually, (tflops_virtual, vram_virtual), &time);
         }
@@ -106,6 +116,27 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
         }
     }
     sums
+}
+
+/// Adds what nobody requests in a slice: what the pool keeps warm, and the rest.
+fn add_idle(sums: &mut PoolSums, slice: &Slice, id: &PoolId, set: &PoolSet) {
+    let mut free = (zero(), zero());
+    for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
+        accrue(&mut free, pool_amounts(&node.set.capacity), &whole(1));
+    }
+    for pod in slice.world.pods.values().filter(|pod| pod.set.pool_id.as_ref() == Some(id)) {
+        accrue(&mut free, pool_amounts(&pod.set.requests), &-pool_count(&pod.set.requests));
+    }
+    let split = |free: Exact, warm: Exact| {
+        let free = larger(free, zero());
+        let other = larger(&free - &warm, zero());
+        (free - &other, other)
+    };
+    let (warm_tflops, warm_vram) = pool_amounts(&set.warm_capacity);
+    let (tflops, vram) = (split(free.0, warm_tflops), split(free.1, warm_vram));
+    let time = hours(slice.to - slice.from);
+    accrue(&mut sums.idle_warm, (tflops.0, vram.0), &time);
+    accrue(&mut sums.idle_other, (tflops.1, vram.1), &time);
 }
 
 /// Adds what a pod uses of a node of the pool. A GPU in use is its part of the node's TFLOPs.
@@ -137,7 +168,7 @@ fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Ar
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))
 }
 
-fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &PoolSet) -> PoolUsageRow {
+fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Arc<PoolSet>) -> PoolUsageRow {
     let sums = sums(view, id);
     let spent = |from: Date| {
         let hours = spend.get(id).into_iter().flatten();
@@ -175,6 +206,9 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
     PoolUsageRow {
         pool_id: id.clone(),
         cluster_id: set.cluster_id.clone(),
+        description: Arc::clone(set),
+        nodes: half_even(&sums.nodes),
+        gpus: half_even(&sums.gpus),
         tflops_total: half_even(&sums.total.0),
         vram_bytes_total: half_even(&sums.total.1),
         tflops_virtual: half_even(&sums.virtually.0),
@@ -183,6 +217,10 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
         vram_bytes_requested: half_even(&sums.requested.1),
         tflops_limited: half_even(&sums.limited.0),
         vram_bytes_limited: half_even(&sums.limited.1),
+        tflops_idle_warm: half_even(&sums.idle_warm.0),
+        vram_bytes_idle_warm: half_even(&sums.idle_warm.1),
+        tflops_idle_other: half_even(&sums.idle_other.0),
+        vram_bytes_idle_other: half_even(&sums.idle_other.1),
         allocated_tflops_percent: half_even(&tflops_percent),
         allocated_vram_percent: half_even(&vram_percent),
         utilized_tflops_percent: sums.used.0.map(|used| half_even(&percent(&used, &sums.total.0))),

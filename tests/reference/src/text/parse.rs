@@ -2,9 +2,9 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, NodeStarted,
-    NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
-    QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event,
+    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
+    QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::ids::{CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
@@ -210,9 +210,17 @@ fn pool(pool_id: PoolId, fields: &mut LineFields) -> Result<PoolSet, String> {
         tflops_oversell_percent: fields.number("oversell", 500)?,
         vram_expand_to_host_disk_percent: fields.number("disk", 70)?,
         vram_expand_to_host_mem_percent: fields.number("mem", 50)?,
+        max_capacity: fields.quantities("max.")?.unwrap_or_default(),
+        min_capacity: fields.quantities("min.")?.unwrap_or_default(),
+        warm_capacity: fields.quantities("warm.")?.unwrap_or_default(),
         budget_per_day: fields.decimal("day")?,
         budget_per_month: fields.decimal("month")?,
         budget_per_quarter: fields.decimal("quarter")?,
+        budget_exceed_strategy: if fields.flag("terminates") {
+            BudgetExceedStrategy::AlertAndTerminateVm
+        } else {
+            BudgetExceedStrategy::AlertOnly
+        },
         currency: "USD".into(),
     })
 }

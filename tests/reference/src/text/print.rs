@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload, PodStarted, PodUsage,
-    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+    BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload,
+    PodStarted, PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
@@ -207,6 +207,10 @@ impl Line {
         self.unless("oversell", &pool.tflops_oversell_percent.to_string(), "500");
         self.unless("disk", &pool.vram_expand_to_host_disk_percent.to_string(), "70");
         self.unless("mem", &pool.vram_expand_to_host_mem_percent.to_string(), "50");
+        self.quantities("max.", &pool.max_capacity);
+        self.quantities("min.", &pool.min_capacity);
+        self.quantities("warm.", &pool.warm_capacity);
+        self.flag("terminates", pool.budget_exceed_strategy == BudgetExceedStrategy::AlertAndTerminateVm);
         let budgets = [
             ("day", pool.budget_per_day),
             ("month", pool.budget_per_month),

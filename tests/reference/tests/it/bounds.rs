@@ -98,6 +98,11 @@ const BOUNDS: &[(&str, Option<&str>)] = &[
         Some("qos_pricing.per_vram_gib_hour: 1000000001 is above the limit of 1000000000"),
     ),
     ("pool g qos=a:1:1:10.1", Some("qos_pricing.limits_over_requests: 10.1 is above the limit of 10")),
+    ("pool g max.cpu=1E warm.vram=1E min.tflops=1E", None),
+    (
+        "pool g warm.vram=1Ei",
+        Some("warm_capacity: tensor-fusion.ai/vram '1Ei' is above the limit of 1000000000000000000"),
+    ),
     ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above the limit of 100000")),
     ("rate r cpu=1000000000 gib=1000000000 gpu=1000000000", None),
     ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above the limit of 1000000000")),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dashu_int::UBig;
+use dashu_int::{IBig, UBig};
 use dashu_ratio::RBig;
 use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::size::amount;
+use prorata_schemas::time::Timestamp;
 
 use super::PoolHour;
 use crate::currency::counted;
@@ -22,16 +23,27 @@ use crate::rules::pool::{PerGpu, PerPoolResource};
 /// limited amounts are also times thousandths of a GPU.
 #[derive(Debug, Default)]
 pub(super) struct PoolIntegrals {
+    /// Microseconds of nodes.
+    pub(super) nodes: u128,
+    /// Thousandths of GPUs of nodes, times microseconds.
+    pub(super) gpus: UBig,
     pub(super) total: PerPoolResource<UBig>,
     /// Capacity with overselling, and with host disk and memory as VRAM.
     pub(super) expanded: PerPoolResource<UBig>,
     pub(super) requested: PerPoolResource<UBig>,
     pub(super) limited: PerPoolResource<UBig>,
+    /// Capacity that is not requested, up to the warm capacity, and the rest of it; times thousandths of a GPU.
+    pub(super) idle_warm: PerPoolResource<UBig>,
+    pub(super) idle_other: PerPoolResource<UBig>,
+    changes: Changes,
     /// Use of the pool's nodes by any pod. `None` if it was never measured.
     pub(super) used: PerPoolResource<Option<RBig>>,
     /// The cost of the pods' GPUs at their nodes' prices, in atoms.
     pub(super) gpu_cost: RBig,
 }
+
+/// Changes of the capacity that is not requested, at their instants, in the unit of `idle_warm` without time.
+type Changes = BTreeMap<Timestamp, PerPoolResource<IBig>>;
 
 /// Returns the integrals of every pool. One walk over nodes and pods is enough, even if there are many pools.
 pub(super) fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
@@ -57,13 +69,60 @@ pub(super) fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolInt
             add_use(&mut integrals, pod, samples, &slices.nodes);
         }
     }
+    for (id, pool) in &mut integrals {
+        add_idle(pool, slices.pools.get(*id).map_or(&[], Vec::as_slice));
+    }
     integrals
+}
+
+/// Adds an amount to what is free in a span, in thousandths of a GPU.
+fn change(changes: &mut Changes, span: Span, amounts: PerPoolResource<IBig>) {
+    let mut add = |at: Timestamp, amounts: PerPoolResource<IBig>| {
+        let sums = changes.entry(at).or_default();
+        sums.tflops += amounts.tflops;
+        sums.vram += amounts.vram;
+    };
+    add(span.to, amounts.clone().map(|amount| -amount));
+    add(span.from, amounts);
+}
+
+/// Adds up the idle capacity at each instant: warm first, as the descriptions have it, then the rest.
+fn add_idle(pool: &mut PoolIntegrals, descriptions: &[PoolSlice]) {
+    let mut changes = std::mem::take(&mut pool.changes);
+    for description in descriptions {
+        changes.entry(description.span.from).or_default();
+    }
+    let mut free = PerPoolResource::<IBig>::default();
+    let mut changes = changes.into_iter().peekable();
+    while let Some((from, change)) = changes.next() {
+        free.tflops += change.tflops;
+        free.vram += change.vram;
+        let Some(span) = changes.peek().and_then(|(to, _)| Span::new(from, *to)) else { continue };
+        // The first description also counts for the time before it, each until the next.
+        let after = descriptions.partition_point(|description| description.span.from <= from);
+        let Some(description) = descriptions.get(after.saturating_sub(1)) else { continue };
+        let warm = &description.description.warm_capacity;
+        let micros = UBig::from(span.micros());
+        let idle = |free: &IBig, resource: &str| {
+            let free = UBig::try_from(free.clone()).unwrap_or_default();
+            let warm = free.clone().min(UBig::from(amount(warm, resource)) * 1000_u32);
+            ((&warm * &micros), (free - warm) * &micros)
+        };
+        let (tflops, vram) = (idle(&free.tflops, TFLOPS), idle(&free.vram, VRAM));
+        pool.idle_warm.tflops += tflops.0;
+        pool.idle_other.tflops += tflops.1;
+        pool.idle_warm.vram += vram.0;
+        pool.idle_other.vram += vram.1;
+    }
 }
 
 fn add_node(integrals: &mut PoolIntegrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
     let capacity = &slice.spec.description.capacity;
     let total = PerPoolResource { tflops: amount(capacity, TFLOPS), vram: amount(capacity, VRAM) };
     add(&mut integrals.total, total, &UBig::from(slice.span.micros()));
+    integrals.nodes += slice.span.micros();
+    integrals.gpus += UBig::from(slice.spec.capacity.gpu) * slice.span.micros();
+    change(&mut integrals.changes, slice.span, total.map(|amount| IBig::from(amount) * 1000));
     for (index, description) in descriptions.iter().enumerate() {
         // The first description also counts for the time before it. Each counts until the next.
         let from = if index == 0 { slice.span.from } else { description.span.from };
@@ -87,6 +146,8 @@ fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<Nod
     let gpu_micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
     add(&mut integrals.requested, pod.requests, &gpu_micros);
     add(&mut integrals.limited, pod.limits, &gpu_micros);
+    let requested = pod.requests.map(|amount| -(IBig::from(amount) * IBig::from(pod.count)));
+    change(&mut integrals.changes, slice.span, requested);
     for (node, span) in nodes_of(slice, nodes) {
         // Thousandths of GPUs cancel: the pod's count is divided by the node's GPUs.
         let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);
