@@ -16,7 +16,7 @@ use prorata_schemas::event::{
 use prorata_schemas::quantity::{Quantity, TFLOPS};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, HourTables, PoolUsageRow,
-    QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, RowKind, Unpriced,
+    QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, ResourceRatios, RowKind, Unpriced,
 };
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -164,6 +164,11 @@ fn with_pod(mut row: CostRow, pod: PodStarted) -> CostRow {
 fn on_node(mut row: CostRow, node: NodeStarted, ratio: &str, committed: Option<&str>) -> CostRow {
     row.node = Some(Arc::new(node));
     row.allocated_ratio = Some(dec(ratio));
+    if row.kind == RowKind::PodNode {
+        row.split_usage =
+            ResourceRatios { cpu: Some(dec("0.010416666667")), memory: Some(dec("0.02")), gpu: None };
+        row.unused = ResourceRatios { cpu: Some(dec("0.25")), memory: Some(Decimal12::ZERO), gpu: None };
+    }
     committed.map_or(row.clone(), |quantity| with_commitment(row, quantity))
 }
 
