@@ -18,7 +18,14 @@ fn cost_row(index: usize) -> BTreeMap<String, String> {
 fn every_column_of_a_committed_share_of_a_node() {
     let row = cost_row(2);
     let expected: BTreeMap<String, String> = [
-        ("AllocatedMethodDetails", r#"{"Elements":[{"AllocatedRatio":0.25}]}"#),
+        (
+            "AllocatedMethodDetails",
+            concat!(
+                r#"{"Elements":[{"AllocatedRatio":0,"UsageUnit":"vCPU-Hours","UsageQuantity":2},"#,
+                r#"{"AllocatedRatio":0,"UsageUnit":"GiB-Hours","UsageQuantity":15},"#,
+                r#"{"AllocatedRatio":0.25,"UsageUnit":"GPU-Hours","UsageQuantity":0.333333333333}]}"#
+            ),
+        ),
         ("AllocatedMethodId", "prorata-node-split"),
         ("AllocatedResourceId", "a"),
         ("AllocatedResourceName", "a-0"),
