@@ -165,6 +165,7 @@ mod tests {
             cpu_millis: 250,
             memory_bytes: 1 << 30,
             gpu_millis: 0,
+            gpu_memory_bytes: None,
         };
         let event =
             |minutes| Event::new("acme".into(), Timestamp(60_000_000), Payload::PodUsage(usage(minutes)));

@@ -98,6 +98,7 @@ impl Load {
                 cpu_millis: cpu + self.span(0, 100),
                 memory_bytes: memory + self.span(0, 1 << 20),
                 gpu_millis: 0,
+                gpu_memory_bytes: None,
             };
             self.send(organization, Timestamp(from), Payload::PodUsage(usage));
         }

@@ -117,7 +117,8 @@ fn close(
         self::currency::unmark_rows(&mut cost_allocation);
     }
     let slices = &timeline.slices;
-    let pool_hour = tables::PoolHour { slices, nodes: &nodes, rows: &cost_allocation, hour };
+    let (nodes, rows) = (&nodes, cost_allocation.as_slice());
+    let pool_hour = tables::PoolHour { slices, samples: &timeline.samples, nodes, rows, hour };
     let tables = HourTables {
         currency,
         organization_id,

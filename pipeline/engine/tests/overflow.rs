@@ -6,8 +6,8 @@
 use prorata_engine::{EngineError, HourEvents, State, close_hour};
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CapacityType, Event, Labels, NodeStarted, Payload, PodStarted, PoolSet, QosPrice, Quantities,
-    ReservationSet,
+    BudgetExceedStrategy, CapacityType, Event, Labels, NodeStarted, Payload, PodStarted, PoolSet, QosPrice,
+    Quantities, ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
@@ -117,9 +117,13 @@ fn a_pool_charge_past_its_column_is_an_error() {
         tflops_oversell_percent: i32::MAX,
         vram_expand_to_host_disk_percent: i32::MAX,
         vram_expand_to_host_mem_percent: i32::MAX,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
         budget_per_day: None,
         budget_per_month: None,
         budget_per_quarter: None,
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
         currency: "USD".into(),
     };
     let requests = quantities(&[("nvidia.com/gpu", "9E"), ("tensor-fusion.ai/tflops", "9E")]);

@@ -42,7 +42,7 @@ pub const ZSTD_LEVEL: i32 = 1;
 
 /// Columns of which half of the values or more are different in a file. A dictionary would be larger than the
 /// values.
-const DISTINCT: [&str; 25] = [
+const DISTINCT: [&str; 27] = [
     "AllocatedMethodDetails",
     "AllocatedResourceId",
     "AllocatedResourceName",
@@ -56,8 +56,10 @@ const DISTINCT: [&str; 25] = [
     "PricingQuantity",
     "x_CpuCoreHours",
     "x_CpuCost",
+    "x_CpuSplitUsageRatio",
     "x_MemoryCost",
     "x_MemoryGibHours",
+    "x_MemorySplitUsageRatio",
     "x_PodName",
     "x_PodUid",
     "x_PoolCharge",

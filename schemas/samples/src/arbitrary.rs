@@ -8,10 +8,10 @@ use proptest::strategy::ValueTree;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
-    DiscountedPrice, Event, EventKind, EventRecord, NodeStarted, NodeStopped, Payload, PlanDiscount,
-    PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind,
-    QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet,
+    DiscountTarget, DiscountedPrice, Event, EventKind, EventRecord, NodeStarted, NodeStopped, Payload,
+    PlanDiscount, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted,
+    QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
@@ -118,11 +118,7 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
                 Payload::PodStopped(PodStopped { cluster_id, namespace, pod_uid, reason })
             })
             .boxed(),
-        EventKind::PodUsage => (key(), time(), 0..=i64::MAX, 0..=i64::MAX, 0..=i64::MAX)
-            .prop_map(|(pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis)| {
-                Payload::PodUsage(PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis })
-            })
-            .boxed(),
+        EventKind::PodUsage => pod_usage().boxed(),
         EventKind::ReservationSet => reservation_set().boxed(),
         EventKind::ReservationReleased => key()
             .prop_map(|reservation_id| Payload::ReservationReleased(ReservationReleased { reservation_id }))
@@ -167,6 +163,22 @@ fn node_started() -> impl Strategy<Value = Payload> {
             gpus,
         }))
     })
+}
+
+fn pod_usage() -> impl Strategy<Value = Payload> {
+    let figure = || 0..=i64::MAX;
+    (key(), time(), figure(), figure(), figure(), maybe(figure())).prop_map(
+        |(pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes)| {
+            Payload::PodUsage(PodUsage {
+                pod_uid,
+                interval_end,
+                cpu_millis,
+                memory_bytes,
+                gpu_millis,
+                gpu_memory_bytes,
+            })
+        },
+    )
 }
 
 fn pod_started() -> impl Strategy<Value = Payload> {
@@ -328,24 +340,37 @@ fn pool_set() -> impl Strategy<Value = Payload> {
     let names = (key(), key(), text(), text(), proptest::collection::vec(price, 0..4));
     let percents = (0..=i32::MAX, 0..=i32::MAX, 0..=i32::MAX);
     let budgets = (maybe(decimal()), maybe(decimal()), maybe(decimal()), text());
-    (names, percents, budgets).prop_map(|(names, percents, budgets)| {
-        let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
-        let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
-        Payload::PoolSet(Box::new(PoolSet {
-            pool_id,
-            cluster_id,
-            provider,
-            default_qos,
-            qos_pricing,
-            tflops_oversell_percent: percents.0,
-            vram_expand_to_host_disk_percent: percents.1,
-            vram_expand_to_host_mem_percent: percents.2,
-            budget_per_day,
-            budget_per_month,
-            budget_per_quarter,
-            currency,
-        }))
-    })
+    let strategy =
+        prop_oneof![Just(BudgetExceedStrategy::AlertOnly), Just(BudgetExceedStrategy::AlertAndTerminateVm)];
+    let capacity = (quantities(), any::<[bool; 3]>());
+    (names, percents, budgets, strategy, capacity).prop_map(
+        |(names, percents, budgets, strategy, capacity)| {
+            // No capacity is above the maximum.
+            let capacity =
+                capacity.1.map(|is_set| if is_set { capacity.0.clone() } else { Quantities::new() });
+            let [max_capacity, min_capacity, warm_capacity] = capacity;
+            let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
+            let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
+            Payload::PoolSet(Box::new(PoolSet {
+                pool_id,
+                cluster_id,
+                provider,
+                default_qos,
+                qos_pricing,
+                tflops_oversell_percent: percents.0,
+                vram_expand_to_host_disk_percent: percents.1,
+                vram_expand_to_host_mem_percent: percents.2,
+                max_capacity,
+                min_capacity,
+                warm_capacity,
+                budget_per_day,
+                budget_per_month,
+                budget_per_quarter,
+                budget_exceed_strategy: strategy,
+                currency,
+            }))
+        },
+    )
 }
 
 fn rate_set() -> impl Strategy<Value = Payload> {

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted, PoolSet, Quantities,
-    QuotaKind, RateSet, ReservationSet,
+    BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted,
+    PoolSet, Quantities, QuotaKind, RateSet, ReservationSet,
 };
-use prorata_schemas::quantity::Quantity;
+use prorata_schemas::quantity::{Quantity, TFLOPS};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, HourTables, PoolUsageRow,
-    QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, RowKind, Unpriced,
+    QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, ResourceRatios, RowKind, Unpriced,
 };
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -166,6 +166,11 @@ fn with_pod(mut row: CostRow, pod: PodStarted) -> CostRow {
 fn on_node(mut row: CostRow, node: NodeStarted, ratio: &str, committed: Option<&str>) -> CostRow {
     row.node = Some(Arc::new(node));
     row.allocated_ratio = Some(dec(ratio));
+    if row.kind == RowKind::PodNode {
+        row.split_usage =
+            ResourceRatios { cpu: Some(dec("0.010416666667")), memory: Some(dec("0.02")), gpu: None };
+        row.unused = ResourceRatios { cpu: Some(dec("0.25")), memory: Some(Decimal12::ZERO), gpu: None };
+    }
     committed.map_or(row.clone(), |quantity| with_commitment(row, quantity))
 }
 
@@ -282,9 +287,13 @@ fn pool() -> PoolSet {
         tflops_oversell_percent: 500,
         vram_expand_to_host_disk_percent: 70,
         vram_expand_to_host_mem_percent: 50,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
         budget_per_day: None,
         budget_per_month: None,
         budget_per_quarter: None,
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
         currency: "USD".into(),
     }
 }
@@ -420,6 +429,13 @@ fn pool_usage() -> PoolUsageRow {
     PoolUsageRow {
         pool_id: "shared".into(),
         cluster_id: "prod".into(),
+        description: Arc::new(PoolSet {
+            max_capacity: [(TFLOPS.into(), Quantity::parse(TFLOPS, "2k").unwrap())].into(),
+            warm_capacity: [(TFLOPS.into(), Quantity::parse(TFLOPS, "100500m").unwrap())].into(),
+            ..pool()
+        }),
+        nodes: dec("1"),
+        gpus: dec("8"),
         tflops_total: dec("1000"),
         vram_bytes_total: dec("206158430208"),
         tflops_virtual: dec("5000"),
@@ -428,8 +444,14 @@ fn pool_usage() -> PoolUsageRow {
         vram_bytes_requested: dec("16106127360"),
         tflops_limited: dec("300"),
         vram_bytes_limited: dec("32212254720"),
+        tflops_idle_warm: dec("100.5"),
+        vram_bytes_idle_warm: dec("0"),
+        tflops_idle_other: dec("749.5"),
+        vram_bytes_idle_other: dec("190052302848"),
         allocated_tflops_percent: dec("15"),
         allocated_vram_percent: dec("7.8125"),
+        utilized_tflops_percent: Some(dec("3.5")),
+        utilized_vram_percent: None,
         charges: dec("2.54124"),
         node_cost: dec("1"),
         margin: dec("1.54124"),

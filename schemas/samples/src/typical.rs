@@ -58,6 +58,7 @@ pub fn typical(kind: EventKind) -> Event {
             usage.pod_uid = text("28d1b987-c319-5800-81ab-ecc6976bfc42");
             usage.interval_end = Timestamp(event.event_time.0 + 300_000_000);
             (usage.cpu_millis, usage.memory_bytes, usage.gpu_millis) = (11_250, 15_032_385_536, 870);
+            usage.gpu_memory_bytes = None;
         }
         Payload::NodeStarted(node) => {
             node.cluster_id = text("acme-aws-use1");

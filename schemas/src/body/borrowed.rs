@@ -36,6 +36,7 @@ pub struct PodUsageRef<'a> {
     pub cpu_millis: i64,
     pub memory_bytes: i64,
     pub gpu_millis: i64,
+    pub gpu_memory_bytes: Option<i64>,
 }
 
 /// An event whose texts may be borrowed, with its canonical body: see [`EventRecord`].
@@ -64,17 +65,23 @@ impl<'a> EventRef<'a> {
         let pod_uid = key(&mut fields)?;
         let interval_end = Timestamp(fields.long().ok()?);
         let figures = [fields.long().ok()?, fields.long().ok()?, fields.long().ok()?];
+        let gpu_memory_bytes = match fields.long().ok()? {
+            0 => None,
+            1 => Some(fields.long().ok()?),
+            _ => return None,
+        };
         let recording = valid_recording(&mut fields)?;
         let is_valid = is_time(event_time.0)
             && is_time(interval_end.0)
             && is_usage_interval(event_time, interval_end)
-            && figures.iter().all(|figure| *figure >= 0);
+            && figures.into_iter().chain(gpu_memory_bytes).all(|figure| figure >= 0);
         if !is_valid || wire.rest().len() - fields.rest().len() > BODY_BYTES_MAX {
             return None;
         }
         *wire = fields;
         let [cpu_millis, memory_bytes, gpu_millis] = figures;
-        let usage = PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis };
+        let usage =
+            PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes };
         Some(Self::PodUsage { organization_id, event_time, recording, usage })
     }
 }
@@ -149,20 +156,22 @@ impl<'a> EventRecordRef<'a> {
 impl PodUsageRef<'_> {
     /// Returns the sample, with a text of its own.
     pub(super) fn owned(&self, pod_uid: PodUid) -> PodUsage {
-        let Self { interval_end, cpu_millis, memory_bytes, gpu_millis, .. } = *self;
-        PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis }
+        let Self { interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes, .. } = *self;
+        PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes }
     }
 }
 
 impl<'a> From<&'a PodUsage> for PodUsageRef<'a> {
     fn from(usage: &'a PodUsage) -> Self {
-        let PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
+        let PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes } =
+            usage;
         Self {
             pod_uid,
             interval_end: *interval_end,
             cpu_millis: *cpu_millis,
             memory_bytes: *memory_bytes,
             gpu_millis: *gpu_millis,
+            gpu_memory_bytes: *gpu_memory_bytes,
         }
     }
 }

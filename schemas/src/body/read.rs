@@ -3,9 +3,9 @@
 use crate::body::PodUsageRef;
 use crate::body::fields::Fields;
 use crate::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
-    DiscountedPrice, Event, EventKind, NodeStarted, NodeStopped, Payload, PlanDiscount, PodStarted,
-    PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet,
+    DiscountTarget, DiscountedPrice, Event, EventKind, NodeStarted, NodeStopped, Payload, PlanDiscount,
+    PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet,
     ReservationReleased, ReservationSet,
 };
 use crate::money::{Amount, Money, Ratio, UnitPrice};
@@ -113,6 +113,7 @@ fn pod_usage<'a>(f: &mut Fields<'_, 'a>, event_time: Timestamp) -> Result<PodUsa
         cpu_millis: f.measured("cpu_millis")?,
         memory_bytes: f.measured("memory_bytes")?,
         gpu_millis: f.measured("gpu_millis")?,
+        gpu_memory_bytes: f.optional("gpu_memory_bytes", Fields::measured)?,
     };
     f.judge_interval(event_time, usage.interval_end);
     Ok(usage)
@@ -250,7 +251,7 @@ fn budget(f: &mut Fields<'_, '_>, field: &str) -> Result<Money, Reject> {
 }
 
 fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
-    Ok(PoolSet {
+    let pool = PoolSet {
         pool_id: f.key("pool_id")?,
         cluster_id: f.key("cluster_id")?,
         provider: f.text("provider")?,
@@ -266,11 +267,22 @@ fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
         tflops_oversell_percent: f.count("tflops_oversell_percent")?,
         vram_expand_to_host_disk_percent: f.count("vram_expand_to_host_disk_percent")?,
         vram_expand_to_host_mem_percent: f.count("vram_expand_to_host_mem_percent")?,
+        max_capacity: f.quantities("max_capacity")?,
+        min_capacity: f.quantities("min_capacity")?,
+        warm_capacity: f.quantities("warm_capacity")?,
         budget_per_day: f.optional("budget_per_day", budget)?,
         budget_per_month: f.optional("budget_per_month", budget)?,
         budget_per_quarter: f.optional("budget_per_quarter", budget)?,
+        budget_exceed_strategy: match f.symbol("budget_exceed_strategy", 2)? {
+            0 => BudgetExceedStrategy::AlertOnly,
+            _ => BudgetExceedStrategy::AlertAndTerminateVm,
+        },
         currency: f.text("currency")?,
-    })
+    };
+    if let Some((field, fault)) = pool.fault_of_capacity() {
+        f.invalid(field, fault);
+    }
+    Ok(pool)
 }
 
 fn rate_set(f: &mut Fields<'_, '_>) -> Result<RateSet, Reject> {

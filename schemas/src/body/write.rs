@@ -4,9 +4,9 @@
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
-    ByName, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event, NodeStarted,
-    Payload, PlanDiscount, PodStarted, PodStopped, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet,
-    Recording, ReservationSet,
+    BudgetExceedStrategy, ByName, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, NodeStarted, Payload, PlanDiscount, PodStarted, PodStopped, PoolSet, Quantities,
+    QuotaKind, QuotaSet, RateSet, Recording, ReservationSet,
 };
 use crate::money::{Money, Ratio, UnitPrice};
 use crate::time::Timestamp;
@@ -117,9 +117,11 @@ impl Out {
     }
 
     fn pod_usage(&mut self, usage: PodUsageRef<'_>) {
-        let PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
+        let PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes } =
+            usage;
         self.text(pod_uid);
         put_longs(&mut self.0, [interval_end.0, cpu_millis, memory_bytes, gpu_millis]);
+        self.optional(gpu_memory_bytes, Self::long);
     }
 
     fn reservation_set(&mut self, reservation: &ReservationSet) {
@@ -211,9 +213,16 @@ impl Out {
         self.long(pool.tflops_oversell_percent.into());
         self.long(pool.vram_expand_to_host_disk_percent.into());
         self.long(pool.vram_expand_to_host_mem_percent.into());
+        self.quantities(&pool.max_capacity);
+        self.quantities(&pool.min_capacity);
+        self.quantities(&pool.warm_capacity);
         self.optional(pool.budget_per_day.map(Money::atoms), Self::decimal);
         self.optional(pool.budget_per_month.map(Money::atoms), Self::decimal);
         self.optional(pool.budget_per_quarter.map(Money::atoms), Self::decimal);
+        self.long(match pool.budget_exceed_strategy {
+            BudgetExceedStrategy::AlertOnly => 0,
+            BudgetExceedStrategy::AlertAndTerminateVm => 1,
+        });
         self.text(&pool.currency);
     }
 

@@ -29,7 +29,7 @@ pub use agreement::{
 };
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
-pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
+pub use price::{BudgetExceedStrategy, PoolDeleted, PoolSet, QosPrice, RateSet};
 pub use rivals::Recording;
 
 pub use crate::sharing::ByName;

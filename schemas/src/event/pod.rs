@@ -129,4 +129,7 @@ pub struct PodUsage {
     /// Average GPU use over the interval, in thousandths of a GPU; zero or more. For a shared GPU, only the
     /// pod's part.
     pub gpu_millis: i64,
+    /// Average use of GPU memory over the interval, in bytes; zero or more; `None` if it was not measured.
+    /// For a shared GPU, only the pod's part.
+    pub gpu_memory_bytes: Option<i64>,
 }

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Quantities;
 use crate::Text;
 use crate::ids::{ClusterId, PoolId};
 use crate::money::{Money, Ratio, UnitPrice};
+use crate::reject::excerpt;
 
 /// Prices of one quality of service in a GPU pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +21,27 @@ pub struct QosPrice {
     pub limits_over_requests: Ratio,
 }
 
-/// A GPU pool with its prices and budgets. Natural key: pool_id.
+/// What the owner of a pool does when one of its budgets is exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BudgetExceedStrategy {
+    /// Raises an alert.
+    #[default]
+    AlertOnly,
+    /// Raises an alert and terminates the pool's machines.
+    AlertAndTerminateVm,
+}
+
+impl BudgetExceedStrategy {
+    /// Returns the name in events and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AlertOnly => "ALERT_ONLY",
+            Self::AlertAndTerminateVm => "ALERT_AND_TERMINATE_VM",
+        }
+    }
+}
+
+/// A GPU pool with its prices, capacities and budgets. Natural key: pool_id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSet {
     /// The pool id. Nodes and pods refer to it in their `pool_id`.
@@ -38,14 +60,38 @@ pub struct PoolSet {
     pub vram_expand_to_host_disk_percent: i32,
     /// Percent of the nodes' memory that is added to virtual VRAM; zero or more.
     pub vram_expand_to_host_mem_percent: i32,
+    /// The most capacity that the pool may grow to, reported and not enforced. A resource that it does not
+    /// name has no maximum.
+    pub max_capacity: Quantities,
+    /// The least capacity that the pool keeps, reported and not enforced. At most `max_capacity`.
+    pub min_capacity: Quantities,
+    /// The capacity that the pool keeps free on purpose, for pods to come. At most `max_capacity`.
+    pub warm_capacity: Quantities,
     /// Budget for node cost in a UTC day, in `currency`; zero or more; `None` if there is none.
     pub budget_per_day: Option<Money>,
     /// Budget for node cost in a UTC calendar month, in `currency`; zero or more; `None` if there is none.
     pub budget_per_month: Option<Money>,
     /// Budget for node cost in a UTC calendar quarter, in `currency`; zero or more; `None` if there is none.
     pub budget_per_quarter: Option<Money>,
+    /// What the owner does when a budget is exceeded; reported only.
+    pub budget_exceed_strategy: BudgetExceedStrategy,
     /// Currency of prices and budgets (ISO 4217); must be the organization's configured one.
     pub currency: Text,
+}
+
+impl PoolSet {
+    /// Returns the field of a capacity that is above the maximum, and what is wrong with it.
+    pub fn fault_of_capacity(&self) -> Option<(&'static str, String)> {
+        let capacities = [("min_capacity", &self.min_capacity), ("warm_capacity", &self.warm_capacity)];
+        capacities.into_iter().find_map(|(field, capacity)| {
+            let (name, above, max) = capacity.iter().find_map(|(name, quantity)| {
+                let max = self.max_capacity.get(name).filter(|max| quantity.amount > max.amount)?;
+                Some((name, quantity, max))
+            })?;
+            let [name, above, max] = [name, &above.text, &max.text].map(|text| excerpt(text));
+            Some((field, format!("{name} '{above}' is above max_capacity, '{max}'")))
+        })
+    }
 }
 
 /// A pool is deleted: its pods have no price from now on. Natural key: pool_id.

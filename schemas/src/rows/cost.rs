@@ -150,6 +150,12 @@ pub struct CostRow {
     pub requested: Option<ResourceHours>,
     /// Used hours; `None` if there was no usage event.
     pub used: Option<ResourceHours>,
+    /// The row's part of what the node has of each resource, or of what its pods were allocated if that is more
+    /// (`x_CpuSplitUsageRatio` and its like), on `pod_node` rows of a running node.
+    pub split_usage: ResourceRatios,
+    /// The row's part of what all pods were allocated of each resource; 0 if nothing of it is unused
+    /// (`x_CpuUnusedRatio` and its like), on the same rows.
+    pub unused: ResourceRatios,
     /// `x_RunningSeconds`, on pod rows.
     pub running_seconds: Option<Decimal12>,
     /// `x_PoolCharge`, on the rows of every pool pod that has a price in the pool.
@@ -199,6 +205,8 @@ impl CostRow {
             allocated: None,
             requested: None,
             used: None,
+            split_usage: ResourceRatios::default(),
+            unused: ResourceRatios::default(),
             running_seconds: None,
             pool_charge: None,
             node: None,
@@ -220,4 +228,15 @@ pub struct ResourceHours {
     pub memory_gib_hours: Decimal12,
     /// GPU-hours.
     pub gpu_hours: Decimal12,
+}
+
+/// Ratios of the three resources; `None` where there is nothing to divide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRatios {
+    /// Ratio of vCPU.
+    pub cpu: Option<Decimal12>,
+    /// Ratio of memory.
+    pub memory: Option<Decimal12>,
+    /// Ratio of GPUs.
+    pub gpu: Option<Decimal12>,
 }

@@ -6,7 +6,7 @@
 mod cost;
 mod usage;
 
-pub use cost::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
+pub use cost::{CostRow, QuotaState, ResourceHours, ResourceRatios, RowKind, Unpriced};
 pub use usage::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, HourRow, PlanSpend, PoolUsageRow, QuotaUsageRow,
     ReservationUsageRow,

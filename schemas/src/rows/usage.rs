@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cost::ResourceHours;
 use crate::Text;
 use crate::decimal::Decimal12;
-use crate::event::{CommitmentSet, QuotaKind};
+use crate::event::{CommitmentSet, PoolSet, QuotaKind};
 use crate::ids::{ClusterId, CommitmentId, PodUid, PoolId, QuotaId, ReservationId};
 use crate::money::UnitPrice;
 use crate::time::Timestamp;
@@ -180,6 +180,12 @@ pub struct PoolUsageRow {
     pub pool_id: PoolId,
     /// The cluster under which the pool is reported.
     pub cluster_id: ClusterId,
+    /// The last description.
+    pub description: Arc<PoolSet>,
+    /// Mean number of the pool's nodes.
+    pub nodes: Decimal12,
+    /// Mean number of GPUs of the pool's nodes, physical ones if they are given.
+    pub gpus: Decimal12,
     /// Mean FP16 TFLOPs of the pool's nodes.
     pub tflops_total: Decimal12,
     /// Mean VRAM of the pool's nodes, in bytes.
@@ -196,10 +202,23 @@ pub struct PoolUsageRow {
     pub tflops_limited: Decimal12,
     /// Mean VRAM limit of the pool's pods, times their GPUs, in bytes.
     pub vram_bytes_limited: Decimal12,
+    /// Mean TFLOPs that no pod requests, up to the warm capacity.
+    pub tflops_idle_warm: Decimal12,
+    /// Mean VRAM that no pod requests, up to the warm capacity, in bytes.
+    pub vram_bytes_idle_warm: Decimal12,
+    /// Mean TFLOPs that no pod requests, above the warm capacity.
+    pub tflops_idle_other: Decimal12,
+    /// Mean VRAM that no pod requests, above the warm capacity, in bytes.
+    pub vram_bytes_idle_other: Decimal12,
     /// Requested TFLOPs in percent of the total; 0 without nodes.
     pub allocated_tflops_percent: Decimal12,
     /// Requested VRAM in percent of the total; 0 without nodes.
     pub allocated_vram_percent: Decimal12,
+    /// Used TFLOPs of the pool's nodes in percent of the total: measured use of GPUs, each at its part of its
+    /// node's TFLOPs. `None` if no use of these nodes was measured.
+    pub utilized_tflops_percent: Option<Decimal12>,
+    /// Used VRAM of the pool's nodes in percent of the total. `None` if no use of GPU memory was measured.
+    pub utilized_vram_percent: Option<Decimal12>,
     /// Sum of `x_PoolCharge` over the pool's pods.
     pub charges: Decimal12,
     /// EffectiveCost of the pool's nodes, idle included. A node belongs to the pool that it named last in the

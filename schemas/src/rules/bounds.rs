@@ -60,7 +60,7 @@ pub const DISK_BYTES_MAX: u128 = 10_000_000_000_000_000;
 /// Largest number of TFLOPs of one node, or of all GPUs of one pod.
 pub const TFLOPS_MAX: u128 = 100_000_000;
 
-/// Largest amount of any other resource, and of any resource in a quota.
+/// Largest amount of any other resource, and of any resource in a quota or a capacity of a pool.
 pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
 
 /// Rejects values that are well-formed but that no cluster has. `rules` names the resources that are GPUs.
@@ -209,6 +209,7 @@ impl Judge<'_> {
             ("cpu_millis", usage.cpu_millis, DEVICES_MAX * 1000),
             ("memory_bytes", usage.memory_bytes, MEMORY_BYTES_MAX),
             ("gpu_millis", usage.gpu_millis, DEVICES_MAX * 1000),
+            ("gpu_memory_bytes", usage.gpu_memory_bytes.unwrap_or_default(), MEMORY_BYTES_MAX),
         ];
         let above = figures.into_iter().find(|(_, value, bound)| i128::from(*value) > *bound as i128);
         above.map_or(Ok(()), |(field, value, bound)| self.above(field, value, bound))
@@ -223,6 +224,12 @@ impl Judge<'_> {
                 return self.above("qos_pricing.limits_over_requests", price.limits_over_requests, bound);
             }
         }
+        let capacities = [
+            ("max_capacity", &pool.max_capacity),
+            ("min_capacity", &pool.min_capacity),
+            ("warm_capacity", &pool.warm_capacity),
+        ];
+        capacities.iter().try_for_each(|(field, amounts)| self.quantities(field, amounts, |_| AMOUNT_MAX))?;
         let percentages = [
             ("tflops_oversell_percent", pool.tflops_oversell_percent),
             ("vram_expand_to_host_disk_percent", pool.vram_expand_to_host_disk_percent),

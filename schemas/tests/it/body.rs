@@ -9,7 +9,7 @@ use prorata_samples::dice::{dice, mutate};
 use prorata_samples::layout::{layout_of, respell};
 use prorata_schemas::body::wire::{put_bytes, put_decimal, put_long};
 use prorata_schemas::body::{BODY_BYTES_MAX, decode, encode};
-use prorata_schemas::event::{Event, EventKind, Payload, Recording};
+use prorata_schemas::event::{Event, EventKind, Payload, Quantities, Recording};
 use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::{Reason, Reject};
@@ -97,12 +97,19 @@ fn a_negative_price_quantity_count_budget_or_use_is_invalid() {
     assert_invalid("tflops_oversell_percent", changed!(PoolSet, |set| set.tflops_oversell_percent = -1));
     assert_invalid("host_disk_percent", changed!(PoolSet, |set| set.vram_expand_to_host_disk_percent = -1));
     assert_invalid("host_mem_percent", changed!(PoolSet, |set| set.vram_expand_to_host_mem_percent = -1));
+    let warm = |warm: &str, max: &str| {
+        let of = |text: &str| [("cpu".into(), Quantity::parse("cpu", text).unwrap())].into();
+        changed!(PoolSet, |set| (set.max_capacity, set.warm_capacity, set.min_capacity) =
+            (of(max), of(warm), Quantities::new()))
+    };
+    assert_invalid("warm_capacity: cpu '2' is above max_capacity, '1999m'", warm("2", "1999m"));
     assert_invalid("RateSet.per_vcpu_hour", changed!(RateSet, |rate| rate.per_vcpu_hour = negative()));
     assert_invalid("RateSet.per_gib_hour", changed!(RateSet, |rate| rate.per_gib_hour = negative()));
     assert_invalid("RateSet.per_gpu_hour", changed!(RateSet, |rate| rate.per_gpu_hour = negative()));
     assert_invalid("PodUsage.cpu_millis", changed!(PodUsage, |usage| usage.cpu_millis = -1));
     assert_invalid("PodUsage.memory_bytes", changed!(PodUsage, |usage| usage.memory_bytes = i64::MIN));
     assert_invalid("PodUsage.gpu_millis", changed!(PodUsage, |usage| usage.gpu_millis = -1));
+    assert_invalid("gpu_memory_bytes", changed!(PodUsage, |usage| usage.gpu_memory_bytes = Some(-1)));
     let price = prorata_schemas::event::QosPrice {
         qos: text("low"),
         per_fp16_tflop_hour: UnitPrice::ZERO,

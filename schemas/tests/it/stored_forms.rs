@@ -3,8 +3,9 @@
 
 use prorata_schemas::body::{decode, encode};
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event,
-    NodeStarted, Payload, PlanDiscount, PoolSet, QosPrice, RateSet, ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, NodeStarted, Payload, PlanDiscount, PoolSet, QosPrice, Quantities, RateSet,
+    ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
@@ -114,9 +115,13 @@ fn pool() -> Event {
         tflops_oversell_percent: 500,
         vram_expand_to_host_disk_percent: 70,
         vram_expand_to_host_mem_percent: 50,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
         budget_per_day: Some("1.28".parse().unwrap()),
         budget_per_month: None,
         budget_per_quarter: Some("1000000".parse().unwrap()),
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
         currency: "USD".into(),
     })))
 }
@@ -213,16 +218,17 @@ fn the_forms_of_a_pool_never_change() {
     assert_forms(
         &pool(),
         "0861636d6580d0cee4c881a2060470310263066177730c6d656469756d020c6d656469756d02000a02540be4000a1dcd65\
-         000000e8078c0164020c012a05f200000002100de0b6b3a7640000065553440000",
+         000000e8078c0164000000020c012a05f200000002100de0b6b3a764000000065553440000",
         "0b027031016303617773066d656469756d01066d656469756d008090dfc04a8080a8d6b9\
-         07e8078c016401808090dfc04a00018080a0f6f4acdbe01b03555344",
+         07e8078c016400000001808090dfc04a00018080a0f6f4acdbe01b0003555344",
         concat!(
             r#"{"PoolSet":{"pool_id":"p1","cluster_id":"c","provider":"aws","#,
             r#""default_qos":"medium","qos_pricing":[{"qos":"medium","per_fp16_tflop_hour":"0","#,
             r#""per_vram_gib_hour":"0.01","limits_over_requests":"0.128"}],"#,
             r#""tflops_oversell_percent":500,"vram_expand_to_host_disk_percent":70,"#,
-            r#""vram_expand_to_host_mem_percent":50,"budget_per_day":"1.28","budget_per_month":null,"#,
-            r#""budget_per_quarter":"1000000","currency":"USD"}}"#,
+            r#""vram_expand_to_host_mem_percent":50,"max_capacity":{},"min_capacity":{},"warm_capacity":{},"#,
+            r#""budget_per_day":"1.28","budget_per_month":null,"budget_per_quarter":"1000000","#,
+            r#""budget_exceed_strategy":"AlertOnly","currency":"USD"}}"#,
         ),
     );
 }

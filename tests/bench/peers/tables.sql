@@ -73,6 +73,15 @@ SELECT 'pod_node' AS kind, pods.*, split.hourly_cost, split.charge,
     coalesce(memory_hours * pods.memory / nullif(memory_sum, 0), 0) AS memory_part,
     coalesce(gpu_hours * pods.gpu / nullif(gpu_sum, 0), 0) AS gpu_part,
     cpu_part + memory_part + gpu_part AS quantity,
+    pods.cpu / nullif(greatest(split.cpu, cpu_sum), 0) AS cpu_usage,
+    pods.memory / nullif(greatest(split.memory, memory_sum), 0) AS memory_usage,
+    pods.gpu / nullif(greatest(split.gpu, gpu_sum), 0) AS gpu_usage,
+    CASE WHEN cpu_sum < split.cpu THEN coalesce(pods.cpu / nullif(cpu_sum, 0), 0)
+        WHEN cpu_usage IS NOT NULL THEN 0 END AS cpu_unused,
+    CASE WHEN memory_sum < split.memory THEN coalesce(pods.memory / nullif(memory_sum, 0), 0)
+        WHEN memory_usage IS NOT NULL THEN 0 END AS memory_unused,
+    CASE WHEN gpu_sum < split.gpu THEN coalesce(pods.gpu / nullif(gpu_sum, 0), 0)
+        WHEN gpu_usage IS NOT NULL THEN 0 END AS gpu_unused,
     price * cpu_part AS cpu_cost, price * memory_part AS memory_cost, price * gpu_part AS gpu_cost,
     price * quantity AS cost,
     cpu_cost * least(1, cpu_sum / nullif(split.cpu, 0))
@@ -113,7 +122,13 @@ SELECT *, floor(cpu_cost) AS c, floor(memory_cost) AS m, floor(gpu_cost) AS g,
     (m + ((c_rest >= m_rest)::INT + (g_rest > m_rest)::INT < missing)::INT)::HUGEINT AS memory_atoms,
     effective - cpu_atoms - memory_atoms AS gpu_atoms,
     least(floor(split_cost) + (split_cost - floor(split_cost) >= 0.5)::INT, effective)::HUGEINT
-        AS split_atoms
+        AS split_atoms,
+    nullif(effective, 0) AS whole, ratio * cpu_atoms // whole AS cr, ratio * memory_atoms // whole AS mr,
+    ratio * gpu_atoms // whole AS gr, ratio * cpu_atoms % whole AS cr_rest,
+    ratio * memory_atoms % whole AS mr_rest, ratio * gpu_atoms % whole AS gr_rest,
+    ratio - cr - mr - gr AS ratio_missing,
+    cr + ((mr_rest > cr_rest)::INT + (gr_rest > cr_rest)::INT < ratio_missing)::INT AS cpu_ratio,
+    mr + ((cr_rest >= mr_rest)::INT + (gr_rest > mr_rest)::INT < ratio_missing)::INT AS memory_ratio
 FROM tied;
 
 CREATE TEMP TABLE described AS
@@ -136,7 +151,14 @@ SELECT organization, cluster, node, provider, region, zone, instance_type, gpu_m
 FROM nodes;
 
 CREATE TEMP TABLE cost_allocation AS
-SELECT '{"Elements":[{"AllocatedRatio":' || shown(atoms(ratio)) || '}]}' AS AllocatedMethodDetails,
+SELECT CASE WHEN kind = 'pod_node' AND effective > 0
+        THEN '{"Elements":[{"AllocatedRatio":' || shown(atoms(cpu_ratio))
+            || ',"UsageUnit":"vCPU-Hours","UsageQuantity":' || shown(core_hours)
+            || '},{"AllocatedRatio":' || shown(atoms(memory_ratio))
+            || ',"UsageUnit":"GiB-Hours","UsageQuantity":' || shown(gib_hours)
+            || '},{"AllocatedRatio":' || shown(atoms(ratio - cpu_ratio - memory_ratio))
+            || ',"UsageUnit":"GPU-Hours","UsageQuantity":' || shown(gpu_hours) || '}]}'
+        ELSE '{"Elements":[{"AllocatedRatio":' || shown(atoms(ratio)) || '}]}' END AS AllocatedMethodDetails,
     'prorata-node-split' AS AllocatedMethodId, costs.pod AS AllocatedResourceId,
     nullif(pods.pod_name, '') AS AllocatedResourceName, labels AS AllocatedTags, zone AS AvailabilityZone,
     atoms(effective) AS BilledCost, organization AS BillingAccountId, organization AS BillingAccountName,
@@ -167,12 +189,16 @@ SELECT '{"Elements":[{"AllocatedRatio":' || shown(atoms(ratio)) || '}]}' AS Allo
     'Kubernetes Nodes' AS ServiceName, provider AS ServiceProviderName, 'Containers' AS ServiceSubcategory,
     instance_type AS SkuId, 'Node Hours' AS SkuMeter, details AS SkuPriceDetails, sku_price AS SkuPriceId,
     cluster AS SubAccountId, cluster AS SubAccountName, 'Kubernetes Cluster' AS SubAccountType, tags AS Tags,
-    cluster AS x_ClusterId, (costs.cpu / 3.6e12)::DECIMAL(38, 12) AS x_CpuCoreHours,
+    cluster AS x_ClusterId, core_hours AS x_CpuCoreHours,
     CASE kind WHEN 'pod_node' THEN atoms(cpu_atoms) END AS x_CpuCost,
+    cpu_usage::DECIMAL(38, 12) AS x_CpuSplitUsageRatio, cpu_unused::DECIMAL(38, 12) AS x_CpuUnusedRatio,
     CASE kind WHEN 'pod_node' THEN atoms(gpu_atoms) END AS x_GpuCost,
-    (costs.gpu / 3.6e12)::DECIMAL(38, 12) AS x_GpuHours, gpu_model AS x_GpuModel,
+    gpu_hours AS x_GpuHours, gpu_model AS x_GpuModel,
+    gpu_usage::DECIMAL(38, 12) AS x_GpuSplitUsageRatio, gpu_unused::DECIMAL(38, 12) AS x_GpuUnusedRatio,
     CASE kind WHEN 'pod_node' THEN atoms(memory_atoms) END AS x_MemoryCost,
-    (costs.memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS x_MemoryGibHours, namespace AS x_Namespace,
+    gib_hours AS x_MemoryGibHours,
+    memory_usage::DECIMAL(38, 12) AS x_MemorySplitUsageRatio,
+    memory_unused::DECIMAL(38, 12) AS x_MemoryUnusedRatio, namespace AS x_Namespace,
     node AS x_NodeId, node_name AS x_NodeName, nullif(pods.pod_name, '') AS x_PodName, costs.pod AS x_PodUid,
     NULL::DECIMAL(38, 12) AS x_PoolCharge, NULL::VARCHAR AS x_PoolId, nullif(qos, '') AS x_Qos,
     NULL::VARCHAR AS x_QuotaId, NULL::VARCHAR AS x_QuotaState,
@@ -186,7 +212,11 @@ SELECT '{"Elements":[{"AllocatedRatio":' || shown(atoms(ratio)) || '}]}' AS Allo
     (used_gpu / 3.6e12)::DECIMAL(38, 12) AS x_UsedGpuHours,
     (used_memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS x_UsedMemoryGibHours,
     workload_kind AS x_WorkloadKind, workload_name AS x_WorkloadName
-FROM (SELECT *, make_timestamptz(hour * 3600000000) AS since FROM rounded) AS costs
+FROM (
+    SELECT *, make_timestamptz(hour * 3600000000) AS since, (cpu / 3.6e12)::DECIMAL(38, 12) AS core_hours,
+        (memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS gib_hours, (gpu / 3.6e12)::DECIMAL(38, 12) AS gpu_hours
+    FROM rounded
+) AS costs
     JOIN described USING (organization, cluster, node)
     LEFT JOIN (
         SELECT organization, pod, namespace, pod_name, qos, labels, workload_kind, workload_name FROM pods

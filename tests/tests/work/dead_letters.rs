@@ -101,8 +101,14 @@ impl Bad {
     }
 
     fn usage(&self, interval_end: Timestamp) -> Vec<u8> {
-        let usage =
-            PodUsage { pod_uid: "pod".into(), interval_end, cpu_millis: 1, memory_bytes: 1, gpu_millis: 0 };
+        let usage = PodUsage {
+            pod_uid: "pod".into(),
+            interval_end,
+            cpu_millis: 1,
+            memory_bytes: 1,
+            gpu_millis: 0,
+            gpu_memory_bytes: None,
+        };
         self.event(self.now, Payload::PodUsage(usage))
     }
 

@@ -163,6 +163,7 @@ fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
             cpu_millis: 500 + minute,
             memory_bytes: (1 << 30) + minute * 4_096,
             gpu_millis: 0,
+            gpu_memory_bytes: None,
         };
         Event::new("acme".into(), event_time, Payload::PodUsage(usage))
     });

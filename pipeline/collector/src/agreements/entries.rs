@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CommitmentKind, DiscountTarget, DiscountedPrice, PlanDiscount, PoolSet, QosPrice, Quantities,
+    Assignment, BudgetExceedStrategy, CommitmentKind, DiscountTarget, DiscountedPrice, PlanDiscount, PoolSet,
+    QosPrice, Quantities,
 };
 use prorata_schemas::ids::{ClusterId, CommitmentId, PoolId, ReservationId};
 use prorata_schemas::money::{Amount, Money, Ratio, UnitPrice};
@@ -286,12 +287,44 @@ pub struct PoolEntry {
     /// Part of the memory that adds to VRAM, in percent.
     #[serde(default = "host_mem")]
     pub vram_expand_to_host_mem_percent: i32,
+    /// The most capacity that the pool may grow to.
+    #[serde(default)]
+    pub max_capacity: BTreeMap<Text, QuantityText>,
+    /// The least capacity that the pool keeps.
+    #[serde(default)]
+    pub min_capacity: BTreeMap<Text, QuantityText>,
+    /// The capacity that the pool keeps free for pods to come.
+    #[serde(default)]
+    pub warm_capacity: BTreeMap<Text, QuantityText>,
     /// Budget for a day.
     pub budget_per_day: Option<Money>,
     /// Budget for a month.
     pub budget_per_month: Option<Money>,
     /// Budget for a quarter.
     pub budget_per_quarter: Option<Money>,
+    /// What happens when a budget is exceeded.
+    #[serde(default)]
+    pub budget_exceed_strategy: StrategyEntry,
+}
+
+/// What the owner of a pool does when a budget is exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum StrategyEntry {
+    /// Raises an alert.
+    #[default]
+    AlertOnly,
+    /// Raises an alert and terminates the pool's machines.
+    AlertAndTerminateVm,
+}
+
+impl From<StrategyEntry> for BudgetExceedStrategy {
+    fn from(strategy: StrategyEntry) -> Self {
+        match strategy {
+            StrategyEntry::AlertOnly => Self::AlertOnly,
+            StrategyEntry::AlertAndTerminateVm => Self::AlertAndTerminateVm,
+        }
+    }
 }
 
 const fn tflops_oversell() -> i32 {
@@ -326,14 +359,14 @@ fn one() -> Ratio {
 }
 
 impl PoolEntry {
-    pub(super) fn payload(&self, currency: &Text) -> PoolSet {
+    pub(super) fn payload(&self, currency: &Text) -> Result<PoolSet, String> {
         let price = |entry: &QosEntry| QosPrice {
             qos: entry.qos.clone(),
             per_fp16_tflop_hour: entry.per_fp16_tflop_hour,
             per_vram_gib_hour: entry.per_vram_gib_hour,
             limits_over_requests: entry.limits_over_requests,
         };
-        PoolSet {
+        Ok(PoolSet {
             pool_id: self.id.clone(),
             cluster_id: self.cluster_id.clone(),
             provider: self.provider.clone(),
@@ -342,11 +375,15 @@ impl PoolEntry {
             tflops_oversell_percent: self.tflops_oversell_percent,
             vram_expand_to_host_disk_percent: self.vram_expand_to_host_disk_percent,
             vram_expand_to_host_mem_percent: self.vram_expand_to_host_mem_percent,
+            max_capacity: quantities(&self.max_capacity)?,
+            min_capacity: quantities(&self.min_capacity)?,
+            warm_capacity: quantities(&self.warm_capacity)?,
             budget_per_day: self.budget_per_day,
             budget_per_month: self.budget_per_month,
             budget_per_quarter: self.budget_per_quarter,
+            budget_exceed_strategy: self.budget_exceed_strategy.into(),
             currency: currency.clone(),
-        }
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 pub use entries::{
     AssignmentEntry, CommitmentEntry, Day, DiscountEntry, KindEntry, PoolEntry, QosEntry, RateEntry,
-    ReservationEntry,
+    ReservationEntry, StrategyEntry,
 };
 pub use import::{AgreementsImporter, MachineSize};
 
@@ -213,7 +213,9 @@ impl Agreements {
         }
         for (index, entry) in self.pools.iter().enumerate() {
             let place = EntryPlace { section: "pools", number: index + 1, id: entry.id.to_string() };
-            let set = Payload::PoolSet(Box::new(entry.payload(&self.currency)));
+            let set = entry.payload(&self.currency);
+            let set = set.map_err(|fault| AgreementsError::Value { place: place.clone(), fault })?;
+            let set = Payload::PoolSet(Box::new(set));
             let deleted = Payload::PoolDeleted(PoolDeleted { pool_id: entry.id.clone() });
             versions.push(version(place, entry.from, entry.to, set, Some(deleted)));
         }

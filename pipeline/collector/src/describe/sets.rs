@@ -1,13 +1,15 @@
 //! Descriptions of quotas and pools.
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{PoolSet, QosPrice, QuotaKind, QuotaSet};
+use prorata_schemas::event::{BudgetExceedStrategy, PoolSet, QosPrice, Quantities, QuotaKind, QuotaSet};
 use prorata_schemas::money::{Money, Ratio, UnitPrice};
+use prorata_schemas::quantity::{Quantity, TFLOPS, VRAM};
+use prorata_schemas::reject::excerpt;
 
 use super::pod::pool_id;
 use super::price;
 use crate::object::quantities;
-use crate::object::{ElasticQuotaObject, GpuPoolObject};
+use crate::object::{ElasticQuotaObject, GpuPoolObject, QuantityText, ResourceList};
 use crate::options::CollectorOptions;
 
 /// Returns the event of a quota.
@@ -37,9 +39,10 @@ pub fn quota(
 /// Returns the event of a GPU pool. Missing percentages take TensorFusion's defaults.
 ///
 /// # Errors
-/// If a price or a budget does not parse.
+/// If a price, a capacity or a budget does not parse, or a capacity is above the maximum.
 pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet, String> {
-    let over = &pool.spec.capacity_config.oversubscription;
+    let config = &pool.spec.capacity_config;
+    let over = &config.oversubscription;
     let budget = &pool.spec.node_manager_config.node_provisioner.budget;
     let qos = &pool.spec.qos_config;
     let mut qos_pricing = Vec::new();
@@ -52,7 +55,7 @@ pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet,
         });
     }
     let default_qos = if qos.default_qos.is_empty() { "medium" } else { qos.default_qos.as_str() };
-    Ok(PoolSet {
+    let set = PoolSet {
         pool_id: pool_id(options, &pool.metadata.name).into(),
         cluster_id: options.cluster_id.clone(),
         provider: options.provider.clone(),
@@ -61,11 +64,44 @@ pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet,
         tflops_oversell_percent: percent(over.tflops_oversell_ratio, 500)?,
         vram_expand_to_host_disk_percent: percent(over.vram_expand_to_host_disk, 70)?,
         vram_expand_to_host_mem_percent: percent(over.vram_expand_to_host_mem, 50)?,
+        max_capacity: capacity(&config.max_resources, "maxResources")?,
+        min_capacity: capacity(&config.min_resources, "minResources")?,
+        warm_capacity: capacity(&config.warm_resources, "warmResources")?,
         budget_per_day: money(&budget.budget_per_day, "budgetPerDay")?,
         budget_per_month: money(&budget.budget_per_month, "budgetPerMonth")?,
         budget_per_quarter: money(&budget.budget_per_quarter, "budgetPerQuarter")?,
+        budget_exceed_strategy: strategy(budget.budget_exceed_strategy.as_deref())?,
         currency: options.currency.clone(),
-    })
+    };
+    match set.fault_of_capacity() {
+        Some((field, fault)) => Err(format!("{field}: {fault}")),
+        None => Ok(set),
+    }
+}
+
+/// Parses a capacity, and gives its resources the names that nodes and pods have for them.
+fn capacity(list: &ResourceList, field: &str) -> Result<Quantities, String> {
+    let parse = |(name, text): (&Text, &QuantityText)| {
+        let resource = match &**name {
+            "tflops" => TFLOPS.into(),
+            "vram" => VRAM.into(),
+            _ => name.clone(),
+        };
+        let quantity = Quantity::parse(&resource, &text.0);
+        Ok((resource, quantity.map_err(|error| format!("{field}.{name}: {error}"))?))
+    };
+    list.iter().map(parse).collect()
+}
+
+fn strategy(text: Option<&str>) -> Result<BudgetExceedStrategy, String> {
+    match text {
+        None | Some("" | "AlertOnly") => Ok(BudgetExceedStrategy::AlertOnly),
+        Some("AlertAndTerminateVM") => Ok(BudgetExceedStrategy::AlertAndTerminateVm),
+        Some(other) => Err(format!(
+            "budgetExceedStrategy: '{}' is neither AlertOnly nor AlertAndTerminateVM",
+            excerpt(other)
+        )),
+    }
 }
 
 /// Returns the pool id of a pool object.

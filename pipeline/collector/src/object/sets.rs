@@ -43,7 +43,7 @@ pub struct GpuPoolObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GpuPoolSpec {
-    /// Overselling.
+    /// Capacity and overselling.
     #[serde(deserialize_with = "or_default")]
     pub capacity_config: CapacityConfig,
     /// Budgets.
@@ -56,8 +56,17 @@ pub struct GpuPoolSpec {
 
 /// Capacity of a pool.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct CapacityConfig {
+    /// The most that the pool may grow to: `cpu`, `memory`, `tflops` and `vram`, as the two below.
+    #[serde(deserialize_with = "or_default")]
+    pub max_resources: ResourceList,
+    /// The least that the pool keeps.
+    #[serde(deserialize_with = "or_default")]
+    pub min_resources: ResourceList,
+    /// What the pool keeps free for pods to come.
+    #[serde(deserialize_with = "or_default")]
+    pub warm_resources: ResourceList,
     /// Overselling.
     #[serde(deserialize_with = "or_default")]
     pub oversubscription: Oversubscription,
@@ -103,6 +112,8 @@ pub struct Budget {
     pub budget_per_month: Option<String>,
     /// Budget for a quarter.
     pub budget_per_quarter: Option<String>,
+    /// What happens when a budget is exceeded: `AlertOnly` or `AlertAndTerminateVM`.
+    pub budget_exceed_strategy: Option<String>,
 }
 
 /// Prices of a pool.

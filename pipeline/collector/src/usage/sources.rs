@@ -28,6 +28,9 @@ pub enum UsageError {
     },
 }
 
+/// Bytes in a MiB.
+const MIB: f64 = 1_048_576.0;
+
 /// Namespace and name.
 type PodKey = (String, String);
 
@@ -49,12 +52,19 @@ pub(super) struct Reading {
     pub memory_bytes: Option<f64>,
     /// The pod's part of each GPU or MIG instance at present, in thousandths of a GPU.
     gpus: BTreeMap<GpuKey, f64>,
+    /// The pod's part of the memory in use of each GPU or MIG instance at present, in bytes.
+    gpu_memory: BTreeMap<GpuKey, f64>,
 }
 
 impl Reading {
     /// Sums all GPUs. Returns `None` if none was measured.
     pub fn gpu_millis(&self) -> Option<f64> {
         (!self.gpus.is_empty()).then(|| self.gpus.values().sum())
+    }
+
+    /// Sums the memory in use of all GPUs. Returns `None` if none was measured.
+    pub fn gpu_memory_bytes(&self) -> Option<f64> {
+        (!self.gpu_memory.is_empty()).then(|| self.gpu_memory.values().sum())
     }
 }
 
@@ -68,9 +78,11 @@ struct Gpu {
     utilization: Values,
     /// `DCGM_FI_PROF_GR_ENGINE_ACTIVE`.
     activity: Values,
+    /// `DCGM_FI_DEV_FB_USED`, in bytes.
+    memory: Values,
 }
 
-/// Values of one metric of a GPU, in thousandths of a GPU.
+/// Values of one metric of a GPU: in thousandths of a GPU, unless a field says otherwise.
 #[derive(Default)]
 struct Values {
     /// The value of the line that names no pod.
@@ -80,12 +92,12 @@ struct Values {
 }
 
 impl Values {
-    fn add(&mut self, pod: Option<PodKey>, millis: f64) {
+    fn add(&mut self, pod: Option<PodKey>, amount: f64) {
         let value = match pod {
             Some(pod) => self.pods.entry(pod).or_default(),
             None => self.gpu.get_or_insert_default(),
         };
-        *value = value.max(millis);
+        *value = value.max(amount);
     }
 
     /// Returns the value of the GPU.
@@ -95,25 +107,35 @@ impl Values {
 }
 
 impl Gpu {
-    /// Returns the parts of the pods that hold the GPU: whole thousandths that add up to the GPU's value.
-    /// They are in proportion to the usage of the pods' own processes, or equal if that is not known.
+    /// Returns the part of each pod that holds the GPU, by the usage of its own processes.
     fn parts(&self) -> Vec<(PodKey, f64)> {
         let whole = self.activity.whole().or_else(|| self.utilization.whole()).unwrap_or_default();
         let used = &self.utilization.pods;
-        let pods: BTreeSet<&PodKey> = used.keys().chain(self.activity.pods.keys()).collect();
-        let is_known = pods.len() == used.len() && used.values().any(|used| *used > 0.0);
-        let weight = |pod: &PodKey| if is_known { used.get(pod).copied().unwrap_or_default() } else { 1.0 };
-        let total: f64 = pods.iter().map(|pod| weight(pod)).sum();
-        let (mut weights, mut given) = (0.0, 0.0);
-        let parts = pods.into_iter().map(|pod| {
-            weights += weight(pod);
-            let upto = (whole * (weights / total)).round();
-            let part = upto - given;
-            given = upto;
-            (pod.clone(), part)
-        });
-        parts.collect()
+        divided(whole, used, used.keys().chain(self.activity.pods.keys()).collect())
     }
+
+    /// Returns the bytes that each pod that holds the GPU uses.
+    fn memory_parts(&self) -> Vec<(PodKey, f64)> {
+        let used = &self.memory.pods;
+        divided(self.memory.whole().unwrap_or_default(), used, used.keys().collect())
+    }
+}
+
+/// Divides the value of a GPU among its pods: whole numbers that add up to it. They are in proportion to what
+/// the pods use, or equal if that is not known.
+fn divided(whole: f64, used: &BTreeMap<PodKey, f64>, pods: BTreeSet<&PodKey>) -> Vec<(PodKey, f64)> {
+    let is_known = pods.len() == used.len() && used.values().any(|used| *used > 0.0);
+    let weight = |pod: &PodKey| if is_known { used.get(pod).copied().unwrap_or_default() } else { 1.0 };
+    let total: f64 = pods.iter().map(|pod| weight(pod)).sum();
+    let (mut weights, mut given) = (0.0, 0.0);
+    let parts = pods.into_iter().map(|pod| {
+        weights += weight(pod);
+        let upto = (whole * (weights / total)).round();
+        let part = upto - given;
+        given = upto;
+        (pod.clone(), part)
+    });
+    parts.collect()
 }
 
 #[derive(Deserialize)]
@@ -206,8 +228,9 @@ impl UsageRound {
 
     /// Adds DCGM exporter's metrics. The share of time in which a GPU's engine was active
     /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts if it is present, otherwise the GPU's utilization
-    /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU. The
-    /// value of a GPU that several pods hold is divided among them.
+    /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU.
+    /// `DCGM_FI_DEV_FB_USED` is the memory in use, in MiB. The value of a GPU that several pods hold is
+    /// divided among them.
     ///
     /// # Errors
     /// Returns the first line that is not a sample. Nothing is added then.
@@ -216,9 +239,11 @@ impl UsageRound {
             &[("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name")];
         let mut gpus: BTreeMap<GpuKey, Gpu> = BTreeMap::new();
         for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
-            let (is_activity, per_whole) = match sample.name {
-                "DCGM_FI_PROF_GR_ENGINE_ACTIVE" => (true, 1_000.0),
-                "DCGM_FI_DEV_GPU_UTIL" => (false, 10.0),
+            let millis = |per_whole: f64| (sample.value * per_whole).min(1_000.0) * slices(&sample);
+            let (values, amount): (fn(&mut Gpu) -> &mut Values, f64) = match sample.name {
+                "DCGM_FI_PROF_GR_ENGINE_ACTIVE" => (|gpu| &mut gpu.activity, millis(1_000.0)),
+                "DCGM_FI_DEV_GPU_UTIL" => (|gpu| &mut gpu.utilization, millis(10.0)),
+                "DCGM_FI_DEV_FB_USED" => (|gpu| &mut gpu.memory, sample.value * MIB),
                 _ => continue,
             };
             if !is_amount(sample.value) {
@@ -226,14 +251,14 @@ impl UsageRound {
             }
             let uuid = sample.label("UUID").or_else(|| sample.label("gpu")).unwrap_or_default().to_owned();
             let instance = sample.label("GPU_I_ID").unwrap_or_default().to_owned();
-            let millis = (sample.value * per_whole).min(1_000.0) * slices(&sample);
-            let gpu = gpus.entry((uuid, instance)).or_default();
-            let values = if is_activity { &mut gpu.activity } else { &mut gpu.utilization };
-            values.add(pod_of(&sample, NAMES), millis);
+            values(gpus.entry((uuid, instance)).or_default()).add(pod_of(&sample, NAMES), amount);
         }
         for (key, gpu) in gpus {
             for (pod, millis) in gpu.parts() {
                 self.pods.entry(pod).or_default().gpus.insert(key.clone(), millis);
+            }
+            for (pod, bytes) in gpu.memory_parts() {
+                self.pods.entry(pod).or_default().gpu_memory.insert(key.clone(), bytes);
             }
         }
         Ok(())

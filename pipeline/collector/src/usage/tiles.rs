@@ -91,6 +91,7 @@ impl UsageTiles {
                 cpu_millis: whole(cpu),
                 memory_bytes: whole(memory),
                 gpu_millis: whole(gpu),
+                gpu_memory_bytes: reading.gpu_memory_bytes().map(|bytes| whole(Some(bytes))),
             };
             let organization_id = self.organization_id.clone();
             events.push(Event::new(organization_id, since, Payload::PodUsage(usage)));

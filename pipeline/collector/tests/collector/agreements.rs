@@ -4,7 +4,7 @@ use std::path::Path;
 
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_collector::parse_instant;
-use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::event::{BudgetExceedStrategy, Event, Payload};
 use prorata_schemas::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -83,6 +83,28 @@ fn each_entry_is_an_event_from_its_beginning() {
     assert!(set.enabled && set.assignments.len() == 1);
     let Payload::PoolSet(set) = &found.events[4].payload else { panic!() };
     assert_eq!((set.tflops_oversell_percent, set.qos_pricing[0].limits_over_requests), (500, 1.into()));
+    assert!(set.max_capacity.is_empty() && set.budget_exceed_strategy == BudgetExceedStrategy::AlertOnly);
+}
+
+#[test]
+fn a_pool_has_capacities_up_to_its_maximum_and_a_strategy() {
+    let with = |warm: &str| {
+        let mut entry = pool("2026-05-01", None);
+        entry["max_capacity"] = json!({"tensor-fusion.ai/tflops": 1000, "cpu": "64"});
+        entry["min_capacity"] = json!({"cpu": "500m"});
+        entry["warm_capacity"] = json!({"tensor-fusion.ai/tflops": warm});
+        entry["budget_exceed_strategy"] = json!("ALERT_AND_TERMINATE_VM");
+        file(json!({"pools": [entry]})).events(instant("2026-07-01"), &[])
+    };
+    let found = with("1k").unwrap();
+    let Payload::PoolSet(set) = &found.events[0].payload else { panic!() };
+    assert_eq!(set.budget_exceed_strategy, BudgetExceedStrategy::AlertAndTerminateVm);
+    let least = set.min_capacity.get("cpu").map(|cpu| cpu.amount);
+    assert_eq!((set.max_capacity.len(), least), (2, Some(500)));
+    for (warm, fault) in [("1001", "is above max_capacity, '1000'"), ("-1", "tensor-fusion.ai/tflops: ")] {
+        let error = with(warm).unwrap_err().to_string();
+        assert!(error.starts_with("entry 1 of pools (p)") && error.contains(fault), "{error}");
+    }
 }
 
 #[test]

@@ -205,13 +205,20 @@ fn pool(name: &str, words: &mut Words<'_>) -> Value {
         let requests = json!({"perFP16TFlopsPerHour": parts[1], "perGBOfVRAMPerHour": parts[2]});
         json!([{"qos": parts[0], "requests": requests, "limitsOverRequests": parts.get(3)}])
     });
-    let budget = json!({"budgetPerDay": words.take("day")});
+    let budget = json!({"budgetPerDay": words.take("day"), "budgetExceedStrategy": words.take("strategy")});
+    let (most, least) = (words.starting("max."), words.starting("min."));
+    let warm = words.starting("warm.");
     let oversell: Option<i32> = words.take("oversell").map(|text| text.parse().unwrap());
     json!({
         "metadata": metadata,
         "spec": {
             "qosConfig": {"defaultQoS": words.take("default"), "pricing": pricing},
-            "capacityConfig": {"oversubscription": {"tflopsOversellRatio": oversell}},
+            "capacityConfig": {
+                "maxResources": most,
+                "minResources": least,
+                "warmResources": warm,
+                "oversubscription": {"tflopsOversellRatio": oversell},
+            },
             "nodeManagerConfig": {"nodeProvisioner": {"budget": budget}},
         },
     })

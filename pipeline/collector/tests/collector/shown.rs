@@ -75,6 +75,10 @@ pub fn event(event: &Event) -> Vec<String> {
             words.push(pool.pool_id.to_string());
             words.push(format!("default={}", pool.default_qos));
             words.push(format!("oversell={}", pool.tflops_oversell_percent));
+            words.extend(quantities("max.", &pool.max_capacity));
+            words.extend(quantities("min.", &pool.min_capacity));
+            words.extend(quantities("warm.", &pool.warm_capacity));
+            words.push(format!("strategy={}", pool.budget_exceed_strategy.name()));
             words.extend(pool.budget_per_day.map(|day| format!("day={day}")));
             words.extend(pool.qos_pricing.iter().map(|qos| {
                 let (tflop, gib) = (qos.per_fp16_tflop_hour, qos.per_vram_gib_hour);

@@ -130,6 +130,8 @@ fn gpus_add_up_by_the_better_metric() {
             labels("2", ",GPU_I_ID=\"3\",GPU_I_PROFILE=\"1g.10gb\"")
         ),
         format!("DCGM_FI_DEV_FB_USED{} 1000", labels("0", "")),
+        format!("DCGM_FI_DEV_FB_USED{} 24", labels("2", ",GPU_I_ID=\"3\"")),
+        format!("DCGM_FI_DEV_FB_USED{} NaN", labels("5", "")),
         "DCGM_FI_DEV_GPU_UTIL{gpu=\"9\"} 100".to_owned(),
         format!("DCGM_FI_DEV_GPU_UTIL{} NaN", labels("5", "")),
     ]
@@ -140,6 +142,29 @@ fn gpus_add_up_by_the_better_metric() {
     round.add_dcgm(&text).unwrap();
     let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
     assert_eq!(usage(&events[0]).1.gpu_millis, 370 + 500 + 100);
+    assert_eq!(usage(&events[0]).1.gpu_memory_bytes, Some(1024 << 20));
+}
+
+/// The memory of a shared GPU is divided by what its pods use, and a pod without a reading has none.
+#[test]
+fn memory_of_gpus_is_in_bytes_and_divided() {
+    let memory = |lines: &[(&str, &str, i64)]| -> Vec<Option<i64>> {
+        let line = |(uuid, pod, mib): &(&str, &str, i64)| {
+            let pod = if pod.is_empty() { String::new() } else { format!(",namespace=\"ns\",pod=\"{pod}\"") };
+            format!("DCGM_FI_DEV_FB_USED{{gpu=\"0\",UUID=\"{uuid}\"{pod}}} {mib}\n")
+        };
+        let mut tiles = tiles();
+        tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+        let mut round = round(&kubelet(&[("a", 1.0), ("b", 1.0), ("c", 1.0)], 60));
+        round.add_dcgm(&lines.iter().map(line).collect::<String>()).unwrap();
+        let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
+        events.iter().map(|event| usage(event).1.gpu_memory_bytes).collect()
+    };
+    let mib = |mib: i64| Some(mib << 20);
+    assert_eq!(memory(&[("1", "a", 1000), ("2", "a", 24), ("2", "", 99)]), [mib(1024 + 75), None, None]);
+    assert_eq!(memory(&[("1", "a", 1000), ("1", "b", 1000)]), [mib(500), mib(500), None]);
+    let processes = [("1", "", 1000), ("1", "a", 600), ("1", "b", 200), ("1", "c", 0)];
+    assert_eq!(memory(&processes), [mib(750), mib(250), mib(0)]);
 }
 
 /// Returns the GPU usage of each pod in thousandths, from an exporter's lines `metric UUID pod value`, with

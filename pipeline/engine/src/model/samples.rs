@@ -87,7 +87,7 @@ mod tests {
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {
         let use_amounts = PerResource { cpu, memory: 0, gpu: 0 };
-        Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
+        Sample { from: Timestamp(from), to: Timestamp(to), use_amounts, gpu_memory: None }
     }
 
     /// Returns the parts that are not empty, as start, end and CPU.

@@ -87,6 +87,8 @@ pub(crate) struct Sample {
     pub(crate) to: Timestamp,
     /// Thousandths of a vCPU, bytes, thousandths of a GPU.
     pub(crate) use_amounts: PerResource<u64>,
+    /// Bytes of GPU memory. `None` if it was not measured.
+    pub(crate) gpu_memory: Option<u64>,
 }
 
 /// Node cost of a pool in the current UTC day, month and quarter, each with the day on which it began.

@@ -21,6 +21,9 @@ use crate::model::state::Sample;
 /// The number of pods in one part of the work, which is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
 
+/// In place of a figure that the event lacks. Figures are zero or more.
+const NOT_MEASURED: i64 = -1;
+
 /// The most bytes that a new pod gets at once. An hour with a sample a minute takes about 1,200.
 const FIRST_ROOM_MAX: usize = 2048;
 
@@ -63,6 +66,8 @@ struct Measured {
     from: Timestamp,
     to: Timestamp,
     figures: [i64; 3],
+    /// Bytes of GPU memory. [`NOT_MEASURED`] if it was not measured.
+    gpu_memory: i64,
     recording: Recording,
 }
 
@@ -75,7 +80,9 @@ impl Usage {
     /// Takes one sample.
     pub(crate) fn push(&mut self, from: Timestamp, recording: Recording, usage: PodUsageRef<'_>) {
         let figures = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
-        self.of_pod(usage.pod_uid).push(Measured { from, to: usage.interval_end, figures, recording });
+        let gpu_memory = usage.gpu_memory_bytes.unwrap_or(NOT_MEASURED);
+        let sample = Measured { from, to: usage.interval_end, figures, gpu_memory, recording };
+        self.of_pod(usage.pod_uid).push(sample);
     }
 
     /// Takes all samples of another part of the same hour.
@@ -154,7 +161,7 @@ impl PackedSamples {
     }
 
     fn push(&mut self, sample: Measured) {
-        let Measured { from, to, figures: [cpu, memory, gpu], recording } = sample;
+        let Measured { from, to, figures: [cpu, memory, gpu], gpu_memory, recording } = sample;
         let is_recorded = recording != Recording::NONE;
         self.is_settled &= self.last < Some(from) && !is_recorded;
         self.count += 1;
@@ -163,7 +170,8 @@ impl PackedSamples {
         // A length is never negative, so its complement marks that a recording follows. Few samples have one.
         let length = to.0.wrapping_sub(from.0).max(0);
         let length = if is_recorded { !length } else { length };
-        put_longs(&mut self.bytes, [from.0.wrapping_sub(self.base.0), length, cpu, memory, gpu]);
+        let from = from.0.wrapping_sub(self.base.0);
+        put_longs(&mut self.bytes, [from, length, cpu, memory, gpu, gpu_memory]);
         if is_recorded {
             put_long(&mut self.bytes, recording.to_bits());
         }
@@ -177,18 +185,20 @@ impl PackedSamples {
             let from = Timestamp(next()?.wrapping_add(self.base.0));
             let length = next()?;
             let figures = [next()?, next()?, next()?];
+            let gpu_memory = next()?;
             let recording = if length < 0 { Recording::from_bits(next()?) } else { Recording::NONE };
             let to = Timestamp(from.0.wrapping_add(if length < 0 { !length } else { length }));
-            Some(Measured { from, to, figures, recording })
+            Some(Measured { from, to, figures, gpu_memory, recording })
         })
     }
 
     /// Returns the samples that are longer than zero.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
         let samples = self.measured().filter(|sample| sample.from < sample.to);
-        samples.map(|Measured { from, to, figures, .. }| {
+        samples.map(|Measured { from, to, figures, gpu_memory, .. }| {
             let [cpu, memory, gpu] = figures.map(|figure| u64::try_from(figure).unwrap_or(0));
-            Sample { from, to, use_amounts: PerResource { cpu, memory, gpu } }
+            let gpu_memory = u64::try_from(gpu_memory).ok();
+            Sample { from, to, use_amounts: PerResource { cpu, memory, gpu }, gpu_memory }
         })
     }
 
@@ -226,9 +236,13 @@ impl PackedSamples {
 /// schema, each field as its bytes.
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
-        let mut body = Vec::with_capacity(40);
+        let mut body = Vec::with_capacity(50);
         let [cpu, memory, gpu] = sample.figures;
         put_longs(&mut body, [sample.to.0, cpu, memory, gpu]);
+        match sample.gpu_memory {
+            NOT_MEASURED => put_long(&mut body, 0),
+            bytes => put_longs(&mut body, [1, bytes]),
+        }
         body
     };
     body(a).cmp(&body(b))
@@ -252,7 +266,10 @@ mod tests {
         prop_oneof![0..3_i64, 60..70_i64, Just(i64::MAX)]
     }
 
-    fn event(pod: u8, minute: i64, length: i64, [cpu_millis, memory_bytes, gpu_millis]: [i64; 3]) -> Event {
+    type Figures = ([i64; 3], Option<i64>);
+
+    fn event(pod: u8, minute: i64, length: i64, (figures, gpu_memory_bytes): Figures) -> Event {
+        let [cpu_millis, memory_bytes, gpu_millis] = figures;
         let event_time = Timestamp(BASE + minute * 60_000_000);
         let usage = PodUsage {
             pod_uid: format!("pod-{pod}").into(),
@@ -260,6 +277,7 @@ mod tests {
             cpu_millis,
             memory_bytes,
             gpu_millis,
+            gpu_memory_bytes,
         };
         Event::new("o".into(), event_time, Payload::PodUsage(usage))
     }
@@ -272,7 +290,8 @@ mod tests {
             3 => Just(Recording::NONE),
             1 => (instant, any::<bool>()).prop_map(|(at, is_retraction)| Recording::new(at, is_retraction)),
         ];
-        let of = (0..3_u8, 0..5_i64, length, [figure(), figure(), figure()], recording);
+        let figures = ([figure(), figure(), figure()], proptest::option::of(figure()));
+        let of = (0..3_u8, 0..5_i64, length, figures, recording);
         let any = of.prop_map(|(pod, minute, length, figures, recording)| {
             event(pod, minute, length, figures).recorded(recording)
         });
@@ -300,7 +319,8 @@ mod tests {
             let samples = pods.entry(uid).or_default();
             if from < usage.interval_end && !event.recording.is_retraction() {
                 let use_amounts = PerResource { cpu, memory, gpu };
-                samples.push(Sample { from, to: usage.interval_end, use_amounts });
+                let gpu_memory = usage.gpu_memory_bytes.map(|bytes| u64::try_from(bytes).unwrap());
+                samples.push(Sample { from, to: usage.interval_end, use_amounts, gpu_memory });
             }
         }
         (pods, distinct)
@@ -347,7 +367,7 @@ mod tests {
         for minutes in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [0, 2, 2], [2, 2, 0]] {
             // The first sample ends after samples that begin later.
             let length = |minute| if minute == 0 { 130_000_000 } else { 300 };
-            let events = minutes.map(|minute| event(0, minute, length(minute), [1, 2, 3]));
+            let events = minutes.map(|minute| event(0, minute, length(minute), ([1, 2, 3], Some(4))));
             let mut usage = Usage::new(Timestamp(BASE));
             events.chunks(1).for_each(|part| usage.append(taken(BASE, part)));
             for instant in [0, 60_000_150, 120_000_150, 130_000_000].map(|micros| Timestamp(BASE + micros)) {
@@ -360,9 +380,9 @@ mod tests {
 
     #[test]
     fn pods_after_a_pod_of_many_samples_get_little_room() {
-        let many = |length: i64| event(0, 0, length, [i64::MAX; 3]);
+        let many = |length: i64| event(0, 0, length, ([i64::MAX; 3], None));
         let mut usage = taken(BASE, &(0..300).map(many).collect::<Vec<_>>());
-        push_all(&mut usage, &[event(1, 0, 1, [1, 1, 1])]);
+        push_all(&mut usage, &[event(1, 0, 1, ([1, 1, 1], None))]);
         let room: Vec<usize> = usage.pods.iter().map(|(_, samples)| samples.bytes.capacity()).collect();
         assert!(room[0] > 2 * FIRST_ROOM_MAX && room[1] <= FIRST_ROOM_MAX, "{room:?}");
     }

@@ -189,7 +189,7 @@ impl PodHours {
 }
 
 /// Returns the parts of samples that overlap a span. The parts are in order of time, and no two overlap.
-fn overlapping(parts: &[Sample], span: Span) -> &[Sample] {
+pub(crate) fn overlapping(parts: &[Sample], span: Span) -> &[Sample] {
     let after = parts.get(parts.partition_point(|part| part.to <= span.from)..).unwrap_or_default();
     after.get(..after.partition_point(|part| part.from < span.to)).unwrap_or_default()
 }
@@ -253,7 +253,7 @@ mod tests {
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {
         let use_amounts = PerResource { cpu, memory: 0, gpu: 0 };
-        Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
+        Sample { from: Timestamp(from), to: Timestamp(to), use_amounts, gpu_memory: None }
     }
 
     fn add(used: &mut Option<PerResource<UBig>>, span: Span, samples: [Sample; 2]) {

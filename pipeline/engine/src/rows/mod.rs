@@ -6,6 +6,7 @@ pub(crate) mod group;
 pub(crate) mod node;
 mod node_step;
 pub(crate) mod nodeless;
+pub(crate) mod ratios;
 pub(crate) mod reservation;
 pub(crate) mod slice_steps;
 pub(crate) mod unknown_node;

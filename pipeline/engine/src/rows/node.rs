@@ -22,6 +22,7 @@ use crate::model::slices::NodeSlice;
 use crate::model::state::NodeKey;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
+use crate::rows::ratios::RatioBases;
 use crate::rules::split::{Component, Shares, Stretch};
 use crate::trace::NodeStep;
 
@@ -149,6 +150,7 @@ impl StretchRows<'_> {
         let allocated: Vec<PerResource<UBig>> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
         let shares = Shares::new(&allocated, &self.stretch.available);
+        let bases = RatioBases::new(&allocated, &self.stretch.available);
         let trace = self.trace.map(|slices| self.step(slices, &allocated, &shares));
         let parts = ComponentParts::of_all(components);
         // Most pods have one row for each component, and most components have one idle row.
@@ -157,7 +159,7 @@ impl StretchRows<'_> {
         for (((uid, pod), allocated), part) in self.pods.iter().zip(&allocated).zip(&shares.parts) {
             let pod_shares: Vec<PodShare> =
                 parts.iter().map(|component| component.of_pod(part, &shares)).collect();
-            let pod = Pod { uid, hours: pod, allocated, shares: &pod_shares };
+            let pod = Pod { uid, hours: pod, allocated, bases: &bases, shares: &pod_shares };
             self.draft_pod(&pod, &parts, &shares, &mut by_component)?;
         }
         for (component, mut rows) in components.iter().zip(by_component) {
@@ -339,6 +341,7 @@ struct Pod<'a> {
     uid: &'a PodUid,
     hours: &'a PodHours,
     allocated: &'a PerResource<UBig>,
+    bases: &'a RatioBases,
     /// The pod's share of each component.
     shares: &'a [PodShare],
 }
@@ -378,6 +381,7 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
     out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
     out.requested = Some(resource_hours(&hours.requested, resources)?);
     out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;
+    [out.split_usage, out.unused] = row.pod.bases.of(row.pod.allocated, resources)?;
     let running = seconds(hours.micros)?;
     out.running_seconds = Some(match &factors {
         Some(factors) => factors.time.times(&atoms(running)).round_atoms()?,

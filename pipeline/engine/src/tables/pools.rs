@@ -2,32 +2,34 @@
 //! against its budgets (RULES.md, section 5).
 //!
 //! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
-//! Before its first description in the hour, the percentages of the first one count. After a deletion, the
-//! percentages of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
+//! Before its first description in the hour, the percentages and the warm capacity of the first one count.
+//! After a deletion, those of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
 //! over every hour of them.
 
+mod integrals;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::PoolSet;
-use prorata_schemas::ids::PoolId;
-use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
+use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
-use prorata_schemas::size::amount;
 use prorata_schemas::time::Hour;
 
-use crate::currency::{counted, is_other};
+use crate::currency::is_other;
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
-use crate::model::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
-use crate::model::span::Span;
-use crate::model::state::{NodeKey, Spend};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round, round_estimate, sum};
+use crate::model::samples::Samples;
+use crate::model::slices::Slices;
+use crate::model::state::Spend;
 use crate::rows::Nodes;
-use crate::rules::pool::{PerGpu, PerPoolResource};
+use crate::rules::pool::PerPoolResource;
 use crate::tables::sum_by;
+use integrals::{PoolIntegrals, integrals};
 
 /// Hours in a month, as cloud price lists count them.
 const MONTH_HOURS: u32 = 730;
@@ -35,22 +37,11 @@ const MONTH_HOURS: u32 = 730;
 /// The input of the pools' rows.
 pub(crate) struct PoolHour<'a> {
     pub(crate) slices: &'a Slices,
+    /// Samples by pod, in the order of pods.
+    pub(crate) samples: &'a [(PodUid, Samples)],
     pub(crate) nodes: &'a Nodes<'a>,
     pub(crate) rows: &'a [Box<CostRow>],
     pub(crate) hour: Hour,
-}
-
-/// Integrals over the hour. TFLOPs are in thousandths and VRAM in bytes, times microseconds. Requested and
-/// limited amounts are also times thousandths of a GPU.
-#[derive(Debug, Default)]
-struct PoolIntegrals {
-    total: PerPoolResource<UBig>,
-    /// Capacity with overselling, and with host disk and memory as VRAM.
-    expanded: PerPoolResource<UBig>,
-    requested: PerPoolResource<UBig>,
-    limited: PerPoolResource<UBig>,
-    /// The cost of the pods' GPUs at their nodes' prices, in atoms.
-    gpu_cost: RBig,
 }
 
 /// The charges of the pods of a pool, the cost of its nodes, and the sums of that cost over its periods.
@@ -82,7 +73,7 @@ pub(crate) fn pool_usage(
             node_cost: node_costs.get(id).copied().unwrap_or_default(),
             spend: spend.get(id).cloned().unwrap_or_default(),
         };
-        rows.push(row(&last.description, &integrals.remove(id).unwrap_or_default(), money)?);
+        rows.push(row(last.description.clone(), &integrals.remove(id).unwrap_or_default(), money)?);
     }
     Ok(rows)
 }
@@ -129,12 +120,16 @@ fn update_spend(
     Ok(())
 }
 
-fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
+fn row(pool: Arc<PoolSet>, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
     let PoolMoney { charges, node_cost, spend } = money;
     // Requested amounts are also times thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
     let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);
     let vram_percent = percent(&integrals.requested.vram, &integrals.total.vram);
+    let utilized = |used: &Option<RBig>, total: &UBig| {
+        let percent = |used: &RBig| round(&(used * UBig::from(100_u32) * ratio(UBig::ONE, total.clone())));
+        used.as_ref().map(percent).transpose()
+    };
     let margin = sum([charges, Decimal12::from_atoms(-node_cost.atoms())])?;
     let exact_cost = RBig::from(atoms(node_cost));
     // Converts atoms in the hour to units in a month.
@@ -146,9 +141,13 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
     let expanded = means(&integrals.expanded, 1)?;
     let requested = means(&integrals.requested, 1000)?;
     let limited = means(&integrals.limited, 1000)?;
+    let idle_warm = means(&integrals.idle_warm, 1000)?;
+    let idle_other = means(&integrals.idle_other, 1000)?;
     Ok(PoolUsageRow {
         pool_id: pool.pool_id.clone(),
         cluster_id: pool.cluster_id.clone(),
+        nodes: round(&hours(integrals.nodes))?,
+        gpus: round(&ratio(integrals.gpus.clone(), UBig::from(HOUR_MICROS) * 1000_u32))?,
         tflops_total: total.tflops,
         vram_bytes_total: total.vram,
         tflops_virtual: expanded.tflops,
@@ -157,17 +156,24 @@ fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<Po
         vram_bytes_requested: requested.vram,
         tflops_limited: limited.tflops,
         vram_bytes_limited: limited.vram,
+        tflops_idle_warm: idle_warm.tflops,
+        vram_bytes_idle_warm: idle_warm.vram,
+        tflops_idle_other: idle_other.tflops,
+        vram_bytes_idle_other: idle_other.vram,
         allocated_tflops_percent: round(&tflops_percent)?,
         allocated_vram_percent: round(&vram_percent)?,
+        utilized_tflops_percent: utilized(&integrals.used.tflops, &integrals.total.tflops)?,
+        utilized_vram_percent: utilized(&integrals.used.vram, &integrals.total.vram)?,
         charges,
         node_cost,
         margin,
         spend_day: spend.day.1,
         spend_month: spend.month.1,
         spend_quarter: spend.quarter.1,
-        budget_exceeded: exceeded(pool, &spend),
+        budget_exceeded: exceeded(&pool, &spend),
         saved_costs_per_month: round_estimate(&saved),
         potential_savings_per_month: round_estimate(&potential),
+        description: pool,
     })
 }
 
@@ -194,67 +200,4 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
         budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget.into()));
     let names: Vec<&str> = over.map(|(name, _, _)| *name).collect();
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
-}
-
-/// Returns the integrals of every pool. One walk over nodes and pods is enough, even if there are many pools.
-fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
-    let slices = hour.slices;
-    let mut integrals: BTreeMap<&PoolId, PoolIntegrals> =
-        slices.pools.keys().map(|id| (id, PoolIntegrals::default())).collect();
-    for slice in slices.nodes.values().flatten() {
-        let Some(id) = &slice.spec.description.pool_id else { continue };
-        let (Some(pool), Some(descriptions)) = (integrals.get_mut(id), slices.pools.get(id)) else {
-            continue;
-        };
-        add_node(pool, slice, descriptions);
-    }
-    for slice in slices.pods.iter().flat_map(|(_, slices)| slices) {
-        let pool = slice.spec.description.pool_id.as_ref().and_then(|id| integrals.get_mut(id));
-        pool.into_iter().for_each(|pool| add_pod(pool, slice, &slices.nodes));
-    }
-    integrals
-}
-
-fn add_node(integrals: &mut PoolIntegrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
-    let capacity = &slice.spec.description.capacity;
-    let total = PerPoolResource { tflops: amount(capacity, TFLOPS), vram: amount(capacity, VRAM) };
-    add(&mut integrals.total, total, &UBig::from(slice.span.micros()));
-    for (index, description) in descriptions.iter().enumerate() {
-        // The first description also counts for the time before it. Each counts until the next.
-        let from = if index == 0 { slice.span.from } else { description.span.from };
-        let next = descriptions.get(index + 1);
-        let to = next.map_or(slice.span.to, |next| next.span.from);
-        let span = Span::new(from.max(slice.span.from), to.min(slice.span.to));
-        let Some(span) = span else { continue };
-        let pool = &description.description;
-        let part = |amount: u128, percent: i32| amount * u128::try_from(percent).unwrap_or(0) / 100;
-        // Only whole TFLOPs count, and an amount is in thousandths. Bytes are whole anyway.
-        let tflops = part(total.tflops, pool.tflops_oversell_percent) / 1000 * 1000;
-        let disk = part(amount(capacity, EPHEMERAL_STORAGE), pool.vram_expand_to_host_disk_percent);
-        let memory = part(amount(capacity, MEMORY), pool.vram_expand_to_host_mem_percent);
-        let expanded = PerPoolResource { tflops, vram: total.vram + disk + memory };
-        add(&mut integrals.expanded, expanded, &UBig::from(span.micros()));
-    }
-}
-
-fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>) {
-    let pod = PerGpu::of(&slice.spec.description);
-    let gpu_micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
-    add(&mut integrals.requested, pod.requests, &gpu_micros);
-    add(&mut integrals.limited, pod.limits, &gpu_micros);
-    let description = &slice.spec.description;
-    let Some(node) = description.node_id.clone().filter(|_| slice.status.node_runs) else { return };
-    for node in nodes.get(&(description.cluster_id.clone(), node)).into_iter().flatten() {
-        let Some(span) = node.span.overlap(slice.span) else { continue };
-        // Thousandths of GPUs cancel: the pod's count is divided by the node's GPUs.
-        let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);
-        let set = &node.spec.description;
-        let price = atoms(counted(set.hourly_cost, &set.currency));
-        integrals.gpu_cost += ratio(UBig::from(pod.count) * UBig::from(span.micros()) * price, gpus);
-    }
-}
-
-fn add(sums: &mut PerPoolResource<UBig>, amounts: PerPoolResource<u128>, factor: &UBig) {
-    sums.tflops += UBig::from(amounts.tflops) * factor;
-    sums.vram += UBig::from(amounts.vram) * factor;
 }

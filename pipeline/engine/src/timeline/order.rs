@@ -152,6 +152,7 @@ mod tests {
             cpu_millis: length.into(),
             memory_bytes: 0,
             gpu_millis: 0,
+            gpu_memory_bytes: None,
         };
         event(at, Payload::PodUsage(measured))
     }

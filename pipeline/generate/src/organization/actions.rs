@@ -227,6 +227,7 @@ impl Organization {
             cpu_millis: part(workload.need.cpu_millis, 40, high),
             memory_bytes: part(workload.need.memory_mib << 20, 250, 1050),
             gpu_millis: part(workload.gpu_millis, 0, 1000),
+            gpu_memory_bytes: None,
         }
     }
 

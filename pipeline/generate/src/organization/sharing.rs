@@ -3,7 +3,8 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Payload, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet,
+    BudgetExceedStrategy, Payload, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind,
+    QuotaSet,
 };
 
 use super::agreements::{Run, Scripted};
@@ -120,9 +121,13 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
         tflops_oversell_percent: 500,
         vram_expand_to_host_disk_percent: 70,
         vram_expand_to_host_mem_percent: 50,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
         budget_per_day: None,
         budget_per_month: None,
         budget_per_quarter: None,
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
         currency: "USD".into(),
     }
 }

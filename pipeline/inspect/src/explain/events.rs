@@ -160,10 +160,17 @@ fn what(payload: &Payload) -> String {
             format!("pod {}/{} on {place}, requests {of}{gpus}{sharing}", pod.namespace, pod.pod_name)
         }
         Payload::PodStopped(pod) => format!("pod {}", pod.pod_uid),
-        Payload::PodUsage(usage) => format!(
-            "until {}: {} thousandths of a vCPU, {} bytes, {} thousandths of a GPU",
-            usage.interval_end, usage.cpu_millis, usage.memory_bytes, usage.gpu_millis
-        ),
+        Payload::PodUsage(usage) => {
+            let gpu_memory = usage.gpu_memory_bytes.map(|bytes| format!(", {bytes} bytes of GPU memory"));
+            format!(
+                "until {}: {} thousandths of a vCPU, {} bytes, {} thousandths of a GPU{}",
+                usage.interval_end,
+                usage.cpu_millis,
+                usage.memory_bytes,
+                usage.gpu_millis,
+                gpu_memory.unwrap_or_default()
+            )
+        }
         Payload::ReservationSet(set) => format!(
             "reservation {}: {} units of {} at {} {} an hour",
             set.reservation_id,

@@ -37,7 +37,7 @@ const TEXTS: [&str; 13] = [
 type Figure = (&'static str, fn(&CostRow) -> Option<Decimal12>);
 
 /// Columns with numbers.
-pub const FIGURES: [Figure; 21] = [
+pub const FIGURES: [Figure; 27] = [
     ("BilledCost", |row| Some(row.billed_cost)),
     ("EffectiveCost", |row| Some(row.effective_cost)),
     ("ListCost", |row| Some(row.list_cost)),
@@ -59,6 +59,12 @@ pub const FIGURES: [Figure; 21] = [
     ("x_UsedCpuCoreHours", |row| cpu(row.used)),
     ("x_UsedMemoryGibHours", |row| memory(row.used)),
     ("x_UsedGpuHours", |row| gpu(row.used)),
+    ("x_CpuSplitUsageRatio", |row| row.split_usage.cpu),
+    ("x_MemorySplitUsageRatio", |row| row.split_usage.memory),
+    ("x_GpuSplitUsageRatio", |row| row.split_usage.gpu),
+    ("x_CpuUnusedRatio", |row| row.unused.cpu),
+    ("x_MemoryUnusedRatio", |row| row.unused.memory),
+    ("x_GpuUnusedRatio", |row| row.unused.gpu),
 ];
 
 fn cpu(hours: Option<ResourceHours>) -> Option<Decimal12> {

@@ -19,8 +19,8 @@ pub const ALLOCATED_METHOD: &str = "prorata-node-split";
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 pub const HOURS: &str = "Hours";
 
-/// Reserved size of the details of an allocation: a ratio has 14 characters.
-const DETAILS_BYTES: usize = 64;
+/// Reserved size of the details of an allocation: a ratio has 14 characters, a quantity about as many.
+const DETAILS_BYTES: usize = 288;
 
 /// A row in its organization's hour, with texts that several columns or the description need.
 pub struct Charge<'a> {
@@ -293,14 +293,32 @@ impl Charge<'_> {
         self.splits_node().then_some(ALLOCATED_METHOD)
     }
 
-    /// Returns the row's ratio of its origin as JSON; `None` on an unknown node, where there is no origin to
-    /// divide.
+    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything; `None` on an unknown
+    /// node, where there is no origin to divide.
     pub fn allocated_details(&self) -> Option<String> {
         let ratio = self.row.allocated_ratio?;
         let mut details = String::with_capacity(DETAILS_BYTES);
         // Writing to a text cannot fail.
-        let _ = write!(details, r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#);
+        let _ = match (self.row.allocated, self.ratio_by_resource(ratio)) {
+            (Some(hours), Some([cpu, memory, gpu])) => write!(
+                details,
+                concat!(
+                    r#"{{"Elements":[{{"AllocatedRatio":{},"UsageUnit":"vCPU-Hours","UsageQuantity":{}}},"#,
+                    r#"{{"AllocatedRatio":{},"UsageUnit":"GiB-Hours","UsageQuantity":{}}},"#,
+                    r#"{{"AllocatedRatio":{},"UsageUnit":"GPU-Hours","UsageQuantity":{}}}]}}"#
+                ),
+                cpu, hours.cpu_core_hours, memory, hours.memory_gib_hours, gpu, hours.gpu_hours
+            ),
+            _ => write!(details, r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#),
+        };
         Some(details)
+    }
+
+    /// Divides the row's ratio over resources as EffectiveCost divides over them. `None` if the row costs
+    /// nothing, or has no cost by resource.
+    fn ratio_by_resource(&self, ratio: Decimal12) -> Option<[Decimal12; 3]> {
+        let row = self.row;
+        divided(ratio, [row.cpu_cost?, row.memory_cost?, row.gpu_cost?])
     }
 
     /// Returns the pod's labels if it is allocated a share of a node.
@@ -339,6 +357,29 @@ impl Charge<'_> {
     }
 }
 
+/// Divides a ratio in proportion to costs by largest remainder; ties go to the earlier one. `None` if the sum
+/// of the costs is zero.
+fn divided(ratio: Decimal12, costs: [Decimal12; 3]) -> Option<[Decimal12; 3]> {
+    let total = costs.into_iter().try_fold(0, |sum: i128, cost| sum.checked_add(cost.atoms()))?;
+    if total <= 0 {
+        return None;
+    }
+    let mut parts = [0; 3];
+    let mut rests = [(0, 0); 3];
+    for (place, cost) in costs.into_iter().enumerate() {
+        let product = ratio.atoms().checked_mul(cost.atoms())?;
+        parts[place] = product / total;
+        // The largest rest comes first.
+        rests[place] = (-(product % total), place);
+    }
+    rests.sort_unstable();
+    let left = ratio.atoms() - parts.iter().sum::<i128>();
+    for (_, place) in rests.into_iter().take(usize::try_from(left).unwrap_or(0)) {
+        parts[place] += 1;
+    }
+    Some(parts.map(Decimal12::from_atoms))
+}
+
 /// Returns a pod's labels as the columns of tags have them: a JSON object. `None` if there are none.
 pub fn tags_of(labels: &Labels) -> Option<String> {
     // Four quotation marks, a colon, and a comma or brace.
@@ -353,4 +394,23 @@ fn node_labels(node: &NodeStarted) -> Option<String> {
         .text("topology.kubernetes.io/region", &*node.region)
         .text("topology.kubernetes.io/zone", node.zone.as_deref())
         .non_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_divides_as_the_costs_do_and_sums_to_itself() {
+        let atoms = |ratio: i128, costs: [i128; 3]| {
+            let parts = divided(Decimal12::from_atoms(ratio), costs.map(Decimal12::from_atoms));
+            parts.map(|parts| parts.map(Decimal12::atoms))
+        };
+        assert_eq!(atoms(100, [1, 2, 1]), Some([25, 50, 25]));
+        assert_eq!(atoms(100, [1, 1, 1]), Some([34, 33, 33]), "a tie goes to the earlier one");
+        assert_eq!(atoms(100, [0, 1, 2]), Some([0, 33, 67]), "the largest rest goes first");
+        assert_eq!(atoms(0, [0, 1, 2]), Some([0, 0, 0]));
+        assert_eq!(atoms(100, [0, 0, 0]), None);
+        assert_eq!(atoms(100, [i128::MAX, 1, 0]), None, "a cost beyond its column");
+    }
 }

@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 
-use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CommitmentKind, QuotaKind};
-
+use prorata_schemas::decimal::{Decimal12, ONE};
+use prorata_schemas::event::{CommitmentKind, Quantities, QuotaKind};
+use prorata_schemas::quantity::{AmountUnit, TFLOPS, VRAM};
 use prorata_schemas::rows::{
     CommitmentUtilizationRow, HourTables, PoolUsageRow, QuotaUsageRow, ReservationUsageRow,
 };
@@ -172,6 +172,14 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
     with_hour(vec![
         required("pool_id", Text, |line: &Line<'_, PoolUsageRow>| Cell::text(&*line.row.pool_id)),
         required("cluster_id", Text, |line| Cell::text(&*line.row.cluster_id)),
+        required("nodes", Decimal, |line| line.row.nodes.into()),
+        required("gpus", Decimal, |line| line.row.gpus.into()),
+        optional("tflops_max", Decimal, |line| capacity(&line.row.description.max_capacity, TFLOPS)),
+        optional("vram_bytes_max", Decimal, |line| capacity(&line.row.description.max_capacity, VRAM)),
+        optional("tflops_min", Decimal, |line| capacity(&line.row.description.min_capacity, TFLOPS)),
+        optional("vram_bytes_min", Decimal, |line| capacity(&line.row.description.min_capacity, VRAM)),
+        optional("tflops_warm", Decimal, |line| capacity(&line.row.description.warm_capacity, TFLOPS)),
+        optional("vram_bytes_warm", Decimal, |line| capacity(&line.row.description.warm_capacity, VRAM)),
         required("tflops_total", Decimal, |line| line.row.tflops_total.into()),
         required("vram_bytes_total", Decimal, |line| line.row.vram_bytes_total.into()),
         required("tflops_virtual", Decimal, |line| line.row.tflops_virtual.into()),
@@ -180,8 +188,14 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
         required("vram_bytes_requested", Decimal, |line| line.row.vram_bytes_requested.into()),
         required("tflops_limited", Decimal, |line| line.row.tflops_limited.into()),
         required("vram_bytes_limited", Decimal, |line| line.row.vram_bytes_limited.into()),
+        required("tflops_idle_warm", Decimal, |line| line.row.tflops_idle_warm.into()),
+        required("vram_bytes_idle_warm", Decimal, |line| line.row.vram_bytes_idle_warm.into()),
+        required("tflops_idle_other", Decimal, |line| line.row.tflops_idle_other.into()),
+        required("vram_bytes_idle_other", Decimal, |line| line.row.vram_bytes_idle_other.into()),
         required("allocated_tflops_percent", Decimal, |line| line.row.allocated_tflops_percent.into()),
         required("allocated_vram_percent", Decimal, |line| line.row.allocated_vram_percent.into()),
+        optional("utilized_tflops_percent", Decimal, |line| line.row.utilized_tflops_percent.into()),
+        optional("utilized_vram_percent", Decimal, |line| line.row.utilized_vram_percent.into()),
         required("charges", Decimal, |line| line.row.charges.into()),
         required("node_cost", Decimal, |line| line.row.node_cost.into()),
         required("margin", Decimal, |line| line.row.margin.into()),
@@ -189,9 +203,21 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
         required("spend_month", Decimal, |line| line.row.spend_month.into()),
         required("spend_quarter", Decimal, |line| line.row.spend_quarter.into()),
         optional("budget_exceeded", Text, |line| Cell::text(line.row.budget_exceeded.as_deref())),
+        required("budget_exceed_strategy", Text, |line| {
+            Cell::Text(line.row.description.budget_exceed_strategy.name())
+        }),
         required("saved_costs_per_month", Decimal, |line| line.row.saved_costs_per_month.into()),
         required("potential_savings_per_month", Decimal, |line| line.row.potential_savings_per_month.into()),
     ])
+}
+
+/// Returns an amount of a pool's capacity, in TFLOPs or bytes; null if the capacity does not name it.
+fn capacity(of: &Quantities, resource: &str) -> Cell<'static> {
+    let per_one = i128::from(AmountUnit::of(resource).per_one());
+    let atoms = of
+        .get(resource)
+        .map(|quantity| i128::try_from(quantity.amount).unwrap_or(i128::MAX).saturating_mul(ONE / per_one));
+    atoms.map(Decimal12::from_atoms).into()
 }
 
 /// Returns the columns of `hours`; the last five are the clock columns.

@@ -18,7 +18,14 @@ fn cost_row(index: usize) -> BTreeMap<String, String> {
 fn every_column_of_a_committed_share_of_a_node() {
     let row = cost_row(2);
     let expected: BTreeMap<String, String> = [
-        ("AllocatedMethodDetails", r#"{"Elements":[{"AllocatedRatio":0.25}]}"#),
+        (
+            "AllocatedMethodDetails",
+            concat!(
+                r#"{"Elements":[{"AllocatedRatio":0,"UsageUnit":"vCPU-Hours","UsageQuantity":2},"#,
+                r#"{"AllocatedRatio":0,"UsageUnit":"GiB-Hours","UsageQuantity":15},"#,
+                r#"{"AllocatedRatio":0.25,"UsageUnit":"GPU-Hours","UsageQuantity":0.333333333333}]}"#
+            ),
+        ),
         ("AllocatedMethodId", "prorata-node-split"),
         ("AllocatedResourceId", "a"),
         ("AllocatedResourceName", "a-0"),
@@ -96,11 +103,15 @@ fn every_column_of_a_committed_share_of_a_node() {
         ("x_ClusterId", "prod"),
         ("x_CpuCoreHours", "2"),
         ("x_CpuCost", "0"),
+        ("x_CpuSplitUsageRatio", "0.010416666667"),
+        ("x_CpuUnusedRatio", "0.25"),
         ("x_GpuCost", "0.45"),
         ("x_GpuHours", "0.333333333333"),
         ("x_GpuModel", "a10g"),
         ("x_MemoryCost", "0"),
         ("x_MemoryGibHours", "15"),
+        ("x_MemorySplitUsageRatio", "0.02"),
+        ("x_MemoryUnusedRatio", "0"),
         ("x_Namespace", "team-a"),
         ("x_NodeId", "n1"),
         ("x_NodeName", "gpu-1"),

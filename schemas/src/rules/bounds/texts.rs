@@ -146,6 +146,9 @@ impl Judge<'_> {
                     ("default_qos", &*pool.default_qos),
                     ("currency", &*pool.currency),
                 ])?;
+                self.names_of_quantities("max_capacity", &pool.max_capacity)?;
+                self.names_of_quantities("min_capacity", &pool.min_capacity)?;
+                self.names_of_quantities("warm_capacity", &pool.warm_capacity)?;
                 self.count("qos_pricing", pool.qos_pricing.len(), LIST_MAX)?;
                 pool.qos_pricing.iter().try_for_each(|price| self.text("qos_pricing.qos", &price.qos))
             }

@@ -9,7 +9,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Labels;
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::money::UnitPrice;
-use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
+use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, ResourceRatios, RowKind, Unpriced};
 
 use crate::hour::Label;
 use crate::names;
@@ -56,6 +56,8 @@ pub struct Draft {
     pub requested: Option<Three>,
     /// Used hours.
     pub used: Option<Three>,
+    /// Split usage ratios, and unused ratios, of vCPU, memory and GPUs.
+    pub ratios: [[Option<Exact>; 3]; 2],
     /// Running hours.
     pub running: Option<Exact>,
     /// The pod's charge in its pool.
@@ -79,6 +81,7 @@ impl Draft {
             allocated: None,
             requested: None,
             used: None,
+            ratios: Default::default(),
             running: None,
             pool_charge: None,
         }
@@ -232,6 +235,11 @@ fn round(draft: Draft) -> CostRow {
     row.allocated = draft.allocated.as_ref().map(resource_hours);
     row.requested = draft.requested.as_ref().map(resource_hours);
     row.used = draft.used.as_ref().map(resource_hours);
+    let ratios = draft.ratios.map(|of| {
+        let [cpu, memory, gpu] = of.map(|ratio| ratio.as_ref().map(half_even));
+        ResourceRatios { cpu, memory, gpu }
+    });
+    [row.split_usage, row.unused] = ratios;
     row.running_seconds = draft.running.map(|hours| half_even(&(hours * crate::rounding::whole(3600))));
     if row.kind == RowKind::PodPool && row.unpriced.is_none() {
         row.pool_charge = Some(row.effective_cost);

@@ -70,19 +70,39 @@ struct Shares {
     unused: Three,
     /// Both parts: the pod's part of everything that was allocated.
     both: Three,
+    /// Whether the node has any of the resource, or a pod was allocated any.
+    exists: [bool; 3],
+    /// Whether something of the resource is unused.
+    is_unused: [bool; 3],
 }
 
 impl Shares {
     fn of(allocated: &Three, total: &Three, available: &Three) -> Self {
-        let mut shares = Self { split: none(), unused: none(), both: none() };
+        let (exists, is_unused) = ([false; 3], [false; 3]);
+        let mut shares = Self { split: none(), unused: none(), both: none(), exists, is_unused };
         for resource in 0..3 {
             let (mine, all, there) = (&allocated[resource], &total[resource], &available[resource]);
             shares.split[resource] = fraction(mine, &larger(there.clone(), all.clone()));
             let unused = fraction(&larger(there - all, zero()), there);
             shares.unused[resource] = fraction(mine, all) * unused;
             shares.both[resource] = fraction(mine, all);
+            shares.exists[resource] = !there.is_zero() || !all.is_zero();
+            shares.is_unused[resource] = there > all;
         }
         shares
+    }
+
+    /// Returns the ratios of AWS's table 3, each times a factor: the part of the node, and the part of what is
+    /// unused.
+    fn ratios(&self, factor: &Three) -> [[Option<Exact>; 3]; 2] {
+        let of = |part: &Three, counts: [bool; 3]| {
+            let one = |resource: usize| {
+                let ratio = if counts[resource] { &part[resource] * &factor[resource] } else { zero() };
+                self.exists[resource].then_some(ratio)
+            };
+            [one(0), one(1), one(2)]
+        };
+        [of(&self.split, [true; 3]), of(&self.both, self.is_unused)]
     }
 }
 
@@ -105,7 +125,9 @@ fn pod_drafts(
     let first_that_costs =
         stretch.components.iter().find(|(_, component)| has_cost(component)).map(|(id, _)| id);
     if mine.is_zero() && first_that_costs.is_none() {
-        drafts.extend(only_draft(view, (key, stretch), (uid, stay)));
+        let draft = only_draft(view, (key, stretch), (uid, stay));
+        let ratios = || shares.ratios(&[whole(1), whole(1), whole(1)]);
+        drafts.extend(draft.map(|draft| Draft { ratios: ratios(), ..draft }));
         return;
     }
     // Count only components for which the pod has a row: a quantity must not go to a row that does not exist.
@@ -149,6 +171,7 @@ fn pod_drafts(
             draft.allocated = Some(divided(&stay.allocated(view.rules)));
             draft.requested = Some(divided(&stay.requested));
             draft.used = stay.used.as_ref().map(divided);
+            draft.ratios = shares.ratios(&scaled(&by_resource));
             draft.running = Some(&time.running * &by_quantity);
             draft.pool_charge = time.charge.as_ref().map(|charge| charge * &by_quantity);
             drafts.push(described(draft, uid, time).labelled(label));

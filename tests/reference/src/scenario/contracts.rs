@@ -2,8 +2,8 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, PlanDiscount, PoolSet,
-    QosPrice, RateSet, ReservationSet,
+    Assignment, BudgetExceedStrategy, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
+    PlanDiscount, PoolSet, QosPrice, RateSet, ReservationSet,
 };
 use rand::Rng;
 
@@ -114,6 +114,13 @@ impl Choices {
                 });
             }
         }
+        let most: [(&str, &[&str]); 2] =
+            [("tensor-fusion.ai/tflops", &["500", "1k"]), ("tensor-fusion.ai/vram", &["300Gi"])];
+        let warm: [(&str, &[&str]); 2] = [
+            ("tensor-fusion.ai/tflops", &["50", "100500m", "0", "400"]),
+            ("tensor-fusion.ai/vram", &["10Gi", "1000003", "160Gi"]),
+        ];
+        let strategies = [BudgetExceedStrategy::AlertOnly, BudgetExceedStrategy::AlertAndTerminateVm];
         PoolSet {
             pool_id: self.text(&POOLS),
             cluster_id: self.cluster(),
@@ -123,9 +130,13 @@ impl Choices {
             tflops_oversell_percent: self.pick(&[500, 100, 333]),
             vram_expand_to_host_disk_percent: self.pick(&[70, 0, 33]),
             vram_expand_to_host_mem_percent: self.pick(&[50, 0, 7]),
+            max_capacity: self.quantities(&most, 0.3),
+            min_capacity: self.quantities(&warm, 0.2),
+            warm_capacity: self.quantities(&warm, 0.6),
             budget_per_day: self.maybe_decimal(&[None, Some("0"), Some("10")]),
             budget_per_month: self.maybe_decimal(&[None, Some("5")]),
             budget_per_quarter: self.maybe_decimal(&[None, Some("1")]),
+            budget_exceed_strategy: self.pick(&strategies),
             currency: "USD".into(),
         }
     }

@@ -98,6 +98,7 @@ impl Choices {
             cpu_millis: self.pick(&[0, 100, 4000, 18_000]),
             memory_bytes: self.pick(&[0, 3 << 30, 140 << 30, 1_000_003]),
             gpu_millis: self.pick(&[0, 1000, 333, 3000]),
+            gpu_memory_bytes: self.pick(&[None, Some(0), Some(5 << 30), Some(1_000_003)]),
         }
     }
 

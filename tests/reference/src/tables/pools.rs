@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{NodeStarted, PoolSet};
-use prorata_schemas::ids::PoolId;
+use prorata_schemas::event::{NodeStarted, PodStarted, PoolSet};
+use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
 use crate::hour::{HourView, Slice, counted};
 use crate::resources::{amount, of_node, pool_amounts, pool_count};
-use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
+use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole, zero};
 use crate::rules::pool::limits;
 use crate::tables::sum;
+use crate::usage;
 use crate::world::{Billing, NodeKey};
 
 /// Node cost of every pool id in every hour so far.
@@ -53,10 +54,18 @@ pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolU
 /// Integrals over the hour.
 #[derive(Default)]
 struct PoolSums {
+    nodes: Exact,
+    gpus: Exact,
     total: (Exact, Exact),
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
     limited: (Exact, Exact),
+    /// What no pod requests, up to the warm capacity.
+    idle_warm: (Exact, Exact),
+    /// What no pod requests, above the warm capacity.
+    idle_other: (Exact, Exact),
+    /// TFLOPs and bytes in use, if any use was measured.
+    used: (Option<Exact>, Option<Exact>),
     /// The cost of whole GPUs in place of shares of them.
     full_price: Exact,
 }
@@ -71,6 +80,7 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
     for (index, slice) in view.slices.iter().enumerate() {
         let time = hours(slice.to - slice.from);
         let Some(set) = in_force(view.slices, index, id) else { continue };
+        add_idle(&mut sums, slice, id, set);
         for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
             let (tflops, vram) = pool_amounts(&node.set.capacity);
             let percent = |of: u128, percent: i32| (whole(of) * ratio(percent, 100)).floor();
@@ -82,8 +92,14 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
             let vram_virtual = whole(amount(&node.set.capacity, VRAM))
                 + percent(disk, set.vram_expand_to_host_disk_percent)
                 + percent(memory, set.vram_expand_to_host_mem_percent);
+            let [_, _, gpus] = of_node(&node.set, view.rules);
+            sums.nodes += &time;
+            sums.gpus += gpus * &time;
             accrue(&mut sums.total, (tflops, vram), &time);
             accrue(&mut sums.virtually, (tflops_virtual, vram_virtual), &time);
+        }
+        for (uid, pod) in &slice.world.pods {
+            add_use(&mut sums.used, view, slice, id, (uid, &pod.set));
         }
         for pod in slice.world.pods.values().filter(|pod| pod.set.pool_id.as_ref() == Some(id)) {
             let count = pool_count(&pod.set.requests);
@@ -102,6 +118,49 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
     sums
 }
 
+/// Adds what nobody requests in a slice: what the pool keeps warm, and the rest.
+fn add_idle(sums: &mut PoolSums, slice: &Slice, id: &PoolId, set: &PoolSet) {
+    let mut free = (zero(), zero());
+    for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
+        accrue(&mut free, pool_amounts(&node.set.capacity), &whole(1));
+    }
+    for pod in slice.world.pods.values().filter(|pod| pod.set.pool_id.as_ref() == Some(id)) {
+        accrue(&mut free, pool_amounts(&pod.set.requests), &-pool_count(&pod.set.requests));
+    }
+    let split = |free: Exact, warm: Exact| {
+        let free = larger(free, zero());
+        let other = larger(&free - &warm, zero());
+        (free - &other, other)
+    };
+    let (warm_tflops, warm_vram) = pool_amounts(&set.warm_capacity);
+    let (tflops, vram) = (split(free.0, warm_tflops), split(free.1, warm_vram));
+    let time = hours(slice.to - slice.from);
+    accrue(&mut sums.idle_warm, (tflops.0, vram.0), &time);
+    accrue(&mut sums.idle_other, (tflops.1, vram.1), &time);
+}
+
+/// Adds what a pod uses of a node of the pool. A GPU in use is its part of the node's TFLOPs.
+fn add_use(
+    used: &mut (Option<Exact>, Option<Exact>),
+    view: &HourView,
+    slice: &Slice,
+    id: &PoolId,
+    (uid, pod): (&PodUid, &PodStarted),
+) {
+    let Billing::Node(key) = slice.world.billing(pod) else { return };
+    let Some(node) = slice.world.nodes.get(&key).filter(|node| node.set.pool_id.as_ref() == Some(id)) else {
+        return;
+    };
+    if let Some([_, _, gpu_hours]) = usage::used(view.samples, uid, slice.from, slice.to) {
+        let [_, _, gpus] = of_node(&node.set, view.rules);
+        let (tflops, _) = pool_amounts(&node.set.capacity);
+        *used.0.get_or_insert_with(zero) += gpu_hours * fraction(&tflops, &gpus);
+    }
+    if let Some(bytes) = usage::used_gpu_memory(view.samples, uid, slice.from, slice.to) {
+        *used.1.get_or_insert_with(zero) += bytes;
+    }
+}
+
 /// Returns the pool's description in force at a slice. Before the first Set of the hour, that description
 /// counts; after a deletion, the last one.
 fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Arc<PoolSet>> {
@@ -109,7 +168,7 @@ fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Ar
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))
 }
 
-fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &PoolSet) -> PoolUsageRow {
+fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Arc<PoolSet>) -> PoolUsageRow {
     let sums = sums(view, id);
     let spent = |from: Date| {
         let hours = spend.get(id).into_iter().flatten();
@@ -147,6 +206,9 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
     PoolUsageRow {
         pool_id: id.clone(),
         cluster_id: set.cluster_id.clone(),
+        description: Arc::clone(set),
+        nodes: half_even(&sums.nodes),
+        gpus: half_even(&sums.gpus),
         tflops_total: half_even(&sums.total.0),
         vram_bytes_total: half_even(&sums.total.1),
         tflops_virtual: half_even(&sums.virtually.0),
@@ -155,8 +217,14 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
         vram_bytes_requested: half_even(&sums.requested.1),
         tflops_limited: half_even(&sums.limited.0),
         vram_bytes_limited: half_even(&sums.limited.1),
+        tflops_idle_warm: half_even(&sums.idle_warm.0),
+        vram_bytes_idle_warm: half_even(&sums.idle_warm.1),
+        tflops_idle_other: half_even(&sums.idle_other.0),
+        vram_bytes_idle_other: half_even(&sums.idle_other.1),
         allocated_tflops_percent: half_even(&tflops_percent),
         allocated_vram_percent: half_even(&vram_percent),
+        utilized_tflops_percent: sums.used.0.map(|used| half_even(&percent(&used, &sums.total.0))),
+        utilized_vram_percent: sums.used.1.map(|used| half_even(&percent(&used, &sums.total.1))),
         charges,
         node_cost,
         margin: half_even(&(exact(charges) - &cost)),

@@ -2,10 +2,10 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget,
-    DiscountedPrice, Event, NodeStarted, NodeStopped, Payload, PlanDiscount, PodStarted, PodStopped,
-    PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording,
-    ReservationReleased, ReservationSet,
+    Assignment, BudgetExceedStrategy, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet,
+    DiscountTarget, DiscountedPrice, Event, NodeStarted, NodeStopped, Payload, PlanDiscount, PodStarted,
+    PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted, QuotaKind, QuotaSet, RateSet,
+    Recording, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::ids::{CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
@@ -112,13 +112,12 @@ fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodU
         let text: Text = fields.text_or(key, "0");
         Ok(parse_quantity(resource, &text)?.amount as i64)
     };
-    Ok(PodUsage {
-        pod_uid,
-        interval_end,
-        cpu_millis: amount("cpu", "cpu")?,
-        memory_bytes: amount("memory", MEMORY)?,
-        gpu_millis: amount("gpu", NVIDIA_GPU)?,
-    })
+    let (cpu_millis, memory_bytes) = (amount("cpu", "cpu")?, amount("memory", MEMORY)?);
+    let gpu_millis = amount("gpu", NVIDIA_GPU)?;
+    let gpu_memory = fields.text::<Text>("gpu-memory");
+    let gpu_memory = gpu_memory.map(|text| parse_quantity(MEMORY, &text)).transpose()?;
+    let gpu_memory_bytes = gpu_memory.map(|quantity| quantity.amount as i64);
+    Ok(PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes })
 }
 
 fn reservation(
@@ -248,9 +247,17 @@ fn pool(pool_id: PoolId, fields: &mut LineFields) -> Result<PoolSet, String> {
         tflops_oversell_percent: fields.number("oversell", 500)?,
         vram_expand_to_host_disk_percent: fields.number("disk", 70)?,
         vram_expand_to_host_mem_percent: fields.number("mem", 50)?,
+        max_capacity: fields.quantities("max.")?.unwrap_or_default(),
+        min_capacity: fields.quantities("min.")?.unwrap_or_default(),
+        warm_capacity: fields.quantities("warm.")?.unwrap_or_default(),
         budget_per_day: fields.decimal("day")?,
         budget_per_month: fields.decimal("month")?,
         budget_per_quarter: fields.decimal("quarter")?,
+        budget_exceed_strategy: if fields.flag("terminates") {
+            BudgetExceedStrategy::AlertAndTerminateVm
+        } else {
+            BudgetExceedStrategy::AlertOnly
+        },
         currency: "USD".into(),
     })
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, Event, Labels, NodeStarted,
-    Payload, PlanDiscount, PodStarted, PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet,
-    ReservationSet,
+    BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
+    Event, Labels, NodeStarted, Payload, PlanDiscount, PodStarted, PodUsage, PoolSet, Quantities, QuotaKind,
+    QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
@@ -142,6 +142,7 @@ impl Line {
         self.unless("cpu", &format!("{}m", usage.cpu_millis), "0m");
         self.unless("memory", &usage.memory_bytes.to_string(), "0");
         self.unless("gpu", &format!("{}m", usage.gpu_millis), "0m");
+        self.some("gpu-memory", usage.gpu_memory_bytes.map(|bytes| bytes.to_string()).as_deref());
     }
 
     fn reservation(&mut self, set: &ReservationSet) {
@@ -209,6 +210,10 @@ impl Line {
         self.unless("oversell", &pool.tflops_oversell_percent.to_string(), "500");
         self.unless("disk", &pool.vram_expand_to_host_disk_percent.to_string(), "70");
         self.unless("mem", &pool.vram_expand_to_host_mem_percent.to_string(), "50");
+        self.quantities("max.", &pool.max_capacity);
+        self.quantities("min.", &pool.min_capacity);
+        self.quantities("warm.", &pool.warm_capacity);
+        self.flag("terminates", pool.budget_exceed_strategy == BudgetExceedStrategy::AlertAndTerminateVm);
         let budgets = [
             ("day", pool.budget_per_day),
             ("month", pool.budget_per_month),

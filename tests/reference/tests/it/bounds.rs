@@ -76,7 +76,11 @@ const BOUNDS: &[(&str, Option<&str>)] = &[
     ("node n gpus=1M", None),
     ("node n gpus=1000001", Some("gpus: 1000001 is above the limit of 1000000")),
     ("pod p gpus=1000000001m", Some("gpus: 1000000001m is above the limit of 1000000")),
-    ("use p to=01:00 cpu=1M memory=1P gpu=1M", None),
+    ("use p to=01:00 cpu=1M memory=1P gpu=1M gpu-memory=1P", None),
+    (
+        "use p to=01:00 gpu-memory=1000000000000001",
+        Some("gpu_memory_bytes: 1000000000000001 is above the limit of 1000000000000000"),
+    ),
     ("use p to=01:00 cpu=1000000001m", Some("cpu_millis: 1000000001 is above the limit of 1000000000")),
     ("reservation r x=2147483647 price=1000000000 gpu=8", None),
     (
@@ -94,6 +98,11 @@ const BOUNDS: &[(&str, Option<&str>)] = &[
         Some("qos_pricing.per_vram_gib_hour: 1000000001 is above the limit of 1000000000"),
     ),
     ("pool g qos=a:1:1:10.1", Some("qos_pricing.limits_over_requests: 10.1 is above the limit of 10")),
+    ("pool g max.cpu=1E warm.vram=1E min.tflops=1E", None),
+    (
+        "pool g warm.vram=1Ei",
+        Some("warm_capacity: tensor-fusion.ai/vram '1Ei' is above the limit of 1000000000000000000"),
+    ),
     ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above the limit of 100000")),
     ("rate r cpu=1000000000 gib=1000000000 gpu=1000000000", None),
     ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above the limit of 1000000000")),
@@ -189,6 +198,7 @@ fn sums(tables: &HourTables) -> Vec<Decimal12> {
     for pool in &tables.pool_usage {
         sums.extend([pool.tflops_virtual, pool.vram_bytes_virtual, pool.charges, pool.spend_quarter]);
         sums.extend([pool.allocated_tflops_percent, pool.allocated_vram_percent]);
+        sums.extend([pool.utilized_tflops_percent, pool.utilized_vram_percent].into_iter().flatten());
     }
     for quota in &tables.quota_usage {
         sums.extend([quota.min, quota.used_mean, quota.over_quota_pool, quota.borrowed_hours]);

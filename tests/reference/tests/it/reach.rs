@@ -234,6 +234,13 @@ const THINGS: &[Thing] = &[
     ("spend of more than a month", |hour| {
         hour.pool_usage.iter().any(|row| row.spend_month < row.spend_quarter)
     }),
+    ("warm and other idle of a pool", |hour| {
+        hour.pool_usage.iter().any(|row| row.tflops_idle_warm > ZERO && row.tflops_idle_other > ZERO)
+    }),
+    ("use of a pool's nodes", |hour| {
+        hour.pool_usage.iter().any(|row| row.utilized_tflops_percent > Some(ZERO))
+    }),
+    ("use of a pool's VRAM", |hour| hour.pool_usage.iter().any(|row| row.utilized_vram_percent > Some(ZERO))),
     ("saved", |hour| hour.pool_usage.iter().any(|row| row.saved_costs_per_month > ZERO)),
 ];
 

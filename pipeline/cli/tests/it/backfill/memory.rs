@@ -28,6 +28,7 @@ fn usage(uid: &str, minute: i64) -> EventRecord {
         cpu_millis: 500 + minute,
         memory_bytes: (1 << 30) + minute * 4096,
         gpu_millis: 0,
+        gpu_memory_bytes: None,
     };
     EventRecord::new(Event::new("acme".into(), event_time, Payload::PodUsage(usage)))
 }

@@ -126,6 +126,7 @@ mod tests {
                 cpu_millis,
                 memory_bytes: 0,
                 gpu_millis: 0,
+                gpu_memory_bytes: None,
             };
             let payloads = [
                 Payload::PodUsage(usage("a")),

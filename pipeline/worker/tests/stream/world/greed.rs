@@ -3,7 +3,8 @@
 
 use prorata_samples::trace::{START, TRACE_END, node, pod};
 use prorata_schemas::event::{
-    CommitmentKind, CommitmentSet, Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice,
+    BudgetExceedStrategy, CommitmentKind, CommitmentSet, Event, EventRecord, Payload, PodStarted, PodStopped,
+    PoolSet, QosPrice, Quantities,
 };
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::money::{Ratio, UnitPrice};
@@ -39,9 +40,13 @@ pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<
         tflops_oversell_percent: 100,
         vram_expand_to_host_disk_percent: 0,
         vram_expand_to_host_mem_percent: 0,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
         budget_per_day: None,
         budget_per_month: None,
         budget_per_quarter: None,
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
         currency: "USD".into(),
     };
     let greedy = (0..pods).map(|id| {

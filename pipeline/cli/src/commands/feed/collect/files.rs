@@ -257,6 +257,7 @@ mod tests {
             cpu_millis: 0,
             memory_bytes: 0,
             gpu_millis: 0,
+            gpu_memory_bytes: None,
         };
         Event::new("o".into(), Timestamp(at), Payload::PodUsage(usage))
     }
