@@ -191,6 +191,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),
         letters: None,
+        budgets: None,
         status: Arc::clone(&status),
     };
     let options =

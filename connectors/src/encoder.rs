@@ -3,6 +3,9 @@
 use std::error::Error;
 
 use bytes::Bytes;
+use prorata_schemas::budget::BudgetUse;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{
     CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
@@ -38,5 +41,13 @@ impl TableEncoder for ParquetEncoder {
 
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError> {
         prorata_tables::split(table, joined).map_err(failed("split a file"))
+    }
+
+    fn allocated_costs(&self, hours: &Bytes) -> Result<Vec<(OrganizationId, Decimal12)>, FormatError> {
+        prorata_tables::allocated_costs(hours).map_err(failed("read costs of a file"))
+    }
+
+    fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError> {
+        prorata_tables::budgets(pool_usage).map_err(failed("read budgets of a file"))
     }
 }

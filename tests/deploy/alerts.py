@@ -21,9 +21,17 @@ def rules(override: dict | None = None) -> list[dict]:
     return [alert for group in groups(override) for alert in group["rules"]]
 
 
-def board() -> dict:
-    """The dashboard of a release with everything on."""
-    return json.loads(config_map(render("everything"), "prorata.json")["data"]["prorata.json"])
+def boards() -> list[dict]:
+    """The dashboards of a release with everything on."""
+    data = config_map(render("everything"), "prorata.json")["data"]
+    return [json.loads(data[name]) for name in ("prorata.json", "prorata-cost.json")]
+
+
+def asked() -> list[str]:
+    """The expressions of its alerts and dashboards."""
+    panels = [panel for board in boards() for panel in board["panels"]]
+    targets = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [alert["expr"] for alert in rules()] + targets
 
 
 def write_rules(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from environment import enter
 
 enter("deploy")
 
-from alerts import board, rules
+from alerts import asked
 from provoked_collectors import Collector
 from provoked_workers import Worker
 from scenes import SEEN
@@ -24,10 +24,8 @@ __all__ = ["Collector", "Worker"]
 
 
 def tearDownModule() -> None:
-    """Whatever the rules and the dashboard name, a running program has."""
-    asked = [alert["expr"] for alert in rules()]
-    asked += [target["expr"] for panel in board()["panels"] for target in panel["targets"]]
-    named = {name for expression in asked for name in re.findall(r"\bprorata_\w+", expression)}
+    """Whatever the rules and the dashboards name, a running program has."""
+    named = {name for expression in asked() for name in re.findall(r"\bprorata_\w+", expression)}
     missing = {re.sub("_(bucket|sum|count)$", "", name) for name in named} - SEEN
     if missing:
         raise AssertionError(f"no running program had {missing}")

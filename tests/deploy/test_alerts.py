@@ -9,6 +9,7 @@ import yaml
 from alerts import promtool, rules, write_rules
 
 WORKER, COLLECTOR = "cost-allocation", "cost-allocation-collector"
+USED = "prorata_budget_used_ratio"
 
 
 class Case(NamedTuple):
@@ -142,6 +143,16 @@ CASES = [
         65,
         {},
         "4 pod-hours of the last two hours have no price.",
+    ),
+    Case(
+        "ProrataBudgetExceeded",
+        {
+            f'{USED}{{organization="acme",pool="a100",period="day",pod="p-0"}}': "0.8x59 0.9x60",
+            f'{USED}{{organization="acme",pool="a100",period="month",pod="p-0"}}': "0.1x120",
+        },
+        65,
+        {"organization": "acme", "pool": "a100", "period": "day"},
+        "Pool a100 of acme has used 90% of its budget for the day.",
     ),
     Case(
         "ProrataConflicts",

@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from alerts import board, groups, rules
+from alerts import asked, boards, groups, rules
 from chart import DEPLOY, REPOSITORY, Refused, config_map, one, render
 
 METRICS = REPOSITORY / "pipeline" / "cli" / "src" / "operations" / "README.md"
@@ -31,10 +31,9 @@ def documented_metrics() -> dict[str, set[str]]:
 class Alerts(unittest.TestCase):
     def test_alerts_and_dashboard_ask_for_metrics_that_a_worker_has(self):
         known = documented_metrics()
-        asked = [alert["expr"] for alert in rules()]
-        asked += [target["expr"] for panel in board()["panels"] for target in panel["targets"]]
-        self.assertGreater(len(asked), 20)
-        for expression in asked:
+        expressions = asked()
+        self.assertGreater(len(expressions), 20)
+        for expression in expressions:
             names = re.findall(r"\bprorata_\w+", expression)
             self.assertTrue(names, expression)
             for name in names:
@@ -82,6 +81,7 @@ class Alerts(unittest.TestCase):
         by_name = {alert["alert"]: alert for alert in rules()}
         self.assertTrue(by_name["ProrataHoursNotClosed"]["expr"].endswith("- 3600 > 7200"))
         self.assertTrue(by_name["ProrataLag"]["expr"].endswith("> 3600"))
+        self.assertTrue(by_name["ProrataBudgetExceeded"]["expr"].endswith("> 0.8"))
         labels = one(render("everything"), "PrometheusRule")["metadata"]["labels"]
         self.assertEqual(labels["release"], "prometheus")
         self.assertTrue(by_name["ProrataShardsUnowned"]["expr"].startswith("32 - "))
@@ -95,10 +95,12 @@ class Alerts(unittest.TestCase):
         self.assertNotIn("grafana_dashboard", metadata["labels"])
         self.assertEqual(metadata["labels"]["grafana"], "yes")
         self.assertEqual(metadata["annotations"], {"grafana_folder": "finops"})
-        panels = board()["panels"]
-        self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
-        for panel in panels:
-            self.assertTrue(panel["title"] and panel["description"], panel["id"])
+        self.assertEqual(len({board["uid"] for board in boards()}), 2)
+        for board in boards():
+            panels = board["panels"]
+            self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
+            for panel in panels:
+                self.assertTrue(panel["title"] and panel["description"], panel["id"])
 
 
 class Autoscaling(unittest.TestCase):

@@ -4,7 +4,8 @@
 //! - `client`: settings, the client library's configuration, its callbacks, and the meaning of its errors;
 //! - `admin`: requests to the brokers about topics and offsets, sent by a thread of their own;
 //! - `member`: the consumer ([`KafkaSource`]), owned by one thread;
-//! - `produce`: the producer ([`KafkaProducer`]) and the topic of dead letters ([`KafkaDeadLetters`]);
+//! - `produce`: the producer ([`KafkaProducer`]), and the topics of dead letters ([`KafkaDeadLetters`]) and
+//!   exceeded budgets ([`KafkaBudgets`]);
 //! - `reader`: topics read to their end, without joining a group ([`KafkaReader`]).
 
 mod admin;
@@ -22,7 +23,7 @@ pub use admin::topic_setting;
 pub use client::config::fetch_settings;
 pub use client::settings::{Connection, KafkaSettings, Login, Security};
 pub use member::KafkaSource;
-pub use produce::{KafkaDeadLetters, KafkaProducer};
+pub use produce::{KafkaBudgets, KafkaDeadLetters, KafkaProducer};
 pub use reader::KafkaReader;
 
 /// Returns the number of partitions of each topic; 0 for a topic that does not exist. Blocks for up to the

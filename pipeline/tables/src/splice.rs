@@ -57,7 +57,7 @@ fn write_files(table: Table, rows: &RecordBatch, file_rows: u64) -> Result<Vec<C
 }
 
 /// Reads all rows of a file that has the columns of this program.
-fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
+pub fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     guarded(|source| EncodeError::Read { table, source }, || read_whole(table, bytes))
 }
 

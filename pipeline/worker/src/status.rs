@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
+use prorata_schemas::budget::BudgetUse;
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::EventKind;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 
@@ -89,14 +92,23 @@ pub enum Dependency {
     Registry,
     /// The topic of dead letters.
     DeadLetterTopic,
+    /// The topic of exceeded budgets.
+    BudgetTopic,
     /// A wall clock that agrees with the store's.
     Clock,
 }
 
 impl Dependency {
     /// All dependencies, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Storage, Self::Memory, Self::Kafka, Self::Registry, Self::DeadLetterTopic, Self::Clock];
+    pub const ALL: [Self; 7] = [
+        Self::Storage,
+        Self::Memory,
+        Self::Kafka,
+        Self::Registry,
+        Self::DeadLetterTopic,
+        Self::BudgetTopic,
+        Self::Clock,
+    ];
 
     /// The dependency's name, as in metrics.
     pub const fn name(self) -> &'static str {
@@ -106,6 +118,7 @@ impl Dependency {
             Self::Kafka => "kafka",
             Self::Registry => "registry",
             Self::DeadLetterTopic => "dead_letter_topic",
+            Self::BudgetTopic => "budget_topic",
             Self::Clock => "clock",
         }
     }
@@ -116,7 +129,7 @@ impl Dependency {
             Self::Storage => &ErrorKind::ALL,
             Self::Registry => &[ErrorKind::Transient, ErrorKind::Permission, ErrorKind::Invalid],
             Self::Clock => &[ErrorKind::Invalid],
-            Self::Memory | Self::Kafka | Self::DeadLetterTopic => &[ErrorKind::Transient],
+            Self::Memory | Self::Kafka | Self::DeadLetterTopic | Self::BudgetTopic => &[ErrorKind::Transient],
         }
     }
 }
@@ -214,6 +227,17 @@ pub struct ShardStatus {
     pub open_events_bytes: u64,
     /// The shard's topic partitions.
     pub topics: BTreeMap<Text, TopicStatus>,
+    /// Costs and budgets of published hours.
+    pub costs: Arc<ShardCosts>,
+}
+
+/// Costs and budgets of a shard, as its published tables hold them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardCosts {
+    /// Allocated cost of the current day, the UTC day of the last closed hour, by organization and currency.
+    pub day: BTreeMap<(OrganizationId, Text), Decimal12>,
+    /// Budgets, with the spend through the last closed hour.
+    pub budgets: Vec<BudgetUse>,
 }
 
 /// The status of one topic partition.
@@ -260,6 +284,10 @@ pub struct Counts {
     pub commits: u64,
     /// Failures of storage, Kafka or the registry that were retried.
     pub retries: u64,
+    /// Messages about exceeded budgets that their topic has.
+    pub budget_messages: u64,
+    /// Failed attempts to send such messages.
+    pub budget_failures: u64,
     /// Durations of folding a window of hours.
     pub fold: Durations,
     /// Durations of checkpoints, without publishing.
@@ -289,6 +317,8 @@ impl Counts {
         self.rebalances += other.rebalances;
         self.commits += other.commits;
         self.retries += other.retries;
+        self.budget_messages += other.budget_messages;
+        self.budget_failures += other.budget_failures;
         self.fold.add(&other.fold);
         self.checkpoint.add(&other.checkpoint);
         self.publish.add(&other.publish);

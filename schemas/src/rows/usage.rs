@@ -232,6 +232,12 @@ pub struct PoolUsageRow {
     pub spend_month: Decimal12,
     /// Node cost since the start of the UTC quarter, this hour included.
     pub spend_quarter: Decimal12,
+    /// Budget of the day; `None` if there is none, or it is in another currency than the hour.
+    pub budget_day: Option<Decimal12>,
+    /// Budget of the month, as for the day.
+    pub budget_month: Option<Decimal12>,
+    /// Budget of the quarter, as for the day.
+    pub budget_quarter: Option<Decimal12>,
     /// The names from `day,month,quarter` whose spend is strictly above the budget; `None` if no spend is.
     pub budget_exceeded: Option<Text>,
     /// Cost of the pods' GPUs at their nodes' prices, minus node cost, times 730.

@@ -157,6 +157,7 @@ impl<'a> Continued<'a> {
             },
             decoder: Arc::new(SingleObjectMessages::new().unwrap()),
             letters: Some(Arc::new(FakeDeadLetterTopic::default())),
+            budgets: None,
             status: Arc::default(),
         };
         let source = broker.source("continued", &TOPICS);

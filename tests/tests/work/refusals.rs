@@ -179,7 +179,8 @@ fn a_configuration_is_checked_before_a_start() {
     let letters = format!("{}-letters", world.name);
     world.create(std::slice::from_ref(&letters), 1);
     world.set("kafka.dead_letter_topic", json!(letters));
-    let all = ["storage", "clock", "root", "registry", "topics", "dead-letter topic"];
+    world.set("kafka.budget_topic", json!(letters));
+    let all = ["storage", "clock", "root", "registry", "topics", "dead-letter topic", "budget topic"];
     let (code, mut outcomes) = checked(&world);
     assert_eq!(outcomes.remove("batches").as_deref(), Some("warning"), "Kafka's default is 1 MiB");
     assert_eq!((code, outcomes), (Some(0), all.map(|check| (check.to_owned(), "ok".to_owned())).into()));
@@ -196,6 +197,9 @@ fn a_configuration_is_checked_before_a_start() {
     world.set("kafka.dead_letter_topic", json!("no-such-letters"));
     missing(&world, "dead-letter topic", 2);
     world.set("kafka.dead_letter_topic", json!(letters));
+    world.set("kafka.budget_topic", json!("no-such-budgets"));
+    missing(&world, "budget topic", 2);
+    world.set("kafka.budget_topic", json!(letters));
     world.topics.push("no-such-topic".into());
     missing(&world, "topics", 2);
     world.topics.pop();

@@ -1,10 +1,12 @@
-//! Sending: the client library's producer (`sender`), events ([`KafkaProducer`]) and dead letters
-//! ([`KafkaDeadLetters`]).
+//! Sending: the client library's producer (`sender`), events ([`KafkaProducer`]), dead letters
+//! ([`KafkaDeadLetters`]) and exceeded budgets ([`KafkaBudgets`]).
 
+mod budgets;
 mod dead_letters;
 mod producer;
 mod sender;
 
+pub use budgets::KafkaBudgets;
 pub use dead_letters::KafkaDeadLetters;
 pub use producer::KafkaProducer;
 

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
+use prorata_connectors::kafka::{KafkaBudgets, KafkaDeadLetters, KafkaSettings, KafkaSource};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::RegistryFault;
 use prorata_worker::WorkerError;
+use prorata_worker::ports::BudgetTopic;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{SkippedBatch, StreamPorts, Worker, WorkerOptions};
@@ -72,7 +73,8 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
         "" => None,
         listen => {
             let ended = async move { while !*watch.borrow_and_update() && watch.changed().await.is_ok() {} };
-            let limits = operations::Limits::default();
+            let limits =
+                operations::Limits { cost_series: config.http.cost_series, ..operations::Limits::default() };
             Some(operations::serve(listen, Arc::clone(&status), limits, ended).await?)
         }
     };
@@ -114,6 +116,10 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
             Some(Arc::new(letters.map_err(WorkerError::Source)?))
         }
     };
+    let budgets: Option<Arc<dyn BudgetTopic>> = match config.kafka.budget_topic.as_str() {
+        "" => None,
+        topic => Some(Arc::new(KafkaBudgets::new(&connection, topic).map_err(WorkerError::Source)?)),
+    };
     let mut settings =
         KafkaSettings::new(connection, config::topic_names(&config.kafka.topics), &*config.kafka.group_id);
     settings.instance =
@@ -122,7 +128,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     settings.revoke_timeout = config.work.drain_timeout;
     settings.queue_bytes = config.kafka.queue_bytes;
     let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
-    let ports = StreamPorts { shared, decoder, letters, status };
+    let ports = StreamPorts { shared, decoder, letters, budgets, status };
     let worker = Worker::open(source, ports, options).await?;
     worker.run(stop).await?;
     Ok(())
@@ -141,6 +147,7 @@ fn options(config: &Config, shards_given: bool) -> Result<WorkerOptions, Failure
         skip_batches: config.kafka.skip_batches.iter().map(skipped_batch).collect(),
         moved_from: config.kafka.moved_from.clone(),
         retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.name().into()).collect(),
+        reads_costs: config.http.cost_series > 0 && !config.http.listen.is_empty(),
         ..config.work.clone()
     })
 }

@@ -26,6 +26,8 @@ pub struct KafkaConfig {
     pub retired_topics: Vec<TopicConfig>,
     /// Topic for dead letters, in addition to their files. If empty, there is none.
     pub dead_letter_topic: String,
+    /// Topic for messages about exceeded budgets. If empty, there is none.
+    pub budget_topic: String,
     /// Consumer group.
     pub group_id: String,
     /// Consumer (group@cluster) that has read for the root so far, if reading moves to another. If empty,
@@ -198,6 +200,7 @@ impl Default for KafkaConfig {
             topics: Vec::new(),
             retired_topics: Vec::new(),
             dead_letter_topic: String::new(),
+            budget_topic: String::new(),
             group_id: settings.group,
             moved_from: String::new(),
             group_instance_id: settings.instance.unwrap_or_default(),

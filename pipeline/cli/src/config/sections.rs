@@ -3,6 +3,8 @@
 use prorata_worker::root::SHARDS_DEFAULT;
 use serde::{Deserialize, Serialize};
 
+use crate::operations::Limits;
+
 /// The root, and the settings that are fixed for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,6 +23,8 @@ pub struct RootConfig {
 pub struct HttpConfig {
     /// Address and port. If empty, nothing is served.
     pub listen: String,
+    /// Maximum number of series of each metric of costs and budgets. If 0, there are no such metrics.
+    pub cost_series: usize,
 }
 
 /// Logs.
@@ -51,7 +55,7 @@ impl Default for RootConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:8080".into() }
+        Self { listen: "127.0.0.1:8080".into(), cost_series: Limits::default().cost_series }
     }
 }
 

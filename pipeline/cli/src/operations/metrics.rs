@@ -1,7 +1,8 @@
 //! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` in this folder lists them, and a
 //! test compares the two.
 //!
-//! Labels are bounded: shards of the root, configured topics, event types and reasons, never organizations.
+//! Labels are bounded: shards of the root, configured topics, event types and reasons. Only the metrics of
+//! costs and budgets (`costs`) name organizations, and `http.cost_series` bounds them.
 
 use std::fmt;
 
@@ -38,6 +39,7 @@ impl Collector for Snapshot {
         self.put_worker(&mut out)?;
         self.put_ages(&mut out)?;
         self.put_shards(&mut out)?;
+        self.put_costs(&mut out)?;
         self.put_counts(&mut out)?;
         self.put_durations(&mut out)
     }
@@ -167,7 +169,7 @@ impl Snapshot {
             (vec![("reason", reason.code().to_owned())], count)
         });
         out.counter("dead_letters", "Messages that could not become events, by reason", letters)?;
-        let plain: [(&str, &str, u64); 12] = [
+        let plain: [(&str, &str, u64); 14] = [
             ("late_events", "New events that arrived after their hour had closed", counts.late_events),
             (
                 "late_duplicates",
@@ -204,6 +206,16 @@ impl Snapshot {
             ),
             ("rebalances", "Assignments and revocations of shards by the consumer group", counts.rebalances),
             ("retries", "Retries after failures of storage, Kafka or the schema registry", counts.retries),
+            (
+                "budget_messages",
+                "Messages about exceeded budgets that kafka.budget_topic has",
+                counts.budget_messages,
+            ),
+            (
+                "budget_message_failures",
+                "Failed attempts to send messages about exceeded budgets",
+                counts.budget_failures,
+            ),
         ];
         for (name, help, count) in plain {
             out.counter(name, help, [(Labels::new(), count)])?;

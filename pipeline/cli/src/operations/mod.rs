@@ -4,6 +4,7 @@
 //! a dependency that is down never makes the worker look dead.
 
 pub mod collector;
+mod costs;
 mod document;
 mod metrics;
 mod page;
@@ -42,17 +43,23 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// the client retries for three minutes.
 const LIVE_WITHIN: Duration = Duration::from_secs(300);
 
-/// Limit after which a worker counts as dead.
+/// Default of [`Limits::cost_series`]: enough for every organization of a usual installation, and little for
+/// Prometheus.
+const COST_SERIES: usize = 1_000;
+
+/// Limits of what the server reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest time between two iterations of the worker's loop or responses of storage, and before the first
     /// one.
     pub live_within: Duration,
+    /// Most series of each metric of costs and budgets.
+    pub cost_series: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { live_within: LIVE_WITHIN }
+        Self { live_within: LIVE_WITHIN, cost_series: COST_SERIES }
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::Mutex;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
 use prorata_worker::StopReason;
-use prorata_worker::status::{Dependency, RecomputeGate, ShardStatus, ShardStop, TopicStatus};
+use prorata_worker::status::{Dependency, RecomputeGate, ShardCosts, ShardStatus, ShardStop, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -55,6 +56,7 @@ fn working() -> Arc<Status> {
         held_example: Some("organization 'evil' is held".to_owned()),
         state_bytes: 2_048,
         open_events_bytes: 4_096,
+        costs: Arc::new(costs()),
         topics: BTreeMap::from([("pods".into(), pods), ("nodes".into(), nodes)]),
     };
     worker.shards = BTreeMap::from([(3, shard), (11, ShardStatus::default())]);
@@ -66,6 +68,27 @@ fn working() -> Arc<Status> {
     worker.counts.fold.observe(Duration::from_secs(100));
     drop(worker);
     Arc::new(status)
+}
+
+/// Returns costs of three organizations and budgets of two pools.
+fn costs() -> ShardCosts {
+    let cost = |id: &str, currency: &str, cost: &str| ((id.into(), currency.into()), cost.parse().unwrap());
+    let used = |pool: &str, period, spend: &str, budget: &str| BudgetUse {
+        organization_id: "ac\"me".into(),
+        pool_id: pool.into(),
+        period,
+        spend: spend.parse().unwrap(),
+        budget: budget.parse().unwrap(),
+    };
+    ShardCosts {
+        day: [cost("ac\"me", "USD", "12.5"), cost("hooli", "USD", "7"), cost("gamma", "EUR", "9")].into(),
+        budgets: vec![
+            used("a100", Period::Day, "50", "100"),
+            used("l4", Period::Month, "3", "0"),
+            used("a100", Period::Month, "150", "100"),
+            used("l4", Period::Day, "0", "0"),
+        ],
+    }
 }
 
 struct Answer {
@@ -103,7 +126,7 @@ async fn a_worker_is_live_while_its_loop_iterates() {
     let answer = ask(&status, "/livez").await;
     assert_eq!((answer.code, &*answer.kind), (200, TEXT));
     assert_eq!(answer.body, "live: the worker's loop iterated or storage responded 0 s ago\n");
-    let strict = Limits { live_within: Duration::ZERO };
+    let strict = Limits { live_within: Duration::ZERO, ..Limits::default() };
     let answer = ask_with(&status, strict, "/livez", None).await;
     assert_eq!(answer.code, 503);
     assert_eq!(
@@ -116,7 +139,8 @@ async fn a_worker_is_live_while_its_loop_iterates() {
 async fn a_worker_may_delay_its_first_round_but_not_for_ever() {
     let status = Arc::new(Status::default());
     assert_eq!(ask(&status, "/livez").await.code, 200);
-    let answer = ask_with(&status, Limits { live_within: Duration::ZERO }, "/livez", None).await;
+    let strict = Limits { live_within: Duration::ZERO, ..Limits::default() };
+    let answer = ask_with(&status, strict, "/livez", None).await;
     assert_eq!(answer.code, 503);
     assert!(answer.body.contains("has not started in the 0 s since the start"), "{}", answer.body);
 }
@@ -181,6 +205,10 @@ async fn metrics_say_what_the_status_holds() {
         ("prorata_events_total{event_type=\"RateSet\"}", 0.0),
         ("prorata_dead_letters_total{reason=\"too_late\"}", 2.0),
         ("prorata_dead_letters_total{reason=\"malformed\"}", 0.0),
+        ("prorata_day_cost{organization=\"ac\\\"me\",currency=\"USD\"}", 12.5),
+        ("prorata_budget_used_ratio{organization=\"ac\\\"me\",pool=\"a100\",period=\"day\"}", 0.5),
+        ("prorata_budget_used_ratio{organization=\"ac\\\"me\",pool=\"l4\",period=\"day\"}", 0.0),
+        ("prorata_budget_message_failures_total", 0.0),
         ("prorata_late_events_total", 5.0),
         ("prorata_unpriced_pod_hours_total", 4.0),
         ("prorata_fold_duration_seconds_bucket{le=\"0.025\"}", 0.0),
@@ -268,6 +296,26 @@ async fn every_metric_has_help_and_no_unit_is_missing_from_its_name() {
         let (name, unit) = line.split_once(' ').unwrap();
         assert!(name.ends_with(unit), "{line}");
     }
+}
+
+#[tokio::test]
+async fn metrics_of_costs_have_at_most_so_many_series_and_lose_no_cost() {
+    let metrics = async |cost_series| {
+        let limits = Limits { cost_series, ..Limits::default() };
+        let text = ask_with(&working(), limits, "/metrics", None).await.body;
+        let is_of_costs =
+            |line: &&str| line.starts_with("prorata_day_") || line.starts_with("prorata_budget_used");
+        text.lines().filter(is_of_costs).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = [
+        r#"prorata_day_cost{organization="ac\"me",currency="USD"} 12.5"#,
+        r#"prorata_day_cost{organization="",currency="EUR"} 9.0"#,
+        r#"prorata_day_cost{organization="",currency="USD"} 7.0"#,
+        r#"prorata_budget_used_ratio{organization="ac\"me",pool="l4",period="month"} inf"#,
+    ];
+    assert_eq!(metrics(1).await, expected);
+    assert_eq!(metrics(0).await, [""; 0]);
+    assert_eq!(metrics(9).await.len(), 3 + 4);
 }
 
 #[tokio::test]

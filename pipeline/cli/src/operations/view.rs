@@ -27,6 +27,11 @@ impl Snapshot {
         Self { status, now, heartbeat_age, limits }
     }
 
+    /// Returns the most series of each metric of costs and budgets.
+    pub(super) fn cost_series(&self) -> usize {
+        self.limits.cost_series
+    }
+
     /// Returns whether the loop iterates. Dependencies do not matter, but one call to storage may take too
     /// long.
     pub(super) fn live(&self) -> Result<String, String> {

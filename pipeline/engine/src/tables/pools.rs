@@ -122,6 +122,7 @@ fn update_spend(
 
 fn row(pool: Arc<PoolSet>, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
     let PoolMoney { charges, node_cost, spend } = money;
+    let budgets = budgets(&pool);
     // Requested amounts are also times thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
     let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);
@@ -170,7 +171,10 @@ fn row(pool: Arc<PoolSet>, integrals: &PoolIntegrals, money: PoolMoney) -> Resul
         spend_day: spend.day.1,
         spend_month: spend.month.1,
         spend_quarter: spend.quarter.1,
-        budget_exceeded: exceeded(&pool, &spend),
+        budget_day: budgets[0],
+        budget_month: budgets[1],
+        budget_quarter: budgets[2],
+        budget_exceeded: exceeded(budgets, &spend),
         saved_costs_per_month: round_estimate(&saved),
         potential_savings_per_month: round_estimate(&potential),
         description: pool,
@@ -186,18 +190,17 @@ fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<
     Ok(PerPoolResource { tflops: mean(&integrals.tflops, 1000)?, vram: mean(&integrals.vram, 1)? })
 }
 
-/// Returns the budgets that the spend exceeds.
-fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
-    let budgets = [
-        ("day", pool.budget_per_day, spend.day.1),
-        ("month", pool.budget_per_month, spend.month.1),
-        ("quarter", pool.budget_per_quarter, spend.quarter.1),
-    ];
-    if is_other(&pool.currency) {
-        return None;
-    }
-    let over =
-        budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget.into()));
-    let names: Vec<&str> = over.map(|(name, _, _)| *name).collect();
+/// Returns the budgets of the day, the month and the quarter. Budgets in another currency do not count.
+fn budgets(pool: &PoolSet) -> [Option<Decimal12>; 3] {
+    let budgets = [pool.budget_per_day, pool.budget_per_month, pool.budget_per_quarter];
+    budgets.map(|budget| budget.filter(|_| !is_other(&pool.currency)).map(Decimal12::from))
+}
+
+/// Returns the names of the budgets that the spend exceeds.
+fn exceeded(budgets: [Option<Decimal12>; 3], spend: &Spend) -> Option<Text> {
+    let spent = [spend.day.1, spend.month.1, spend.quarter.1];
+    let periods = ["day", "month", "quarter"].into_iter().zip(budgets).zip(spent);
+    let over = periods.filter(|((_, budget), spent)| budget.is_some_and(|budget| *spent > budget));
+    let names: Vec<&str> = over.map(|((name, _), _)| name).collect();
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }

@@ -202,6 +202,9 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
         required("spend_day", Decimal, |line| line.row.spend_day.into()),
         required("spend_month", Decimal, |line| line.row.spend_month.into()),
         required("spend_quarter", Decimal, |line| line.row.spend_quarter.into()),
+        optional("budget_day", Decimal, |line| line.row.budget_day.into()),
+        optional("budget_month", Decimal, |line| line.row.budget_month.into()),
+        optional("budget_quarter", Decimal, |line| line.row.budget_quarter.into()),
         optional("budget_exceeded", Text, |line| Cell::text(line.row.budget_exceeded.as_deref())),
         required("budget_exceed_strategy", Text, |line| {
             Cell::Text(line.row.description.budget_exceed_strategy.name())

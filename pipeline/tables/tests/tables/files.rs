@@ -55,7 +55,15 @@ fn own_tables_hold_their_rows() {
             ("over_quota_pods_peak", "1"),
         ],
     );
-    assert_values(&row(Table::PoolUsage), &[("budget_exceeded", "-"), ("saved_costs_per_month", "-638.75")]);
+    assert_values(
+        &row(Table::PoolUsage),
+        &[
+            ("budget_day", "24"),
+            ("budget_month", "-"),
+            ("budget_exceeded", "-"),
+            ("saved_costs_per_month", "-638.75"),
+        ],
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use prorata_schemas::body::EventRecordRef;
+use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
@@ -146,6 +148,7 @@ pub fn table_encoder(
     let (file, again) = (encode(hour, 1)?, encode(hour, 1)?);
     equal("equal rows make equal bytes", again == file, true)?;
     equal("it has rows", file.rows > 0, true)?;
+    money(encoder, table, hour, &file.bytes.clone().into())?;
     let later = encode(hour, 2)?;
     equal("the clock is no part of the digest", &later.digest, &file.digest)?;
     equal("only hours depends on the clock", later.bytes == file.bytes, table != Table::Hours)?;
@@ -170,6 +173,34 @@ pub fn table_encoder(
         file_rows: FILE_ROWS,
     };
     equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
+}
+
+/// Checks that costs and budgets are read as an hour's file has them.
+fn money(encoder: &dyn TableEncoder, table: Table, hour: &HourTables, file: &Bytes) -> Checked {
+    let damaged = Bytes::from_static(b"damaged");
+    if table == Table::Hours {
+        let costs = vec![(hour.organization_id.clone(), hour.totals.allocated_cost)];
+        equal("costs are read as written", encoder.allocated_costs(file).map_err(text)?, costs)?;
+        equal("damaged costs are refused", encoder.allocated_costs(&damaged).is_err(), true)?;
+    }
+    if table == Table::PoolUsage {
+        let mut budgets = Vec::new();
+        for pool in &hour.pool_usage {
+            for (period, spend, budget) in [
+                (Period::Day, pool.spend_day, pool.budget_day),
+                (Period::Month, pool.spend_month, pool.budget_month),
+                (Period::Quarter, pool.spend_quarter, pool.budget_quarter),
+            ] {
+                let (organization_id, pool_id) = (hour.organization_id.clone(), pool.pool_id.clone());
+                let used = |budget| BudgetUse { organization_id, pool_id, period, spend, budget };
+                budgets.extend(budget.map(used));
+            }
+        }
+        equal("a pool has a budget", budgets.is_empty(), false)?;
+        equal("budgets are read as written", encoder.budgets(file).map_err(text)?, budgets)?;
+        equal("damaged budgets are refused", encoder.budgets(&damaged).is_err(), true)?;
+    }
+    Ok(())
 }
 
 /// Checks that replacing the rows of one of two organizations gives the same result as encoding both again.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use prorata_schemas::budget::{BudgetUse, Period};
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{
@@ -50,6 +52,14 @@ impl<E: TableEncoder> TableEncoder for FileRows<E> {
 
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError> {
         self.encoder.split(table, joined)
+    }
+
+    fn allocated_costs(&self, hours: &Bytes) -> Result<Vec<(OrganizationId, Decimal12)>, FormatError> {
+        self.encoder.allocated_costs(hours)
+    }
+
+    fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError> {
+        self.encoder.budgets(pool_usage)
     }
 }
 
@@ -147,6 +157,26 @@ impl TableEncoder for FakeEncoder {
         }
         Ok(files)
     }
+
+    fn allocated_costs(&self, hours: &Bytes) -> Result<Vec<(OrganizationId, Decimal12)>, FormatError> {
+        let cost = |line: &str| Some((organization_of(line).into(), decimal(line, "allocated_cost")?));
+        Ok(Text::read(Table::Hours, hours)?.lines.iter().filter_map(|line| cost(line)).collect())
+    }
+
+    fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError> {
+        let of = |line: &str, period: Period| {
+            Some(BudgetUse {
+                organization_id: organization_of(line).into(),
+                pool_id: field(line, "pool_id")?.split('"').nth(1)?.into(),
+                period,
+                spend: decimal(line, &format!("spend_{}", period.name()))?,
+                budget: decimal(line, &format!("budget_{}", period.name()))?,
+            })
+        };
+        let text = Text::read(Table::PoolUsage, pool_usage)?;
+        let budgets = text.lines.iter().flat_map(|line| Period::ALL.map(|period| of(line, period)));
+        Ok(budgets.flatten().collect())
+    }
 }
 
 /// Splits joined files into the first file and the rest.
@@ -165,6 +195,18 @@ fn stamp(clock: &str, splice: &TableSplice<'_>) -> String {
     let (own, _) = clock.split_once("revision: ").unwrap_or((clock, ""));
     let TableSplice { revision, last_updated, .. } = splice;
     format!("{own}revision: {revision}, last_updated: {last_updated:?} }}")
+}
+
+/// Returns the text of a row after the name of a field.
+fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    line.split_once(&format!(" {name}: ")).map(|(_, rest)| rest)
+}
+
+/// Returns a field with a number; `None` if it has none.
+fn decimal(line: &str, name: &str) -> Option<Decimal12> {
+    let value = field(line, name)?;
+    let value = value.strip_prefix("Some(").unwrap_or(value).strip_prefix("Decimal12(")?;
+    value.split_once(')')?.0.parse().ok().map(Decimal12::from_atoms)
 }
 
 fn organization_of(line: &str) -> &str {
@@ -186,6 +228,11 @@ impl Text {
         let clocks: Vec<String> = ends.collect();
         let whole = lines.iter().all(|line| line.contains(' '));
         (whole && (table != Table::Hours || clocks.len() == lines.len())).then_some(Self { lines, clocks })
+    }
+
+    fn read(table: Table, bytes: &[u8]) -> Result<Self, FormatError> {
+        let text = std::str::from_utf8(bytes).ok().and_then(|text| Self::parse(table, text));
+        text.ok_or_else(|| FormatError::new("read a file", "it is damaged"))
     }
 
     fn digest(&self) -> String {

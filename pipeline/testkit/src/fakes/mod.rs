@@ -1,6 +1,7 @@
 //! In-memory fakes of the ports, for simulation. They keep the promises of the real things, and add faults on
 //! demand.
 
+mod budgets;
 mod clock;
 mod codec;
 mod dead_letters;
@@ -12,6 +13,7 @@ mod random;
 mod store;
 mod tables;
 
+pub use budgets::FakeBudgetTopic;
 pub use clock::{ProcessClock, SteppedClock};
 pub use codec::{FakeArchive, StoppedClock};
 pub use dead_letters::FakeDeadLetterTopic;

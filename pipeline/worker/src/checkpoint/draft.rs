@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::model::{ArchivedFile, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
@@ -195,6 +196,25 @@ impl Draft {
         self.changed = true;
     }
 
+    /// Lists the hours whose budgets have changed since the checkpoint before: their topic may need messages.
+    pub fn list_budgets(&mut self, before: &Checkpoint) {
+        for (hour, entry) in &self.next.hours {
+            let known = before.hours.get(hour);
+            let is_same = known.is_some_and(|known| Arc::ptr_eq(known, entry) || same_budgets(known, entry));
+            if !is_same && !entry.files_of(Table::PoolUsage).is_empty() {
+                self.next.unsent_budgets.insert(*hour);
+            }
+        }
+    }
+
+    /// Records that the exceeded budgets of an hour have reached their topic, as far as its entry had them.
+    pub fn remove_budgets(&mut self, hour: Hour, entry: &HourEntry) {
+        if self.next.hours.get(&hour).is_none_or(|now| same_budgets(now, entry)) {
+            self.next.unsent_budgets.clear(hour, hour);
+            self.changed = true;
+        }
+    }
+
     /// Marks an hour to be recomputed.
     pub fn mark_dirty(&mut self, hour: Hour) {
         self.next.dirty.insert(hour);
@@ -335,6 +355,14 @@ impl Draft {
     }
 }
 
+/// Returns whether two entries of an hour have the same files of `pool_usage`.
+fn same_budgets(one: &HourEntry, other: &HourEntry) -> bool {
+    let paths = |entry: &HourEntry| -> Vec<String> {
+        entry.files_of(Table::PoolUsage).iter().map(|file| file.path.clone()).collect()
+    };
+    paths(one) == paths(other)
+}
+
 /// A checkpoint to be decided. It no longer changes, so a repeated request asks for exactly the same.
 #[derive(Debug)]
 pub struct Sealed {
@@ -378,8 +406,6 @@ impl ObjectNamer {
 
 #[cfg(test)]
 mod tests {
-    use prorata_schemas::tables::Table;
-
     use super::*;
     use crate::ports::FileEntry;
 

@@ -59,6 +59,12 @@ impl HourSet {
         self.runs = self.ranges().len();
     }
 
+    /// Drops the hours that are not to stay.
+    pub fn retain(&mut self, stays: impl Fn(Hour) -> bool) {
+        self.hours.retain(|hour| stays(*hour));
+        self.runs = self.ranges().len();
+    }
+
     /// Returns the hours in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Hour> {
         self.hours.iter().copied()

@@ -12,7 +12,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::hours::{Dirty, hour_map, hour_option, hour_text};
+use super::hours::{Dirty, HourSet, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
 use crate::names::Shard;
 use crate::ports::FileEntry;
@@ -60,6 +60,9 @@ pub struct Checkpoint {
     /// Files of dead letters that the dead-letter topic may not have yet.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unsent_dead_letters: Vec<String>,
+    /// Hours whose exceeded budgets their topic may not have yet.
+    #[serde(skip_serializing_if = "HourSet::is_empty", default)]
+    pub unsent_budgets: HourSet,
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
@@ -174,6 +177,7 @@ impl Checkpoint {
             archive: Named::default(),
             dead_letters: Named::default(),
             unsent_dead_letters: Vec::new(),
+            unsent_budgets: HourSet::default(),
             revisions: BTreeMap::new(),
             archive_from: None,
             parts: Vec::new(),

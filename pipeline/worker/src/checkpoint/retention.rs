@@ -56,6 +56,8 @@ pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
         }
         stays
     });
+    let hours = &checkpoint.hours;
+    checkpoint.unsent_budgets.retain(|hour| hours.contains_key(&hour));
     dropped
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 mod archive;
+mod budgets;
 mod clock;
 mod dead_letter;
 pub mod duration;
@@ -16,6 +17,7 @@ mod store;
 mod tables;
 
 pub use archive::{Archive, EachRecord, Wanted, read_whole};
+pub use budgets::{BudgetTopic, ExceededBudget};
 pub use clock::{Clock, Progress, Silent};
 pub use dead_letter::{DeadLetter, Origin, Position, Rejected};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};

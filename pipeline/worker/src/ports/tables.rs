@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prorata_schemas::budget::BudgetUse;
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{
@@ -184,4 +186,11 @@ pub trait TableEncoder: Send + Sync {
 
     /// Returns the files of the joined hours, with their former digests, in ascending order of hour.
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError>;
+
+    /// Returns the allocated cost of each organization in a file of `hours`. Returns an error if the file
+    /// cannot be read.
+    fn allocated_costs(&self, hours: &Bytes) -> Result<Vec<(OrganizationId, Decimal12)>, FormatError>;
+
+    /// Returns the budgets in a file of `pool_usage`. Returns an error if the file cannot be read.
+    fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError>;
 }

@@ -27,7 +27,7 @@ use prorata_schemas::rules::Rules;
 use serde::{Deserialize, Serialize};
 
 use crate::names::Shard;
-use crate::ports::{Ports, duration};
+use crate::ports::{BudgetTopic, Ports, duration};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
@@ -44,6 +44,8 @@ pub struct StreamPorts {
     pub decoder: Arc<dyn MessageDecoder>,
     /// The topic that gets dead letters besides the files, if any.
     pub letters: Option<Arc<dyn DeadLetterTopic>>,
+    /// The topic that gets messages about exceeded budgets, if any.
+    pub budgets: Option<Arc<dyn BudgetTopic>>,
     /// The status to which the worker reports.
     pub status: Arc<Status>,
 }
@@ -128,6 +130,9 @@ pub struct WorkerOptions {
     /// Topics that were read before and are no longer read.
     #[serde(skip)]
     pub retired_topics: Vec<Text>,
+    /// Whether to read costs and budgets of published hours for the status.
+    #[serde(skip)]
+    pub reads_costs: bool,
     /// Most time that a clean stop may take.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
@@ -168,6 +173,7 @@ impl WorkerOptions {
             skip_batches: Vec::new(),
             moved_from: String::new(),
             retired_topics: Vec::new(),
+            reads_costs: false,
             drain_timeout: Duration::from_secs(30),
             threads: 0,
         }

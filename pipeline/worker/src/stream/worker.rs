@@ -1,6 +1,7 @@
 //! The loop: steps until the worker is asked to stop, then a clean stop.
 
 mod assignments;
+mod budgets;
 mod lost;
 mod memory;
 mod poll;
@@ -33,6 +34,7 @@ use crate::shard::window::WindowLimits;
 use crate::source::Source;
 use crate::status::{Counts, Dependency, RecomputeGate};
 use assignments::{check_partitions, partitions};
+use budgets::Sending;
 use poll::Contact;
 use tasks::Tasks;
 
@@ -75,6 +77,8 @@ pub struct Worker<S> {
     asks: BTreeMap<u32, Backoff>,
     /// Recurring tasks.
     tasks: Tasks,
+    /// Messages about exceeded budgets on their way to the topic.
+    sending: Option<Sending>,
     /// The number of times that each shard was stopped.
     stops: BTreeMap<Shard, Stops>,
     /// The last known answers of the group and its brokers.
@@ -133,6 +137,7 @@ impl<S: Source> Worker<S> {
             backlog: Backlog::default(),
             asks: BTreeMap::new(),
             tasks: Tasks::default(),
+            sending: None,
             stops: BTreeMap::new(),
             contact: Contact::new(now),
             flowing: false,
@@ -226,6 +231,8 @@ impl<S: Source> Worker<S> {
         }
         self.publish().await?;
         self.forward_dead_letters().await;
+        self.read_costs().await;
+        self.send_budgets().await;
         self.collect_garbage().await;
         self.evict();
         self.report_status();
@@ -376,7 +383,7 @@ impl<S: Source> Worker<S> {
                     folding.close(live).await?;
                     live.merge_archive(&self.setup.ports).await;
                 }
-                live.seal(now, release);
+                live.seal(now, release, self.setup.ports.budgets.is_some());
             }
             let started = Instant::now();
             let clock = &*self.setup.ports.shared.clock;

@@ -190,10 +190,12 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Arc<
         ("month", month, set.budget_per_month),
         ("quarter", quarter, set.budget_per_quarter),
     ];
+    let comparable = *set.currency == **view.rules.currency_of(view.organization_id);
+    let budgets = budgets
+        .map(|(period, spent, budget)| (period, spent, budget.filter(|_| comparable).map(Decimal12::from)));
     let exceeded: Vec<&str> = budgets
         .into_iter()
-        .filter(|_| *set.currency == **view.rules.currency_of(view.organization_id))
-        .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget.into()))
+        .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget))
         .map(|(period, _, _)| period)
         .collect();
     let of_pool = |row: &&CostRow| row.pod.as_ref().is_some_and(|pod| pod.pool_id.as_ref() == Some(id));
@@ -231,6 +233,9 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Arc<
         spend_day: day,
         spend_month: month,
         spend_quarter: quarter,
+        budget_day: budgets[0].2,
+        budget_month: budgets[1].2,
+        budget_quarter: budgets[2].2,
         budget_exceeded: (!exceeded.is_empty()).then(|| exceeded.join(",").into()),
         saved_costs_per_month: estimate(&((sums.full_price - &cost) * whole(730))),
         potential_savings_per_month: estimate(&(cost * (whole(1) - allocated * ratio(1, 100)) * whole(730))),

@@ -90,7 +90,10 @@ pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
     if readable {
         add("batches", batches(config).await);
     }
-    add("dead-letter topic", dead_letter_topic(config));
+    let unset = "kafka.dead_letter_topic is not set: dead letters stay in the lake";
+    add("dead-letter topic", output_topic(config, &config.kafka.dead_letter_topic, unset));
+    let unset = "kafka.budget_topic is not set: nobody is told about exceeded budgets";
+    add("budget topic", output_topic(config, &config.kafka.budget_topic, unset));
     let connections = [exposed::kafka(&config.kafka), exposed::registry(&config.registry)];
     let given_away = connections.into_iter().flatten().map(str::to_owned).chain(exposed::store());
     given_away.for_each(|what| add("security", CheckOutcome::Warned(what)));
@@ -223,10 +226,10 @@ async fn batches(config: &Config) -> CheckOutcome {
     ))
 }
 
-fn dead_letter_topic(config: &Config) -> CheckOutcome {
-    let topic = config.kafka.dead_letter_topic.as_str();
+/// Checks that a topic to which the worker sends exists. `unset` says what holds without one.
+fn output_topic(config: &Config, topic: &str, unset: &'static str) -> CheckOutcome {
     if topic.is_empty() {
-        return CheckOutcome::Skipped("kafka.dead_letter_topic is not set: dead letters stay in the lake");
+        return CheckOutcome::Skipped(unset);
     }
     let found = ask_partitions(config, &[Text::from(topic)]);
     CheckOutcome::from(found.and_then(|found| match found.values().next() {

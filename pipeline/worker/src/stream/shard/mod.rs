@@ -5,6 +5,7 @@
 //! shard, and the results replace them at the end. So an error in between leaves the shard unchanged, and the
 //! step can be retried.
 
+mod budgets;
 mod buffer;
 mod flush;
 mod fold;
@@ -31,6 +32,8 @@ use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore};
 use crate::shard::Body;
 use crate::shard::archive::ArchiveIndex;
+use budgets::Costs;
+pub(super) use budgets::HoursRead;
 use buffer::EventBuffer;
 pub(super) use fold::Folding;
 use merge::Merging;
@@ -98,6 +101,7 @@ pub(super) struct LiveShard {
     publication: Publication,
     garbage: Garbage,
     backoff: Backoff,
+    costs: Costs,
     /// When to retry reading, while it could not be started.
     unread: Option<Backoff>,
     /// The oldest snapshot that the last checkpoint names, if it lies at or before the horizon: events before
@@ -251,14 +255,18 @@ impl LiveShard {
         self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
     }
 
-    /// Freezes the draft: its contents will be decided.
-    pub fn seal(&mut self, now: WallTime, release: bool) {
+    /// Freezes the draft: its contents will be decided. `sends_budgets` says whether exceeded budgets have a
+    /// topic.
+    pub fn seal(&mut self, now: WallTime, release: bool, sends_budgets: bool) {
         if self.is_sealed() {
             return;
         }
         let mut draft = std::mem::replace(&mut *self.draft, self.log.decided().next_draft());
         draft.set_offsets(self.topics.take_offsets());
         draft.set_released(release);
+        if sends_budgets {
+            draft.list_budgets(self.log.decided());
+        }
         draft.prune();
         self.log.seal(draft, now);
         self.buffer.note_sealed();

@@ -11,7 +11,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, HourRange, WallTime};
 
-use super::{Claim, Garbage, LiveShard, Publication, oldest_base};
+use super::{Claim, Costs, Garbage, LiveShard, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::Log;
@@ -95,6 +95,7 @@ impl Recovery<'_> {
             publication: Publication::default(),
             garbage: Garbage::new(now),
             backoff: Backoff::new(backoff::STREAM),
+            costs: Costs::default(),
             unread: None,
             oldest_base: oldest_base(&claimed),
             log: Log::new(claimed),

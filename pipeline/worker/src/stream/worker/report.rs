@@ -44,6 +44,7 @@ impl<S: Source> Worker<S> {
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_events_bytes: live.bytes(),
+                costs: live.costs(),
                 topics: live
                     .topics()
                     .iter()
@@ -87,6 +88,7 @@ impl<S: Source> Worker<S> {
             // A worker without shards no longer uses them.
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);
+            status.waits.remove(&Dependency::BudgetTopic);
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) enum Task {
     Publish,
     /// Sends decided dead letters to their topic.
     ForwardDeadLetters,
+    /// Sends exceeded budgets to their topic.
+    SendBudgets,
     /// Deletes what no checkpoint needs.
     CollectGarbage,
 }

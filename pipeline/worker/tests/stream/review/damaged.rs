@@ -160,6 +160,7 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_fixed_release_continues() 
             },
             decoder: Arc::new(world.registry.decoder()),
             letters: None,
+            budgets: None,
             status: Arc::clone(&status),
         };
         let mut options = WorkerOptions::new("b".into());

@@ -18,13 +18,13 @@ use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{
-    FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeMessages, FakeRegistry, FakeSource, Faults,
-    ProcessClock, Record, Resume, SteppedClock,
+    FakeArchive, FakeBroker, FakeBudgetTopic, FakeDeadLetterTopic, FakeMessages, FakeRegistry, FakeSource,
+    Faults, ProcessClock, Record, Resume, SteppedClock,
 };
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::names::{self, Shard};
-use prorata_worker::ports::{Clock, ObjectStore, TableCommitter};
+use prorata_worker::ports::{BudgetTopic, Clock, ObjectStore, TableCommitter};
 use prorata_worker::root::Root;
 use prorata_worker::source::Source;
 use prorata_worker::status::Status;
@@ -46,6 +46,8 @@ pub struct World {
     pub broker: FakeBroker,
     pub registry: FakeRegistry,
     pub letters: FakeDeadLetterTopic,
+    /// The topic of exceeded budgets; `None` if there is none.
+    pub budgets: Option<FakeBudgetTopic>,
     /// The true time, with which the store stamps objects.
     pub clock: SteppedClock,
     /// The clocks of processes, by name.
@@ -122,6 +124,7 @@ impl World {
             broker,
             registry: FakeRegistry::with([SCHEMA]),
             letters: FakeDeadLetterTopic::default(),
+            budgets: None,
             clock,
             clocks: Arc::default(),
             shards,
@@ -227,6 +230,7 @@ impl World {
             },
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
+            budgets: self.budgets(faults.clone()),
             status,
         };
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
@@ -276,8 +280,14 @@ impl World {
             },
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.clone())),
+            budgets: self.budgets(Faults::default()),
             status: Arc::default(),
         }
+    }
+
+    fn budgets(&self, faults: Faults) -> Option<Arc<dyn BudgetTopic>> {
+        let topic = self.budgets.as_ref()?.with_faults(faults);
+        Some(Arc::new(topic))
     }
 
     /// Returns the clock of the processes with this name.

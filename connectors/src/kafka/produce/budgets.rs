@@ -1,0 +1,62 @@
+//! The topic of exceeded budgets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_worker::ports::{BudgetTopic, ExceededBudget};
+use prorata_worker::source::SourceError;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::QUEUE_FULL_WAIT;
+use super::sender::{Delivery, Record, Sender};
+use crate::kafka::client::settings::Connection;
+
+/// Approximate bytes of messages in one batch, as for dead letters.
+const BATCH_BYTES: u32 = 65_536;
+
+/// The topic of exceeded budgets on Kafka.
+pub struct KafkaBudgets {
+    topic: String,
+    sender: Sender,
+    /// The time that brokers may take for a message.
+    patience: Duration,
+}
+
+impl KafkaBudgets {
+    /// Makes a sender, which connects on its own. A topic that does not exist is an error of each attempt to
+    /// send, not of this call: nothing else depends on it.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`].
+    pub fn new(connection: &Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
+        let patience = connection.timeout;
+        Ok(Self { topic: topic.into(), sender: Sender::new(connection, patience, BATCH_BYTES)?, patience })
+    }
+}
+
+#[async_trait]
+impl BudgetTopic for KafkaBudgets {
+    async fn send(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError> {
+        let late = || SourceError::Unavailable(format!("topic {}: brokers do not answer", self.topic));
+        let deadline = Instant::now() + self.patience + self.patience / 2;
+        let delivery = Arc::new(Delivery::default());
+        for budget in exceeded {
+            let (key, value) = (budget.key(), budget.value());
+            let record = Record {
+                topic: &self.topic,
+                key: Some(key.as_bytes()),
+                value: Some(value.as_bytes()),
+                headers: &[],
+            };
+            while !self.sender.offer(&record, &delivery)? {
+                if Instant::now() >= deadline {
+                    return Err(late());
+                }
+                sleep(QUEUE_FULL_WAIT).await;
+            }
+        }
+        timeout_at(deadline, delivery.done()).await.map_err(|_| late())?;
+        delivery.failure().map_or(Ok(()), |(code, reason, _)| Err(self.sender.meaning(code, &reason)))
+    }
+}
