@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{CommitmentSet, Event, Payload};
+use prorata_schemas::event::{CommitmentSet, Event, Payload, PoolSet};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, Unpriced};
 
@@ -70,6 +70,13 @@ pub(crate) fn unmark_rows(rows: &mut [Box<CostRow>]) {
 
 /// Removes the mark from a commitment, if it has one.
 pub(crate) fn unmark_commitment(set: &mut Arc<CommitmentSet>) {
+    if is_other(&set.currency) {
+        strip(&mut Arc::make_mut(set).currency);
+    }
+}
+
+/// Removes the mark from a pool, if it has one.
+pub(crate) fn unmark_pool(set: &mut Arc<PoolSet>) {
     if is_other(&set.currency) {
         strip(&mut Arc::make_mut(set).currency);
     }

@@ -150,8 +150,8 @@ pub struct CostRow {
     pub requested: Option<ResourceHours>,
     /// Used hours; `None` if there was no usage event.
     pub used: Option<ResourceHours>,
-    /// The row's part of what the node has of each resource, or of what its pods were allocated if that is more
-    /// (`x_CpuSplitUsageRatio` and its like), on `pod_node` rows of a running node.
+    /// The row's part of what the node has of each resource, or of what its pods were allocated if that is
+    /// more (`x_CpuSplitUsageRatio` and its like), on `pod_node` rows of a running node.
     pub split_usage: ResourceRatios,
     /// The row's part of what all pods were allocated of each resource; 0 if nothing of it is unused
     /// (`x_CpuUnusedRatio` and its like), on the same rows.

@@ -214,7 +214,8 @@ SELECT CASE WHEN kind = 'pod_node' AND effective > 0
     workload_kind AS x_WorkloadKind, workload_name AS x_WorkloadName
 FROM (
     SELECT *, make_timestamptz(hour * 3600000000) AS since, (cpu / 3.6e12)::DECIMAL(38, 12) AS core_hours,
-        (memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS gib_hours, (gpu / 3.6e12)::DECIMAL(38, 12) AS gpu_hours
+        (memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS gib_hours,
+        (gpu / 3.6e12)::DECIMAL(38, 12) AS gpu_hours
     FROM rounded
 ) AS costs
     JOIN described USING (organization, cluster, node)

@@ -206,8 +206,12 @@ fn pool(name: &str, words: &mut Words<'_>) -> Value {
         json!([{"qos": parts[0], "requests": requests, "limitsOverRequests": parts.get(3)}])
     });
     let budget = json!({"budgetPerDay": words.take("day"), "budgetExceedStrategy": words.take("strategy")});
-    let (most, least) = (words.starting("max."), words.starting("min."));
-    let warm = words.starting("warm.");
+    // In a pool, resources have names of their own.
+    let mut capacity = |beginning: &str| -> Map<String, Value> {
+        let named = words.starting(beginning).into_iter();
+        named.map(|(name, value)| (name.trim_start_matches("tensor-fusion.ai/").to_owned(), value)).collect()
+    };
+    let (most, least, warm) = (capacity("max."), capacity("min."), capacity("warm."));
     let oversell: Option<i32> = words.take("oversell").map(|text| text.parse().unwrap());
     json!({
         "metadata": metadata,

@@ -1,5 +1,5 @@
-//! The part of each resource of a node that a row stands for: table 3 of AWS's split cost allocation (RULES.md,
-//! section 10). Nothing is computed from these ratios; the costs of section 1 are exact.
+//! The part of each resource of a node that a row stands for: table 3 of AWS's split cost allocation
+//! (RULES.md, section 10). Nothing is computed from these ratios; the costs of section 1 are exact.
 
 use dashu_int::UBig;
 use prorata_schemas::decimal::Decimal12;
@@ -31,8 +31,8 @@ impl RatioBases {
         Self { total, shared }
     }
 
-    /// Returns the split usage ratios and the unused ratios of amounts that a pod was allocated, each times its
-    /// factor, if there are factors.
+    /// Returns the split usage ratios and the unused ratios of amounts that a pod was allocated, each times
+    /// its factor, if there are factors.
     ///
     /// # Errors
     /// If a ratio has more than 38 digits.

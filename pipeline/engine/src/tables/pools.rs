@@ -3,8 +3,8 @@
 //!
 //! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
 //! Before its first description in the hour, the percentages and the warm capacity of the first one count.
-//! After a deletion, those of the last one count. Spend is node cost since the start of the UTC day, month and quarter,
-//! over every hour of them.
+//! After a deletion, those of the last one count. Spend is node cost since the start of the UTC day, month
+//! and quarter, over every hour of them.
 
 mod integrals;
 
@@ -20,7 +20,7 @@ use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::Hour;
 
-use crate::currency::is_other;
+use crate::currency::{is_other, unmark_pool};
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round, round_estimate, sum};
 use crate::model::samples::Samples;
@@ -120,9 +120,14 @@ fn update_spend(
     Ok(())
 }
 
-fn row(pool: Arc<PoolSet>, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
+fn row(
+    mut pool: Arc<PoolSet>,
+    integrals: &PoolIntegrals,
+    money: PoolMoney,
+) -> Result<PoolUsageRow, EngineError> {
     let PoolMoney { charges, node_cost, spend } = money;
     let budgets = budgets(&pool);
+    unmark_pool(&mut pool);
     // Requested amounts are also times thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
     let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);

@@ -293,8 +293,8 @@ impl Charge<'_> {
         self.splits_node().then_some(ALLOCATED_METHOD)
     }
 
-    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything; `None` on an unknown
-    /// node, where there is no origin to divide.
+    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything; `None` on an
+    /// unknown node, where there is no origin to divide.
     pub fn allocated_details(&self) -> Option<String> {
         let ratio = self.row.allocated_ratio?;
         let mut details = String::with_capacity(DETAILS_BYTES);

@@ -92,8 +92,8 @@ impl Shares {
         shares
     }
 
-    /// Returns the ratios of AWS's table 3, each times a factor: the part of the node, and the part of what is
-    /// unused.
+    /// Returns the ratios of AWS's table 3, each times a factor: the part of the node, and the part of what
+    /// is unused.
     fn ratios(&self, factor: &Three) -> [[Option<Exact>; 3]; 2] {
         let of = |part: &Three, counts: [bool; 3]| {
             let one = |resource: usize| {

@@ -32,18 +32,19 @@ pub(super) struct PoolIntegrals {
     pub(super) expanded: PerPoolResource<UBig>,
     pub(super) requested: PerPoolResource<UBig>,
     pub(super) limited: PerPoolResource<UBig>,
-    /// Capacity that is not requested, up to the warm capacity, and the rest of it; times thousandths of a GPU.
+    /// Capacity that is not requested, up to the warm capacity, and the rest of it. Times thousandths of a
+    /// GPU.
     pub(super) idle_warm: PerPoolResource<UBig>,
     pub(super) idle_other: PerPoolResource<UBig>,
-    changes: Changes,
+    changes: FreeChanges,
     /// Use of the pool's nodes by any pod. `None` if it was never measured.
     pub(super) used: PerPoolResource<Option<RBig>>,
     /// The cost of the pods' GPUs at their nodes' prices, in atoms.
     pub(super) gpu_cost: RBig,
 }
 
-/// Changes of the capacity that is not requested, at their instants, in the unit of `idle_warm` without time.
-type Changes = BTreeMap<Timestamp, PerPoolResource<IBig>>;
+/// Changes of the capacity that is not requested, at their instants. In the unit of `idle_warm` without time.
+type FreeChanges = BTreeMap<Timestamp, PerPoolResource<IBig>>;
 
 /// Returns the integrals of every pool. One walk over nodes and pods is enough, even if there are many pools.
 pub(super) fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
@@ -76,7 +77,7 @@ pub(super) fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolInt
 }
 
 /// Adds an amount to what is free in a span, in thousandths of a GPU.
-fn change(changes: &mut Changes, span: Span, amounts: PerPoolResource<IBig>) {
+fn change(changes: &mut FreeChanges, span: Span, amounts: PerPoolResource<IBig>) {
     let mut add = |at: Timestamp, amounts: PerPoolResource<IBig>| {
         let sums = changes.entry(at).or_default();
         sums.tflops += amounts.tflops;
