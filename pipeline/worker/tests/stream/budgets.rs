@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_samples::trace::{START, node, node_stop};
-use prorata_schemas::event::{Event, EventRecord, Payload, PoolSet};
+use prorata_schemas::event::{BudgetExceedStrategy, Event, EventRecord, Payload, PoolSet, Quantities};
 use prorata_schemas::money::Money;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeBudgetTopic, Fault, Faults};
@@ -37,6 +37,10 @@ fn pool(minutes: i64, day: i32, month: i32) -> EventRecord {
         budget_per_month: Some(Money::from(month)),
         budget_per_quarter: None,
         currency: "USD".into(),
+        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
+        max_capacity: Quantities::new(),
+        min_capacity: Quantities::new(),
+        warm_capacity: Quantities::new(),
     };
     let event_time = Hour(START).start().0 + minutes * 60_000_000;
     let payload = Payload::PoolSet(Box::new(pool));
