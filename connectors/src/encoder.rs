@@ -3,10 +3,10 @@
 use std::error::Error;
 
 use bytes::Bytes;
-use prorata_schemas::budget::BudgetUse;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::tables::{
     CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
 };

@@ -7,11 +7,10 @@
 //! Read in this order:
 //! 1. Input: [`event`] and its Avro schemas, [`body`] (to and from bytes), [`reject`] (reasons).
 //! 2. Configuration and limits: [`rules`] and [`rules::bounds`].
-//! 3. Output: [`rows`], [`tables`] and [`budget`].
+//! 3. Output: [`rows`] and [`tables`].
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
 pub mod body;
-pub mod budget;
 pub mod event;
 pub mod ids;
 pub mod money;

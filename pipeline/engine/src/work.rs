@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::EngineError;
 
-/// The most pairs of commitments and nodes, of savings plans and usage, and the most prices of pods, in an hour of an organization. They
-/// take about a gigabyte of memory.
+/// The most pairs of commitments and nodes, of savings plans and usage, and the most prices of pods, in an
+/// hour of an organization. They take about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
 /// The most rows of pods besides the first of each, for an organization with few pods. They take as much

@@ -9,9 +9,9 @@
 //!   JSON.
 //! - `cut` decides where an hour is cut into several files.
 //! - `file` writes the Parquet bytes, `row_group` writes the row groups column by column, and `pages`
-//!   compresses their pages. `splice` replaces rows of some organizations in a file. `day` joins the files of
-//!   a day's hours and restores them. `money` reads costs and budgets from a file. `stats` makes the statistics
-//!   for the Delta log, and `digest` shows whether the content has changed.
+//!   compresses their pages. `splice` replaces rows of some organizations in a file, and reads costs and
+//!   budgets from a file. `day` joins the files of a day's hours and restores them. `stats` makes the
+//!   statistics for the Delta log, and `digest` shows whether the content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for people who query the tables.
 
@@ -22,7 +22,6 @@ mod describe;
 mod digest;
 mod file;
 mod json;
-mod money;
 mod pages;
 mod row_group;
 mod sku;
@@ -43,8 +42,7 @@ use columns::{cost, usage};
 pub use columns::charge::tags_of;
 pub use cut::encode_files;
 pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
-pub use money::{allocated_costs, budgets};
-pub use splice::splice;
+pub use splice::{allocated_costs, budgets, splice};
 
 /// Why rows cannot become a table file. Each variant is a defect in the code that made the rows, or a number
 /// out of range.

@@ -1,6 +1,8 @@
 //! Replaces the rows of some organizations in files whose other rows stay. The bytes are the same as if all
 //! rows were encoded again, so they do not depend on the history of the table.
 
+mod money;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use crate::columns::organization_column;
 use crate::cut::Cutter;
 use crate::day::guarded;
 use crate::{EncodeError, digest, encode, file, schema};
+
+pub use money::{allocated_costs, budgets};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.
 ///

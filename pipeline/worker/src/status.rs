@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
-use prorata_schemas::budget::BudgetUse;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
+use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 
 use crate::error::StopReason;

@@ -3,6 +3,7 @@
 //! Rows of `cost_allocation` carry the descriptions that fill their text columns. The table writer turns rows
 //! into columns. Costs and quantities are [`crate::decimal::Decimal12`]; `None` is SQL null.
 
+pub mod budget;
 mod cost;
 mod usage;
 

@@ -1,11 +1,12 @@
 //! The input of one hour's tables: stretches of time, with what the rules of quotas and commitments decide in
 //! each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{Labels, QuotaSet};
-use prorata_schemas::ids::{CommitmentId, OrganizationId, PodUid, QuotaId};
+use prorata_schemas::ids::{CommitmentId, OrganizationId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::rules::Rules;
@@ -13,7 +14,6 @@ use prorata_schemas::time::Hour;
 
 use crate::resources::Three;
 use crate::rounding::{Exact, larger, zero};
-use crate::rules::plan::Plans;
 use crate::usage::Sample;
 use crate::world::{NodeKey, QuotaKey, World};
 
@@ -101,6 +101,51 @@ pub struct Cover {
     pub node: NodeKey,
     /// Covered vCPU, GiB and GPUs. At least one is above zero.
     pub amount: Three,
+}
+
+/// Usage that a plan may cover.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Usage {
+    /// A node, with the start of its run.
+    Node(NodeKey, i64),
+    /// A serverless pod.
+    Pod(PodUid),
+    /// Unused units of a reservation.
+    Reservation(ReservationId),
+}
+
+/// The part of a usage that one plan covers in one stretch of time.
+pub struct PlanCover {
+    /// The place of the slice in its hour.
+    pub slice: usize,
+    /// The plan.
+    pub commitment_id: CommitmentId,
+    /// The usage.
+    pub usage: Usage,
+    /// The covered part of the cost that reserved capacity leaves of it.
+    pub part: Exact,
+    /// The discounted price per hour of all of the usage.
+    pub rate: Exact,
+}
+
+/// The spend of one plan in the hour, at discounted rates.
+#[derive(Clone, Default)]
+pub struct PlanTotals {
+    /// The commitment times the effective time.
+    pub committed: Exact,
+    /// The spend that the plan covers.
+    pub covered: Exact,
+    /// The spend of all matching usage, whether other plans cover it or not.
+    pub provisioned: Exact,
+}
+
+/// Everything that savings plans cover in one hour.
+#[derive(Default)]
+pub struct Plans {
+    /// The covered parts.
+    pub covers: Vec<PlanCover>,
+    /// The spend of each plan.
+    pub spends: BTreeMap<CommitmentId, PlanTotals>,
 }
 
 /// Quota, state, reason and Kubernetes labels of one stretch of a pod's time.

@@ -42,7 +42,7 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     let mut before: &[hour::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
-        let plans = rules::plan::Plans::default();
+        let plans = hour::Plans::default();
         let mut view =
             HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules, plans };
         view.plans = rules::plan::plans(&view, rules::plan::committed);

@@ -8,7 +8,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod backfills;
-mod budgets;
 mod chaos;
 mod dead_letters;
 mod faults;

@@ -6,9 +6,9 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use prorata_schemas::Text;
-use prorata_schemas::budget::BudgetUse;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::budget::BudgetUse;
 
 use super::metrics::{Labels, Out};
 use super::view::Snapshot;

@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
+use prorata_schemas::rows::budget::{BudgetUse, Period};
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
 use prorata_worker::StopReason;

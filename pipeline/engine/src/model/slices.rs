@@ -11,8 +11,6 @@ use prorata_schemas::ids::{CommitmentId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::time::Timestamp;
 
-use crate::currency::counted;
-use crate::exact::{atoms, ratio};
 use crate::model::per_resource::PerResource;
 use crate::model::pool_price::PoolPricing;
 use crate::model::span::Span;
@@ -56,22 +54,10 @@ pub(crate) struct PlanPart {
     pub(crate) plan: Arc<CommitmentSet>,
     /// The covered part of the usage.
     pub(crate) part: RBig,
-    /// The discounted price per hour of all of the usage, in atoms.
-    pub(crate) rate: RBig,
-}
-
-impl PlanPart {
-    /// Returns the covered spend of an hour of all of the usage, in atoms.
-    pub(crate) fn spend(&self) -> RBig {
-        &self.part * &self.rate
-    }
-
-    /// Returns the part of the plan's cost that the same hour bears, in atoms.
-    pub(crate) fn cost(&self) -> RBig {
-        let commitment = self.plan.hourly_commitment.map(atoms).unwrap_or_default();
-        let hourly_cost = atoms(counted(self.plan.hourly_cost, &self.plan.currency));
-        self.spend() * ratio(hourly_cost, commitment)
-    }
+    /// The covered spend of an hour of all of the usage, in atoms.
+    pub(crate) spend: RBig,
+    /// The part of the plan's cost that the same hour bears, in atoms.
+    pub(crate) cost: RBig,
 }
 
 /// Returns the part of usage that no plan covers.
@@ -175,12 +161,12 @@ pub(crate) struct CommitmentSlice {
     /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
     /// The spend of a savings plan.
-    pub(crate) spend: Spend,
+    pub(crate) spend: CoveredSpend,
 }
 
 /// The spend of a savings plan in an hour, on average over its effective time, in atoms.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Spend {
+pub(crate) struct CoveredSpend {
     pub(crate) covered: RBig,
     /// The spend that it would cover by plan.
     pub(crate) planned: RBig,

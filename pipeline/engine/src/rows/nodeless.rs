@@ -192,8 +192,8 @@ fn add(
     // The parts of the list price that are the cost: all of the part, or what the plan costs for it.
     let cost = &time * &priced.hourly;
     let factor = plan.map(|plan| {
-        Paid::add(&mut sum.paid, plan, &cost, &(plan.spend() * hours(priced.span.micros())));
-        quotient((&plan.cost(), &(&part * &priced.hourly)))
+        Paid::add(&mut sum.paid, plan, &cost, &(&plan.spend * hours(priced.span.micros())));
+        quotient((&plan.cost, &(&part * &priced.hourly)))
     });
     let factored = |cost: RBig| match &factor {
         Some(factor) => cost * factor,

@@ -1,5 +1,5 @@
-//! Rows of a reservation's unused units (RULES.md, section 2): one for each price that it had in the hour, and
-//! for each savings plan that pays a part of them.
+//! Rows of a reservation's unused units (RULES.md, section 2): one for each price that it had in the hour,
+//! and for each savings plan that pays a part of them.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::rows::draft::{Draft, Paid};
 use crate::rules::reservation::unused_units;
 
 /// Price, whether it is in another currency, and the savings plan that pays.
-type RowKey = (UnitPrice, bool, Option<CommitmentId>);
+type UnitsKey = (UnitPrice, bool, Option<CommitmentId>);
 
 /// Unused units that make one row.
-struct RowSum<'a> {
+struct UnitsSum<'a> {
     unit_hours: RBig,
     /// The cost in atoms.
     cost: RBig,
@@ -34,7 +34,7 @@ struct RowSum<'a> {
 /// # Errors
 /// If an amount does not fit its column.
 pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
-    let mut sums: BTreeMap<RowKey, RowSum<'_>> = BTreeMap::new();
+    let mut sums: BTreeMap<UnitsKey, UnitsSum<'_>> = BTreeMap::new();
     for slice in slices {
         for plan in &slice.plans {
             add(&mut sums, slice, Some(plan));
@@ -67,11 +67,15 @@ pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineErr
 }
 
 /// Adds the unused units of a slice that a plan pays, or the units that no plan pays.
-fn add<'a>(sums: &mut BTreeMap<RowKey, RowSum<'a>>, slice: &'a ReservationSlice, plan: Option<&PlanPart>) {
+fn add<'a>(
+    sums: &mut BTreeMap<UnitsKey, UnitsSum<'a>>,
+    slice: &'a ReservationSlice,
+    plan: Option<&PlanPart>,
+) {
     let set = &slice.description;
     let price = counted(set.unit_hourly_price, &set.currency);
     let key = (price, is_other(&set.currency), plan.map(|plan| plan.plan.commitment_id.clone()));
-    let zero = || RowSum { unit_hours: RBig::ZERO, cost: RBig::ZERO, paid: None, last: slice };
+    let zero = || UnitsSum { unit_hours: RBig::ZERO, cost: RBig::ZERO, paid: None, last: slice };
     let sum = sums.entry(key).or_insert_with(zero);
     sum.last = slice;
     let unit_micros = UBig::from(unused_units(slice) * slice.span.micros());
@@ -80,8 +84,8 @@ fn add<'a>(sums: &mut BTreeMap<RowKey, RowSum<'a>>, slice: &'a ReservationSlice,
     let list_cost = &unit_hours * &part * RBig::from(atoms(price));
     match plan {
         Some(plan) => {
-            Paid::add(&mut sum.paid, plan, &list_cost, &(plan.spend() * &unit_hours));
-            sum.cost += plan.cost() * &unit_hours;
+            Paid::add(&mut sum.paid, plan, &list_cost, &(&plan.spend * &unit_hours));
+            sum.cost += &plan.cost * &unit_hours;
         }
         None => sum.cost += list_cost,
     }

@@ -36,7 +36,9 @@ use prorata_schemas::time::Timestamp;
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, atoms};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage, NodeSlice, Spend};
+use crate::model::slices::{
+    COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Coverage, CoveredSpend, NodeSlice,
+};
 use crate::model::span::Span;
 use crate::model::spec::{Amounts, NodeSpec};
 use crate::model::state::NodeKey;
@@ -308,7 +310,7 @@ impl Commitments {
                     covered: live.covered.clone().map(RBig::from),
                     planned: live.planned.clone().map(RBig::from),
                     provisioned: live.provisioned,
-                    spend: Spend::default(),
+                    spend: CoveredSpend::default(),
                 });
             }
         }

@@ -12,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
@@ -46,7 +47,7 @@ enum UsageId {
 
 /// One slice of an object's usage.
 #[derive(Debug)]
-struct Use {
+struct PricedUse {
     id: UsageId,
     /// The index among the slices of the object.
     slice: usize,
@@ -133,7 +134,7 @@ pub(crate) fn cover(
         }
         for (slice, part) in step.covered {
             if let Some(plans) = plans_of(slices, step.usage, slice) {
-                plans.push(PlanPart { plan: step.pot.description.clone(), part, rate: step.rate.clone() });
+                plans.push(plan_part(&step.pot.description, part, step.rate));
             }
         }
     });
@@ -174,7 +175,7 @@ fn uses(
     pots: &[Pot],
     scale: &WeightScale,
     work: &Work,
-) -> Result<Vec<Use>, EngineError> {
+) -> Result<Vec<PricedUse>, EngineError> {
     let edges = edges(pots);
     let mut uses = Vec::new();
     for (key, nodes) in &mut slices.nodes {
@@ -221,7 +222,7 @@ fn cut<T>(
     Ok(())
 }
 
-fn node_use(key: &NodeKey, index: usize, slice: &NodeSlice, scale: &WeightScale) -> Option<Use> {
+fn node_use(key: &NodeKey, index: usize, slice: &NodeSlice, scale: &WeightScale) -> Option<PricedUse> {
     let node = &slice.spec.description;
     let traits = || Traits {
         target: DiscountTarget::Node,
@@ -231,7 +232,7 @@ fn node_use(key: &NodeKey, index: usize, slice: &NodeSlice, scale: &WeightScale)
         instance_type: Some(node.instance_type.clone()),
         gpu_model: node.gpu_model.clone(),
     };
-    (node.capacity_type == CapacityType::OnDemand).then(|| Use {
+    (node.capacity_type == CapacityType::OnDemand).then(|| PricedUse {
         id: UsageId::Node(key.clone(), slice.start),
         slice: index,
         span: slice.span,
@@ -242,10 +243,10 @@ fn node_use(key: &NodeKey, index: usize, slice: &NodeSlice, scale: &WeightScale)
     })
 }
 
-fn pod_use(uid: &PodUid, index: usize, slice: &PodSlice) -> Option<Use> {
+fn pod_use(uid: &PodUid, index: usize, slice: &PodSlice) -> Option<PricedUse> {
     let pod = &slice.spec.description;
     let rate = slice.status.rate.as_ref().filter(|rate| reason(&rate.currency).is_none())?;
-    Some(Use {
+    Some(PricedUse {
         id: UsageId::Pod(uid.clone()),
         slice: index,
         span: slice.span,
@@ -263,9 +264,9 @@ fn pod_use(uid: &PodUid, index: usize, slice: &PodSlice) -> Option<Use> {
     })
 }
 
-fn unit_use(id: &ReservationId, index: usize, slice: &ReservationSlice) -> Option<Use> {
+fn unit_use(id: &ReservationId, index: usize, slice: &ReservationSlice) -> Option<PricedUse> {
     let set = &slice.description;
-    Some(Use {
+    Some(PricedUse {
         id: UsageId::Reservation(id.clone()),
         slice: index,
         span: slice.span,
@@ -285,7 +286,12 @@ fn unit_use(id: &ReservationId, index: usize, slice: &ReservationSlice) -> Optio
 
 /// Returns all pairs of plans and usage in their order. Adds the spend of all matching usage, times
 /// microseconds, to `provisioned`. A discounted price above the list price applies to nothing.
-fn pairs(pots: &[Pot], uses: &[Use], provisioned: &mut [RBig], work: &Work) -> Result<Pairs, EngineError> {
+fn pairs(
+    pots: &[Pot],
+    uses: &[PricedUse],
+    provisioned: &mut [RBig],
+    work: &Work,
+) -> Result<Pairs, EngineError> {
     let mut pairs = Pairs::new();
     for ((place, pot), provisioned) in pots.iter().enumerate().zip(provisioned) {
         let plan = &*pot.description;
@@ -332,7 +338,7 @@ struct PairStep<'a> {
 fn walk<'a>(
     pots: &'a [Pot],
     pairs: &'a Pairs,
-    uses: &mut [Use],
+    uses: &mut [PricedUse],
     hourly: HourlySpend,
     mut step: impl FnMut(PairStep<'a>),
 ) -> Vec<RBig> {
@@ -369,6 +375,14 @@ fn walk<'a>(
         step(PairStep { pot, usage, saving, rate, plan_left, wanted, taken, covered });
     }
     spent
+}
+
+/// Returns a part of usage at this discounted price per hour of all of the usage, in atoms.
+fn plan_part(plan: &Arc<CommitmentSet>, part: RBig, rate: &RBig) -> PlanPart {
+    let spend = &part * rate;
+    let cost = atoms(counted(plan.hourly_cost, &plan.currency));
+    let cost = &spend * ratio(cost, plan.hourly_commitment.map(atoms).unwrap_or_default());
+    PlanPart { plan: Arc::clone(plan), part, spend, cost }
 }
 
 /// Returns the parts of a slice that plans cover.

@@ -267,7 +267,7 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
         let key = Some(part.plan.commitment_id.clone());
         let component = components.entry(key).or_insert_with(|| Component::new(price));
         component.commitment = Some(part.plan.clone());
-        left.pay(component, &part.part, &part.cost(), &(part.spend() / ATOMS_IN_ONE));
+        left.pay(component, &part.part, &part.cost, &(&part.spend / ATOMS_IN_ONE));
     }
     let component = components.entry(None).or_insert_with(|| Component::new(price));
     component.unpriced = component.unpriced.or(reason(&node.currency));

@@ -222,8 +222,8 @@ fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     events.push((run.at(420), Payload::CommitmentDeleted(deleted)));
 }
 
-/// Adds two savings plans: one of nodes, of which one family saves more, and one of serverless pods and unused
-/// units of reservations, which begins during the run.
+/// Adds two savings plans: one of nodes, of which one family saves more, and one of serverless pods and
+/// unused units of reservations, which begins during the run.
 fn plans(run: &Run, events: &mut Vec<Scripted>) {
     let discount = |applies_to, instance_family: Option<&str>, percent: i64| PlanDiscount {
         applies_to,

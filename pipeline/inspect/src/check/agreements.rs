@@ -102,8 +102,8 @@ impl MatchedAgreements {
         for ((organization, id), hours) in self.commitments {
             if let Some(hours) = hours {
                 let what = format!(
-                    "in {hours} hours no on-demand node was of its provider, region and instance family, and no \
-                     discount of a savings plan applied to anything"
+                    "in {hours} hours no on-demand node was of its provider, region and instance family, and \
+                     none of its discounts applied"
                 );
                 let location = format!("organization '{organization}', commitment '{id}'");
                 findings.add(Problem::NeverMatched, location, what);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use prorata_schemas::body::EventRecordRef;
-use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::budget::{BudgetUse, Period};
 use prorata_schemas::tables::{CutFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::WallTime;
 use prorata_worker::Body;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::budget::{BudgetUse, Period};
 use prorata_schemas::tables::{
     CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
 };

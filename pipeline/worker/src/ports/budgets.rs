@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
-use prorata_schemas::budget::BudgetUse;
+use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::time::Hour;
 use serde_json::json;
 
@@ -55,7 +55,7 @@ pub trait BudgetTopic: Send + Sync {
 
 #[cfg(test)]
 mod tests {
-    use prorata_schemas::budget::Period;
+    use prorata_schemas::rows::budget::Period;
 
     use super::*;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_schemas::budget::BudgetUse;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::tables::{
     CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
 };

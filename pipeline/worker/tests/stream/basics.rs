@@ -1,5 +1,7 @@
 //! One worker without faults, and backfills of foreign events into its root.
 
+mod budgets;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod basics;
-mod budgets;
 mod crash;
 mod pace;
 mod reads;

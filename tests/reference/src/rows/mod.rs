@@ -14,11 +14,11 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
 use self::draft::{Charge, Draft, finish};
-use crate::hour::{HourView, Label, Slice, counted};
+use crate::hour::{HourView, Label, Slice, Usage, counted};
 use crate::resources::{Three, add, is_share_unknown, none, of_pod};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
 use crate::rules::commitment;
-use crate::rules::plan::{self, Covered, Usage};
+use crate::rules::plan::{self, Covered};
 use crate::rules::pool;
 use crate::rules::quota;
 use crate::rules::reservation::free_units;
@@ -43,7 +43,7 @@ fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() ->
     drafts.entry(key).or_insert_with(make)
 }
 
-/// Whether the pod is a pool pod; cluster, pod, plan, reservation, label and rounded rate of a pod on no node.
+/// Whether the pod is a pool pod; cluster, pod, plan, reservation, label and rounded rate, on no node.
 type PodKey = (bool, ClusterId, PodUid, Option<CommitmentId>, Option<ReservationId>, Label, Decimal12);
 
 /// Drafts the rows `pod_serverless` and `pod_pool`.

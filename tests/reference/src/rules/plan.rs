@@ -10,60 +10,15 @@ use prorata_schemas::Text;
 use prorata_schemas::event::{
     CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice, PlanDiscount, RateSet,
 };
-use prorata_schemas::ids::{CommitmentId, PodUid, ReservationId};
+use prorata_schemas::ids::CommitmentId;
 
-use crate::hour::{HourView, Slice, counted};
+use crate::hour::{HourView, PlanCover, PlanTotals, Plans, Slice, Usage, counted};
 use crate::names;
 use crate::resources::{Three, of_node, of_pod};
 use crate::rounding::{Exact, exact, fraction, hours, smaller, whole, zero};
 use crate::rules::commitment::{self, effective};
 use crate::rules::reservation::free_units;
 use crate::world::{Billing, NodeKey, rate_key};
-
-/// Usage that a plan may cover.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Usage {
-    /// A node, with the start of its run.
-    Node(NodeKey, i64),
-    /// A serverless pod.
-    Pod(PodUid),
-    /// Unused units of a reservation.
-    Reservation(ReservationId),
-}
-
-/// The part of a usage that one plan covers in one stretch of time.
-pub struct PlanCover {
-    /// The place of the slice in its hour.
-    pub slice: usize,
-    /// The plan.
-    pub commitment_id: CommitmentId,
-    /// The usage.
-    pub usage: Usage,
-    /// The covered part of the cost that reserved capacity leaves of it.
-    pub part: Exact,
-    /// The discounted price per hour of all of the usage.
-    pub rate: Exact,
-}
-
-/// The spend of one plan in the hour, at discounted rates.
-#[derive(Clone, Default)]
-pub struct Spend {
-    /// The commitment times the effective time.
-    pub committed: Exact,
-    /// The spend that the plan covers.
-    pub covered: Exact,
-    /// The spend of all matching usage, whether other plans cover it or not.
-    pub provisioned: Exact,
-}
-
-/// Everything that savings plans cover in one hour.
-#[derive(Default)]
-pub struct Plans {
-    /// The covered parts.
-    pub covers: Vec<PlanCover>,
-    /// The spend of each plan.
-    pub spends: BTreeMap<CommitmentId, Spend>,
-}
 
 /// Returns the spend that a plan commits to in an hour.
 pub fn committed(set: &CommitmentSet) -> Exact {
@@ -200,20 +155,20 @@ fn reservations(view: &HourView, slice: &Slice) -> Vec<Found> {
 }
 
 /// A plan in one hour under one description.
-struct Pot<'a> {
+struct PlanPot<'a> {
     set: &'a Arc<CommitmentSet>,
     slices: Vec<usize>,
 }
 
-fn pots<'a>(view: &HourView<'a>) -> Vec<Pot<'a>> {
-    let mut pots: Vec<Pot<'a>> = Vec::new();
+fn pots<'a>(view: &HourView<'a>) -> Vec<PlanPot<'a>> {
+    let mut pots: Vec<PlanPot<'a>> = Vec::new();
     for (place, slice) in view.slices.iter().enumerate() {
         let sets = slice.world.commitments.values();
         for set in sets.filter(|set| set.kind == CommitmentKind::SavingsPlan && effective(set, slice.from)) {
             let last = pots.iter_mut().rev().find(|pot| pot.set.commitment_id == set.commitment_id);
             match last.filter(|pot| pot.set == set) {
                 Some(pot) => pot.slices.push(place),
-                None => pots.push(Pot { set, slices: vec![place] }),
+                None => pots.push(PlanPot { set, slices: vec![place] }),
             }
         }
     }
@@ -231,9 +186,9 @@ pub fn plans(view: &HourView, total: fn(&CommitmentSet) -> Exact) -> Plans {
     let time = |slice: usize| hours(view.slices[slice].to - view.slices[slice].from);
     let pots = pots(view);
     let mut left: Vec<Exact> = Vec::new();
-    let mut spends: BTreeMap<CommitmentId, Spend> = BTreeMap::new();
+    let mut spends: BTreeMap<CommitmentId, PlanTotals> = BTreeMap::new();
     let mut pairs: BTreeMap<Order, Vec<(usize, Exact)>> = BTreeMap::new();
-    for (place, Pot { set, slices }) in pots.iter().enumerate() {
+    for (place, PlanPot { set, slices }) in pots.iter().enumerate() {
         let effective: Exact = slices.iter().map(|slice| time(*slice)).sum();
         let spend = spends.entry(set.commitment_id.clone()).or_default();
         spend.committed += committed(set) * &effective;

@@ -10,11 +10,11 @@ use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
-use crate::hour::{HourView, Label, Slice, counted};
+use crate::hour::{HourView, Label, Slice, Usage, counted};
 use crate::resources::{Three, add, is_share_unknown, none, of_node, of_pod};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
 use crate::rules::commitment;
-use crate::rules::plan::{self, Covered, Usage};
+use crate::rules::plan::{self, Covered};
 use crate::rules::pool;
 use crate::rules::quota;
 use crate::usage;

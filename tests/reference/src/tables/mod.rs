@@ -15,7 +15,7 @@ use prorata_schemas::rows::{
     ReservationUsageRow, RowKind,
 };
 
-use crate::hour::HourView;
+use crate::hour::{HourView, PlanTotals};
 use crate::resources::{Three, add, none};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, whole, zero};
 use crate::rows::draft::resource_hours;
@@ -205,7 +205,7 @@ struct SpendSums {
 fn spend(view: &HourView, id: &CommitmentId) -> SpendSums {
     let Some(spend) = view.plans.spends.get(id).cloned() else { return SpendSums::default() };
     let planned = plan::plans(view, plan::planned).spends.remove(id).unwrap_or_default().covered;
-    let plan::Spend { committed, covered, provisioned } = spend;
+    let PlanTotals { committed, covered, provisioned } = spend;
     SpendSums { committed, covered, planned, provisioned }
 }
 

@@ -17,8 +17,8 @@ const NO_RATES: &str = "a savings plan without rates; add the output of `aws sav
 const NO_PLAN: &str = "rates of a savings plan that no document describes; add the output of `aws \
                        savingsplans describe-savings-plans`";
 /// Reason for a rate that is not for a machine of a node.
-const OTHER_RATE: &str = "a rate for another product than Linux/UNIX on shared EC2 machines; add a discount by \
-                          hand if it covers pods";
+const OTHER_RATE: &str = "a rate for another product than Linux/UNIX on shared EC2 machines; add a discount \
+                          by hand if it covers pods";
 /// Reason for rates above the bound.
 const TOO_MANY: &str = "more rates than a savings plan may have discounts; give --region, and the rates of \
                         other regions by hand";
@@ -152,7 +152,8 @@ pub fn finish(import: &mut AgreementsImporter) {
         let family = family.unwrap_or_default();
         let discounts = rates.iter().map(|Rate { region, instance_type, rate }| {
             format!(
-                "\n       {{applies_to: NODE, region: {},{family} instance_type: {}, rate: \"{rate}\"}}",
+                "\n       {{applies_to: NODE, region: {},{family}\n        instance_type: {}, \
+                 rate: \"{rate}\"}}",
                 quoted(region),
                 quoted(instance_type)
             )

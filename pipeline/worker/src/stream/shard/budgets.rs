@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_schemas::budget::BudgetUse;
+use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 

@@ -8,8 +8,8 @@ use prorata_worker::ports::ExceededBudget;
 use rdkafka::message::Message;
 use serde_json::json;
 
-use super::world::topics::Admin;
-use super::world::{Load, World};
+use crate::world::topics::Admin;
+use crate::world::{Load, World};
 
 /// Generated pools exceed their budgets within a day.
 const LOAD: Load = Load { seed: 61, organizations: 3, pods: 4, hours: 26 };

@@ -3,9 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Decimal128Type;
 use arrow_array::{Array, PrimitiveArray, RecordBatch, StringArray};
-use prorata_schemas::budget::{BudgetUse, Period};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::budget::{BudgetUse, Period};
 use prorata_schemas::tables::Table;
 
 use crate::EncodeError;
