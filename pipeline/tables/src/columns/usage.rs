@@ -98,8 +98,8 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
                 CommitmentKind::SavingsPlan => "SAVINGS_PLAN",
             })
         }),
-        required("region", Text, |line| Cell::text(&*line.row.description.region)),
-        required("instance_family", Text, |line| Cell::text(&*line.row.description.instance_family)),
+        optional("region", Text, |line| Cell::text(&*line.row.description.region)),
+        optional("instance_family", Text, |line| Cell::text(&*line.row.description.instance_family)),
         optional("gpu_model", Text, |line| Cell::text(line.row.description.gpu_model.as_deref())),
         required("starts_at", Time, |line| line.row.description.starts_at.into()),
         optional("ends_at", Time, |line| line.row.description.ends_at.map_or(Cell::Null, Cell::Time)),
