@@ -100,8 +100,8 @@ fn uncovered(view: &HourView, slice: &Slice, key: &NodeKey, capacity: &Three) ->
     let all: Exact = (0..3).map(|resource| &weights[resource] * &capacity[resource]).sum();
     let mut left = whole(1);
     for cover in slice.covers.iter().filter(|cover| cover.node == *key) {
-        for resource in 0..3 {
-            left -= fraction(&(&weights[resource] * &cover.amount[resource]), &all);
+        for (weight, amount) in weights.iter().zip(&cover.amount) {
+            left -= fraction(&(weight * amount), &all);
         }
     }
     left

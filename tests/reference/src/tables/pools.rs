@@ -175,15 +175,8 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Arc<
         half_even(&hours.filter(|(hour, _)| hour.start() >= from.start()).map(|(_, cost)| exact(*cost)).sum())
     };
     let today = view.hour.date();
-    let node_cost = half_even(
-        &spend
-            .get(id)
-            .into_iter()
-            .flatten()
-            .filter(|(hour, _)| *hour == view.hour)
-            .map(|(_, cost)| exact(*cost))
-            .sum(),
-    );
+    let now = spend.get(id).into_iter().flatten().filter(|(hour, _)| *hour == view.hour);
+    let node_cost = half_even(&now.map(|(_, cost)| exact(*cost)).sum());
     let (day, month, quarter) = (spent(today), spent(today.month_start()), spent(today.quarter_start()));
     let budgets = [
         ("day", day, set.budget_per_day),

@@ -13,6 +13,7 @@ use crate::status::{Dependency, ShardStatus, TopicStatus, Wait};
 use crate::stream::shard::LiveShard;
 use crate::stream::shard_table::Slot;
 use crate::stream::stopped::StoppedShard;
+use crate::stream::watermark::{TopicProgress, WatermarkRule};
 
 impl<S: Source> Worker<S> {
     /// Reports the status of every shard.
@@ -48,15 +49,7 @@ impl<S: Source> Worker<S> {
                 topics: live
                     .topics()
                     .iter()
-                    .map(|(topic, progress)| {
-                        let status = TopicStatus {
-                            next_offset: progress.offsets.next.unwrap_or(0),
-                            max_event_time: progress.offsets.max_event_time,
-                            at_end: progress.at_end(now),
-                            idle: progress.idle(now, &rule),
-                        };
-                        (topic.clone(), status)
-                    })
+                    .map(|(topic, progress)| (topic.clone(), topic_status(progress, now, &rule)))
                     .collect(),
             }
         };
@@ -96,6 +89,15 @@ impl<S: Source> Worker<S> {
 /// Returns the version of the rules by which open hours are folded.
 fn in_force(checkpoint: &Checkpoint) -> Option<Text> {
     checkpoint.rules.last().map(|rules| rules.version.clone())
+}
+
+fn topic_status(progress: &TopicProgress, now: WallTime, rule: &WatermarkRule) -> TopicStatus {
+    TopicStatus {
+        next_offset: progress.offsets.next.unwrap_or(0),
+        max_event_time: progress.offsets.max_event_time,
+        at_end: progress.at_end(now),
+        idle: progress.idle(now, rule),
+    }
 }
 
 /// Returns the status of a stopped shard, from its last checkpoint.

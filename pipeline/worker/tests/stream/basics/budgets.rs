@@ -131,7 +131,12 @@ async fn a_late_event_corrects_what_is_reported_and_repeats_a_message_at_most() 
     assert_eq!(topic.taken().len(), 2, "nothing says so on the topic");
     // It started again before that hour was over: the day's budget is exceeded after all.
     world.produce(&[pooled_node(100)]);
+    // Hours that changed just now wait for further late events.
     member.settle(&world).await.unwrap();
+    world.pass(WorkerOptions::default().max_restate_delay);
+    member.settle(&world).await.unwrap();
+    let [_, day, _] = reported(&member).try_into().unwrap();
+    assert!(day.ends_with("8.333333333333 of 25"), "{day}");
     let keys: BTreeSet<String> = taken(&topic).into_keys().collect();
     assert_eq!(keys, expected().into_keys().collect());
     assert_eq!(topic.taken().len(), 4, "the same keys again");
