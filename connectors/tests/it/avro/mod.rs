@@ -18,7 +18,7 @@ use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::body::{EventRecordRef, encode};
-use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
+use prorata_schemas::event::{CommitmentKind, CommitmentSet, Event, EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use serde_json::{Value as Json, json};
@@ -166,7 +166,10 @@ proptest! {
         let writer = GenericDatumWriter::builder(&ours).build().unwrap();
         let resolved = writer.write_value_to_vec(resolved).unwrap();
         let expected = decode(avsc(event.payload.kind()), &resolved);
-        prop_assert!(expected.is_ok());
+        // A version of a savings plan without its spend or discounts is no savings plan.
+        let is_plan = |set: &CommitmentSet| set.kind == CommitmentKind::SavingsPlan;
+        let may_lack = matches!(&event.payload, Payload::CommitmentSet(set) if is_plan(set));
+        prop_assert!(expected.is_ok() || may_lack);
         prop_assert_eq!(version.decode(), expected, "{}", version.schema);
     }
 }

@@ -200,7 +200,8 @@ fn an_agreement_that_matches_nothing_is_a_warning() {
     let expected = [
         (
             "organization 'acme', commitment 'another-region'",
-            "in 3 hours no on-demand node was of its provider, region and instance family",
+            "in 3 hours no on-demand node was of its provider, region and instance family, and none of its \
+             discounts applied",
         ),
         (
             "organization 'acme', reservation 'another-model'",
