@@ -119,8 +119,8 @@ SELECT
 FROM commitment_utilization
 GROUP BY 1, 2, 3;
 
--- Which part of the nodes' list cost did commitments cover on each day, by region and capacity? Spot capacity
--- is never covered and has a row of its own, `Dynamic`.
+-- Which part of the list cost of nodes, serverless pods and unused units did commitments cover on each day, by
+-- region and capacity? Spot capacity is never covered and has a row of its own, `Dynamic`.
 CREATE OR REPLACE VIEW commitment_coverage_daily AS
 SELECT
     date,
@@ -133,7 +133,7 @@ SELECT
     1e0 * sum(CASE WHEN PricingCategory = 'Committed' THEN ListCost ELSE 0 END)
         / nullif(1e0 * sum(CASE WHEN PricingCategory <> 'Dynamic' THEN ListCost ELSE 0 END), 0e0) AS coverage
 FROM cost_allocation
-WHERE x_RowKind IN ('pod_node', 'node_idle')
+WHERE x_RowKind IN ('pod_node', 'node_idle', 'pod_serverless', 'reservation_unused')
 GROUP BY 1, 2, 3, 4;
 
 -- Borrowing between quotas: amounts that each quota used above its minimum or lent to others, and the cost of

@@ -1,7 +1,6 @@
 //! The topic of exceeded budgets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_worker::ports::{BudgetTopic, ExceededBudget};
@@ -9,6 +8,7 @@ use prorata_worker::source::SourceError;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::QUEUE_FULL_WAIT;
+use super::dead_letters::require_topic;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
@@ -19,8 +19,7 @@ const BATCH_BYTES: u32 = 65_536;
 pub struct KafkaBudgets {
     topic: String,
     sender: Sender,
-    /// The time that brokers may take for a message.
-    patience: Duration,
+    connection: Connection,
 }
 
 impl KafkaBudgets {
@@ -30,16 +29,13 @@ impl KafkaBudgets {
     /// # Errors
     /// [`SourceError::Configuration`].
     pub fn new(connection: &Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
-        let patience = connection.timeout;
-        Ok(Self { topic: topic.into(), sender: Sender::new(connection, patience, BATCH_BYTES)?, patience })
+        let sender = Sender::new(connection, connection.timeout, BATCH_BYTES)?;
+        Ok(Self { topic: topic.into(), sender, connection: connection.clone() })
     }
-}
 
-#[async_trait]
-impl BudgetTopic for KafkaBudgets {
-    async fn send(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError> {
+    async fn deliver(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError> {
         let late = || SourceError::Unavailable(format!("topic {}: brokers do not answer", self.topic));
-        let deadline = Instant::now() + self.patience + self.patience / 2;
+        let deadline = Instant::now() + self.connection.timeout + self.connection.timeout / 2;
         let delivery = Arc::new(Delivery::default());
         for budget in exceeded {
             let (key, value) = (budget.key(), budget.value());
@@ -58,5 +54,19 @@ impl BudgetTopic for KafkaBudgets {
         }
         timeout_at(deadline, delivery.done()).await.map_err(|_| late())?;
         delivery.failure().map_or(Ok(()), |(code, reason, _)| Err(self.sender.meaning(code, &reason)))
+    }
+}
+
+#[async_trait]
+impl BudgetTopic for KafkaBudgets {
+    async fn send(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError> {
+        match self.deliver(exceeded).await {
+            // Messages to a topic that does not exist may only be late.
+            Err(late @ SourceError::Unavailable(_)) => {
+                require_topic(&self.connection, &self.topic, "kafka.budget_topic").await?;
+                Err(late)
+            }
+            answer => answer,
+        }
     }
 }

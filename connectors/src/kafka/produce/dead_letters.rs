@@ -38,19 +38,32 @@ impl KafkaDeadLetters {
     /// [`SourceError::Unavailable`] if no broker answers.
     pub async fn connect(connection: Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
         let topic = topic.into();
-        let probe = Probe::start(&connection)?;
-        let asked = [Text::from(topic.as_str())];
-        let found = probe.ask(move |client| client.partitions(&asked)).await?;
-        if found.values().all(|partitions| *partitions == 0) {
-            return Err(wrong(format!(
-                "Kafka at {} has no topic {topic}: create it, or correct kafka.dead_letter_topic",
-                connection.brokers
-            )));
-        }
+        require_topic(&connection, &topic, "kafka.dead_letter_topic").await?;
         let patience = connection.timeout;
         let sender = Sender::new(&connection, patience, BATCH_BYTES)?;
         Ok(Self { topic, sender, patience })
     }
+}
+
+/// Checks that a topic exists, which a key of the configuration names.
+///
+/// # Errors
+/// [`SourceError::Configuration`] if there is no such topic; [`SourceError::Unavailable`] if no broker answers.
+pub(super) async fn require_topic(
+    connection: &Connection,
+    topic: &str,
+    key: &str,
+) -> Result<(), SourceError> {
+    let probe = Probe::start(connection)?;
+    let asked = [Text::from(topic)];
+    let found = probe.ask(move |client| client.partitions(&asked)).await?;
+    if found.values().all(|partitions| *partitions == 0) {
+        return Err(wrong(format!(
+            "Kafka at {} has no topic {topic}: create it, or correct {key}",
+            connection.brokers
+        )));
+    }
+    Ok(())
 }
 
 /// A dead letter that the brokers refused, and why.
