@@ -29,7 +29,7 @@ class Worker(Scene):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        for topic in ("provoked", "late", "taken", "lag", "dirty", "retries", "tables", "budgets"):
+        for topic in ("provoked", "late", "taken", "lag", "dirty", "retries", "tables"):
             soak.create_topic(cls.of_run(topic), SHARDS)
         cls.feed(cls.config("feed"), 7)
 
@@ -63,19 +63,6 @@ class Worker(Scene):
         worker = self.worker(config)
         text = self.until(worker, "^prorata_shard_stopped{")
         self.assertIn("ProrataShardStopped", firing([text]))
-
-    def test_a_pool_within_its_budget_raises_no_alert_and_one_above_it_does(self):
-        config = self.config("budgets", kafka={"topics": ["budgets"]})
-        for hours, fires in [(2, False), (24, True)]:
-            load = ["--organizations", "6", "--pods", "2", "--hours", str(hours), "--seed", "7"]
-            soak.run("generate", *load, "--start", f"{DAY}T00", "--output", "kafka", "--config", config)
-            worker = self.worker(config)
-            worker.wait(f"{DAY}T{hours - 1:02}")
-            # Nothing is above 80 % in two hours, and the day's is in 24.
-            share = "[1-9]" if fires else r"0\."
-            text = self.until(worker, f'^prorata_budget_used_ratio{{.*period="day"}} {share}')
-            self.assertEqual("ProrataBudgetExceeded" in firing([text]), fires)
-            worker.stop()
 
     def test_events_in_another_currency_are_dead_letters(self):
         worker = self.worker(self.config("letters", rules={"currency": "EUR"}))

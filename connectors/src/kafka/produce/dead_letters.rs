@@ -48,7 +48,8 @@ impl KafkaDeadLetters {
 /// Checks that a topic exists, which a key of the configuration names.
 ///
 /// # Errors
-/// [`SourceError::Configuration`] if there is no such topic; [`SourceError::Unavailable`] if no broker answers.
+/// [`SourceError::Configuration`] if there is no such topic; [`SourceError::Unavailable`] if no broker
+/// answers.
 pub(super) async fn require_topic(
     connection: &Connection,
     topic: &str,
