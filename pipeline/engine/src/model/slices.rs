@@ -44,7 +44,7 @@ pub(crate) struct NodeSlice {
     pub(crate) spec: Arc<NodeSpec>,
     /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
-    /// The parts of the cost that reserved capacity leaves which savings plans cover.
+    /// The parts that savings plans cover of the cost that reserved capacity leaves.
     pub(crate) plans: Vec<PlanPart>,
 }
 

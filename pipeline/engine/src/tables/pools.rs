@@ -3,7 +3,7 @@
 //!
 //! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
 //! Before its first description in the hour, the percentages and the warm capacity of the first one count.
-//! After a deletion, those of the last one count. Spend is node cost since the start of the UTC day, month
+//! After a deletion, the last one counts. Spend is node cost since the start of the UTC day, month
 //! and quarter, over every hour of them.
 
 mod integrals;

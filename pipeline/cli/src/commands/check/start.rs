@@ -92,7 +92,7 @@ pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
     }
     let unset = "kafka.dead_letter_topic is not set: dead letters stay in the lake";
     add("dead-letter topic", output_topic(config, &config.kafka.dead_letter_topic, unset));
-    let unset = "kafka.budget_topic is not set: nobody is told about exceeded budgets";
+    let unset = "kafka.budget_topic is not set: nobody gets messages about exceeded budgets";
     add("budget topic", output_topic(config, &config.kafka.budget_topic, unset));
     let connections = [exposed::kafka(&config.kafka), exposed::registry(&config.registry)];
     let given_away = connections.into_iter().flatten().map(str::to_owned).chain(exposed::store());
