@@ -1,4 +1,5 @@
 //! Changes to topics by people, and losses of Kafka.
 
+mod budgets;
 mod loss;
 mod partitions;
