@@ -13,6 +13,10 @@ pub type Quantities = ByName<Quantity>;
 /// slice has n of a GPU's seven compute slices, and m GB of its memory.
 pub const MIG_PREFIX: &str = "nvidia.com/mig-";
 
+/// Resource name under which NVIDIA's device plugin offers replicas of GPUs if it renames them. A replica is a
+/// part of a GPU, and the name does not say which.
+pub const GPU_REPLICA: &str = "nvidia.com/gpu.shared";
+
 /// Compute slices of a whole GPU.
 const SLICES_PER_GPU: u128 = 7;
 
@@ -53,6 +57,12 @@ impl Size {
     pub fn with_gpus(self, gpus: Option<&Quantity>) -> Self {
         Self { gpu_millis: gpus.map_or(self.gpu_millis, |gpus| gpus.amount), ..self }
     }
+}
+
+/// Returns the replicas of GPUs, in thousandths of a replica; zero if the rules count them as whole GPUs.
+pub fn replicas(quantities: &Quantities, gpu_resources: &[Text]) -> u128 {
+    let is_counted = gpu_resources.iter().any(|resource| **resource == *GPU_REPLICA);
+    if is_counted { 0 } else { amount(quantities, GPU_REPLICA) }
 }
 
 /// Returns the amount of a resource in bytes or thousandths; zero if it is not named.

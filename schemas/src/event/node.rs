@@ -8,7 +8,7 @@ use crate::ids::{ClusterId, NodeId, PoolId};
 use crate::money::UnitPrice;
 use crate::quantity::Quantity;
 use crate::sharing::shared;
-use crate::size::Size;
+use crate::size::{Size, replicas};
 
 /// The way in which a node's capacity was bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -67,9 +67,14 @@ pub struct NodeStarted {
 }
 
 impl NodeStarted {
-    /// Returns the size of the node: its capacity, with its physical GPUs if they are given.
+    /// Returns the size of the node: its capacity, with its physical GPUs if they are given. A node that
+    /// counts nothing but replicas of GPUs has one GPU, the least that it can have.
     pub fn size(&self, gpu_resources: &[Text]) -> Size {
-        Size::of(&self.capacity, gpu_resources).with_gpus(self.gpus.as_ref())
+        let mut size = Size::of(&self.capacity, gpu_resources);
+        if size.gpu_millis == 0 && replicas(&self.capacity, gpu_resources) > 0 {
+            size.gpu_millis = 1000;
+        }
+        size.with_gpus(self.gpus.as_ref())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::Text;
 use crate::ids::{ClusterId, NodeId, PodUid, PoolId};
 use crate::quantity::Quantity;
 use crate::sharing::shared;
-use crate::size::Size;
+use crate::size::{Size, replicas};
 use crate::time::Timestamp;
 
 /// A pod runs, or its description changes. Natural key: pod_uid.
@@ -83,14 +83,18 @@ pub struct PodStarted {
 }
 
 impl PodStarted {
-    /// Returns the size of the pod: its requests, with the physical GPUs that it holds if they are given.
+    /// Returns the size of the pod: its requests, with the physical GPUs that it holds if they are given. A
+    /// replica of a GPU counts as a GPU, so that pods divide the GPUs of a node by their replicas.
     pub fn size(&self, gpu_resources: &[Text]) -> Size {
-        Size::of(&self.requests, gpu_resources).with_gpus(self.gpus.as_ref())
+        let mut size = Size::of(&self.requests, gpu_resources);
+        size.gpu_millis = size.gpu_millis.saturating_add(replicas(&self.requests, gpu_resources));
+        size.with_gpus(self.gpus.as_ref())
     }
 
     /// Returns whether the pod shares GPUs, and holds an unknown part of them.
-    pub const fn holds_unknown_share(&self) -> bool {
-        self.gpu_sharing.is_some() && self.gpus.is_none()
+    pub fn holds_unknown_share(&self, gpu_resources: &[Text]) -> bool {
+        let shares = || self.gpu_sharing.is_some() || replicas(&self.requests, gpu_resources) > 0;
+        self.gpus.is_none() && shares()
     }
 
     /// Returns whether the pod holds whole GPUs. Only then a unit of a reservation can serve it.

@@ -29,7 +29,7 @@ use crate::money::{Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
 use crate::rules::Rules;
-use crate::size::{MIG_PREFIX, Size, amount};
+use crate::size::{MIG_PREFIX, Size, amount, replicas};
 
 pub use texts::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX};
 
@@ -169,7 +169,8 @@ impl Judge<'_> {
     /// Checks the quantities of a node, a pod or a reserved unit.
     fn size(&self, field: &str, quantities: &Quantities) -> Result<(), Reject> {
         self.quantities(field, quantities, bound_of)?;
-        let gpu_millis = Size::of(quantities, &self.rules.gpu_resources).gpu_millis;
+        let gpu_resources = &self.rules.gpu_resources;
+        let gpu_millis = Size::of(quantities, gpu_resources).gpu_millis + replicas(quantities, gpu_resources);
         if gpu_millis > DEVICES_MAX * 1000 {
             let value = format!("{} GPUs in total over all resources", gpu_millis / 1000);
             return self.above(field, value, DEVICES_MAX);

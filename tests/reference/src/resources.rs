@@ -31,28 +31,39 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
 /// Bytes in one GiB.
 pub const GIB: i64 = 1 << 30;
 
-/// Returns vCPU, GiB and GPUs of a node.
+/// Returns vCPU, GiB and GPUs of a node. A node of which only replicas of GPUs are known has one GPU.
 pub fn of_node(node: &NodeStarted, rules: &Rules) -> Three {
-    three(&node.capacity, node.gpus.as_ref(), rules)
-}
-
-/// Returns vCPU, GiB and GPUs of a pod.
-pub fn of_pod(pod: &PodStarted, rules: &Rules) -> Three {
-    three(&pod.requests, pod.gpus.as_ref(), rules)
-}
-
-/// Returns vCPU, GiB and GPUs. The GPUs are the physical ones if they are given, else they are counted.
-fn three(quantities: &Quantities, gpus: Option<&Quantity>, rules: &Rules) -> Three {
-    let milli = match gpus {
-        Some(physical) => physical.amount as i128,
-        None => milli_gpus(quantities, rules),
+    let counted = match milli_gpus(&node.capacity, rules) {
+        0 if milli_replicas(&node.capacity, rules) > 0 => 1000,
+        milli => milli,
     };
+    three(&node.capacity, node.gpus.as_ref(), counted)
+}
+
+/// Returns vCPU, GiB and GPUs of a pod. A replica counts as a GPU.
+pub fn of_pod(pod: &PodStarted, rules: &Rules) -> Three {
+    let counted = milli_gpus(&pod.requests, rules) + milli_replicas(&pod.requests, rules);
+    three(&pod.requests, pod.gpus.as_ref(), counted)
+}
+
+/// Returns replicas of GPUs in thousandths. A resource that the rules count as GPUs has none.
+fn milli_replicas(quantities: &Quantities, rules: &Rules) -> i128 {
+    const REPLICAS: &str = "nvidia.com/gpu.shared";
+    if rules.gpu_resources.iter().any(|name| **name == *REPLICAS) {
+        return 0;
+    }
+    amount(quantities, REPLICAS) as i128
+}
+
+/// Returns vCPU, GiB and GPUs. The GPUs are the physical ones if they are given.
+fn three(quantities: &Quantities, gpus: Option<&Quantity>, counted: i128) -> Three {
+    let milli = gpus.map_or(counted, |physical| physical.amount as i128);
     [ratio(amount(quantities, CPU), 1000), ratio(amount(quantities, MEMORY), GIB), ratio(milli, 1000)]
 }
 
 /// Returns whether the pod shares GPUs, and nobody knows which part it holds.
-pub fn is_share_unknown(pod: &PodStarted) -> bool {
-    pod.gpu_sharing.is_some() && pod.gpus.is_none()
+pub fn is_share_unknown(pod: &PodStarted, rules: &Rules) -> bool {
+    pod.gpus.is_none() && (pod.gpu_sharing.is_some() || milli_replicas(&pod.requests, rules) > 0)
 }
 
 /// Returns GPUs in thousandths: the sum of the configured names, plus n/7 of a GPU for each MIG slice. The

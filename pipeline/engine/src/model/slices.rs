@@ -109,7 +109,7 @@ pub(crate) struct PodSlice {
 impl PodSlice {
     /// Returns the reason if the pod's part of shared GPUs is unknown.
     pub(crate) fn unknown_share(&self) -> Option<Unpriced> {
-        self.spec.description.holds_unknown_share().then_some(Unpriced::UnknownGpuShare)
+        self.spec.has_unknown_share.then_some(Unpriced::UnknownGpuShare)
     }
 
     /// Returns the reason if the pod has no price of its pool or node. Ignores the rate card.

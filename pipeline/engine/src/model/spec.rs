@@ -43,6 +43,8 @@ pub(crate) struct PodSpec {
     /// The description as delivered.
     pub(crate) description: Arc<PodStarted>,
     pub(crate) requests: Amounts,
+    /// Whether the pod's part of shared GPUs is unknown.
+    pub(crate) has_unknown_share: bool,
     /// GPUs, in thousandths, of the units that may serve the pod: counted by name, whatever the physical
     /// GPUs. `None` if the pod holds a part of a GPU, so that no unit serves it.
     pub(crate) unit_gpus: Option<u128>,
@@ -68,7 +70,8 @@ impl PodSpec {
         let named = || amounts(&description.requests, rules).gpu;
         let unit_gpus = description.holds_whole_gpus().then(named);
         let gpu_memory = size::gpu_memory(&description.requests, rules.gpu_memory_gb);
-        Self { requests, unit_gpus, gpu_memory, node, description }
+        let has_unknown_share = description.holds_unknown_share(&rules.gpu_resources);
+        Self { requests, has_unknown_share, unit_gpus, gpu_memory, node, description }
     }
 
     /// Returns the amount of a resource that a quota counts, in bytes or thousandths.

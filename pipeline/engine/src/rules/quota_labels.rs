@@ -291,6 +291,7 @@ mod tests {
         PodSpec {
             description: Arc::new(description),
             requests: PerResource::default(),
+            has_unknown_share: false,
             unit_gpus: Some(0),
             gpu_memory,
             node: None,

@@ -109,7 +109,7 @@ fn serverless_pod(
     let other = rate.is_some_and(|rate| counted(view, rate.per_vcpu_hour, &rate.currency).1);
     let reason = match rate {
         None => Some(Unpriced::NoRate),
-        Some(_) if is_share_unknown(pod) => Some(Unpriced::UnknownGpuShare),
+        Some(_) if is_share_unknown(pod, view.rules) => Some(Unpriced::UnknownGpuShare),
         Some(_) => other.then_some(Unpriced::OtherCurrency),
     };
     let rate = rate.filter(|_| !other);

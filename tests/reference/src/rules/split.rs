@@ -242,7 +242,7 @@ fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Ar
     let reason = match &charge {
         _ if !known => Some(prorata_schemas::rows::Unpriced::UnknownNode),
         Some(Err(reason)) => Some(*reason),
-        None if is_share_unknown(pod) => Some(prorata_schemas::rows::Unpriced::UnknownGpuShare),
+        None if is_share_unknown(pod, view.rules) => Some(prorata_schemas::rows::Unpriced::UnknownGpuShare),
         _ => None,
     };
     let (quota_id, state) = quota.unzip();

@@ -78,8 +78,8 @@ impl Choices {
 
     fn plan_discounts(&mut self) -> Vec<PlanDiscount> {
         let any = || [None, None, None, Some("r"), Some("s")];
-        let targets =
-            [DiscountTarget::Node, DiscountTarget::Pod, DiscountTarget::Pod, DiscountTarget::Reservation];
+        let (node, pod, unit) = (DiscountTarget::Node, DiscountTarget::Pod, DiscountTarget::Reservation);
+        let targets = [node, pod, pod, unit, unit, unit];
         let count = self.pick(&[1, 2, 3, 4]);
         let discounts = (0..count).map(|_| {
             let applies_to = self.pick(&targets);

@@ -22,7 +22,11 @@ impl Choices {
             ("tensor-fusion.ai/vram", &["80Gi", "640Gi"]),
             ("ephemeral-storage", &["2Ti", "1000001"]),
         ];
-        let slices: [(&str, &[&str]); 2] = [("nvidia.com/mig-1g.10gb", &["7", "3"]), ("amd.com/gpu", &["1"])];
+        let slices: [(&str, &[&str]); 3] = [
+            ("nvidia.com/mig-1g.10gb", &["7", "3"]),
+            ("nvidia.com/gpu.shared", &["4", "16"]),
+            ("amd.com/gpu", &["1"]),
+        ];
         let often = self.pick(&[0.0, 0.7, 1.0, 1.0, 1.0]);
         let mut capacity = self.quantities(&whole, often);
         capacity.extend(self.quantities(&more, 0.6));
@@ -58,8 +62,12 @@ impl Choices {
             ("tensor-fusion.ai/tflops", &["100", "20", "500m"]),
             ("tensor-fusion.ai/vram", &["10Gi", "4Gi", "1000000001"]),
         ];
-        let slices: [(&str, &[&str]); 2] =
-            [("nvidia.com/mig-2g.20gb", &["1", "3"]), ("example.com/thing", &["1", "1500m"])];
+        let slices: [(&str, &[&str]); 3] =
+            [
+            ("nvidia.com/mig-2g.20gb", &["1", "3"]),
+            ("nvidia.com/gpu.shared", &["1", "3"]),
+            ("example.com/thing", &["1", "1500m"]),
+        ];
         let limits: [(&str, &[&str]); 2] =
             [("tensor-fusion.ai/tflops", &["200", "30", "1"]), ("tensor-fusion.ai/vram", &["20Gi", "1Gi"])];
         let often = self.pick(&[0.0, 0.6, 1.0, 1.0, 1.0, 1.0]);

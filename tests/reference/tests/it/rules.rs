@@ -83,6 +83,7 @@ fn set_rule(rules: &mut Rules, word: &str) -> Result<(), String> {
     match word.split_once('=').ok_or_else(error)? {
         ("allocation", "requests") => rules.allocation = Allocation::Requests,
         ("gpu-memory-gb", gigabytes) => rules.gpu_memory_gb = gigabytes.parse().map_err(|_| error())?,
+        ("gpu-resource", name) => rules.gpu_resources.push(name.into()),
         ("eviction-protection-ratio", ratio) => {
             rules.eviction_protection_ratio = ratio.parse().map_err(|_| error())?;
         }
