@@ -1,6 +1,7 @@
 //! Parts of GPUs, from nodes and pods of each sharing scheme to the table and its explanation.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use prorata_schemas::event::Payload;
@@ -171,6 +172,7 @@ fn every_scheme_gives_a_pod_its_part() {
         cluster.emptied(pods);
     }
     Room::stop(program).succeeded();
+    send_plan(&room);
     let lake = room.fold();
 
     // Pods of one node that began together: their GPU hours are as their parts.
@@ -187,7 +189,48 @@ fn every_scheme_gives_a_pod_its_part() {
         explain.arg("--lake").arg(&lake);
         let text = Program::start(explain, "explain", room.folder.path()).wait().succeeded();
         assert!(text.contains(&format!("shares GPUs by {scheme}")), "{text}");
+        assert!(text.contains("Savings plans: the usage that they cover"), "{text}");
     }
+    assert_report(&room, &lake);
+}
+
+/// Adds a savings plan that covers most of the nodes for the whole time.
+fn send_plan(room: &Room) {
+    let text = r#"
+organization_id: acme
+currency: USD
+commitments:
+  - {id: plan, from: 2026-01-01, provider: aws, kind: SAVINGS_PLAN, hourly_commitment: "10", hourly_cost: "10",
+     discounts: [{applies_to: NODE, region: us-east-1, saving: "0.3"}]}
+"#;
+    std::fs::write(room.path("agreements.yaml"), text).unwrap();
+    let mut send = prorata();
+    send.arg("agreements").arg("--file").arg(room.path("agreements.yaml")).arg("--output").arg(room.events());
+    Program::start(send, "agreements", room.folder.path()).wait().succeeded();
+}
+
+/// Checks that the report has GPU-hours by model, and what the plan saves.
+fn assert_report(room: &Room, lake: &Path) {
+    let page = room.path("report.html");
+    let mut report = prorata();
+    report.arg("report").arg("--lake").arg(lake).arg("--output").arg(&page);
+    Program::start(report, "report", room.folder.path()).wait().succeeded();
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, data) = page.split_once(r#"<script type="application/json" id="data">"#).unwrap();
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let amount = |of: &Value, name: &str| of[name].as_str().unwrap().parse::<i128>().unwrap();
+    let sharing = &data["gpu_sharing"];
+    let shared = sharing.as_array().unwrap().iter().find(|of| of["gpu_model"] == "NVIDIA-H100-80GB-HBM3");
+    let shared = shared.unwrap_or_else(|| panic!("{sharing}"));
+    let (physical, allocated) = (amount(shared, "physical_hours"), amount(shared, "allocated_hours"));
+    // Each scheme leaves a part of its cards to nobody, and oversells none.
+    assert!(0 < allocated && allocated < physical, "{shared}");
+    assert_eq!(amount(shared, "oversubscribed_hours"), 0, "{shared}");
+    let plan = &data["agreements"]["commitments"][0];
+    assert_eq!(plan["id"], "plan", "{plan}");
+    // Covered usage costs 0.7 of its list price: 0.3 of 0.7 of it is saved.
+    let (used, avoided) = (amount(plan, "used_cost"), amount(plan, "list_cost_avoided"));
+    assert!(used > 0 && (avoided - used * 10 / 7).abs() < 1_000_000, "{plan}");
 }
 
 /// Returns the hour in which a pod began, by its name.
