@@ -3,7 +3,7 @@
 seven days, and can still be written.
 
 Works on a copy of the lake, which it restates under other rules and makes older with the program that
-PRORATA_BINARY names; and on a lake of its own that reaches back beyond the horizon of 35 days, whose table
+PRORATA_BINARY names; and on a lake of its own that reaches back beyond a horizon of two days, whose table
 files are joined to files of days.
 """
 
@@ -63,7 +63,7 @@ def old_lake(folder: Path) -> tuple[Path, str]:
     prorata("generate", *load, "--output", str(events))
     prorata("backfill", "--events", str(events), "--lake", str(lake))
     last = datetime.strptime(json.loads(prorata("check", "--json", "--lake", str(lake)))["to"][:13], HOUR)
-    to = (last + timedelta(days=37)).strftime(HOUR)
+    to = (last + timedelta(days=4)).strftime(HOUR)
     prorata("backfill", "--events", str(events), "--lake", str(lake), "--to", to)
     # Hours leave the checkpoint with the first one that knows them published.
     restate(lake, "old-1", "8", "--from", to)
@@ -167,6 +167,7 @@ def main() -> None:
         restate(copy, "maintain-3", "6")
         if read(session, duckdb, copy) == before:
             problems.append("nothing was restated: this proves nothing")
+        os.environ["PRORATA_ROOT__HORIZON"] = "2d"
         problems += compaction(Path(folder), session, duckdb)
     for problem in problems:
         print(problem, file=sys.stderr)

@@ -28,7 +28,7 @@ const ORGANIZATION: &str = "letters";
 /// An organization that the topic may not contain.
 const FOREIGN: &str = "stranger";
 
-/// Age of the organization's history in hours: beyond the horizon of 35 days.
+/// Age of the organization's history in hours: beyond the horizon.
 const OLD_HOURS: i64 = 36 * 24;
 
 /// A sent message.

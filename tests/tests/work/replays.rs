@@ -33,7 +33,7 @@ const LEFT: i32 = 3;
 /// An organization that is not in the load.
 const ORGANIZATION: &str = "replays";
 
-/// Age of its history in hours: beyond the horizon of 35 days.
+/// Age of its history in hours: beyond the horizon.
 const OLD_HOURS: i64 = 36 * 24;
 
 /// Running time, in hours, of a node that stops within the horizon.

@@ -34,7 +34,7 @@ pub struct BackfillArgs {
     /// Last hour to close, inclusive [default: the hour of the last event]
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
-    /// Rewrite missing and damaged table files of these hours [default: the last 35 days]
+    /// Rewrite missing and damaged table files of these hours [default: all inside the horizon]
     #[arg(long)]
     pub rewrite: bool,
     /// Lost or damaged archive file to leave out, by its path under the lake; can be repeated
@@ -122,6 +122,7 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
         owner: wiring::owner(),
         shards: loaded.shards_given.then_some(config.root.shards),
         root_format: config.root.format,
+        retention: config.root.horizon,
         rules: config.rules.clone(),
         take_over,
         max_clock_skew: config.work.max_clock_skew,

@@ -139,6 +139,7 @@ fn options(config: &Config, shards_given: bool) -> Result<WorkerOptions, Failure
         owner: wiring::owner(),
         shards: shards_given.then_some(config.root.shards),
         root_format: config.root.format,
+        retention: config.root.horizon,
         rules: config.rules.clone(),
         queue_bytes: config.kafka.queue_bytes,
         resident,

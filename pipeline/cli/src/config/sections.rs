@@ -1,11 +1,12 @@
 //! Small sections of the configuration. The options of the stream worker and of a backfill are sections, too.
 
+use prorata_worker::checkpoint::retention::Retention;
 use prorata_worker::root::SHARDS_DEFAULT;
 use serde::{Deserialize, Serialize};
 
 use crate::operations::Limits;
 
-/// The root, and the settings that are fixed for it.
+/// The root, and settings that are the same for everything that uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RootConfig {
@@ -13,6 +14,8 @@ pub struct RootConfig {
     pub url: String,
     /// Number of shards.
     pub shards: u16,
+    /// How long hours stay in checkpoints.
+    pub horizon: Retention,
     /// Format to raise the root to. If 0, the format stays as it is.
     pub format: u32,
 }
@@ -49,7 +52,7 @@ pub enum LogFormat {
 
 impl Default for RootConfig {
     fn default() -> Self {
-        Self { url: String::new(), shards: SHARDS_DEFAULT, format: 0 }
+        Self { url: String::new(), shards: SHARDS_DEFAULT, horizon: Retention::default(), format: 0 }
     }
 }
 

@@ -24,6 +24,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::retention::Retention;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::{Input, InputFile, Ports, Progress, duration};
@@ -74,6 +75,9 @@ pub struct BackfillOptions {
     /// clock's.
     #[serde(skip)]
     pub to: Option<Hour>,
+    /// How long hours stay in checkpoints.
+    #[serde(skip)]
+    pub retention: Retention,
     /// Rules for hours that have none yet.
     #[serde(skip)]
     pub rules: Rules,
@@ -130,6 +134,7 @@ impl BackfillOptions {
             organizations: None,
             from: None,
             to: None,
+            retention: Retention::default(),
             rules: Rules::default(),
             rewrite_rules: false,
             rewrite: false,

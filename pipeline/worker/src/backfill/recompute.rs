@@ -92,6 +92,7 @@ async fn slices(
     let event_bytes = memory_for_events(run.options.memory_limit, 0) / parts;
     let (ports, now, buffer_bytes) =
         (&run.ports.shared, run.ports.shared.clock.now(), run.options.buffer_bytes);
+    let retention = run.options.retention;
     let (rules, owner, shards) = run.shards.recompute_parts();
     let slices = shards.filter_map(|(shard, owned, namer)| {
         let set = *sets.get(&shard)?;
@@ -99,7 +100,7 @@ async fn slices(
         let event_bytes = if set == Set::All { event_bytes } else { event_bytes.min(buffer_bytes) };
         let limits = WindowLimits { event_bytes, rows };
         Some(async move {
-            let recomputer = Recomputer { ports, rules, limits, now, owner };
+            let recomputer = Recomputer { ports, rules, limits, now, owner, retention };
             let (draft, archive) = (&mut owned.draft, &mut owned.archive);
             let (live, run) = (&mut owned.live, &mut owned.recompute);
             let mut of = RecomputeShard { draft, archive, live, namer, run, set };

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use super::Run;
 use super::outcome::HourTotals;
 use super::plan::{self, Ends, Segment};
-use crate::checkpoint::retention;
 use crate::error::Result;
 use crate::names::Shard;
 use crate::objects;
@@ -162,7 +161,7 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
         stored.insert(shard, StoredWindow { shard, last, hours: Vec::new() });
         let namer = run.shards.namer(shard)?;
         for (hour, organizations) in hours.into_iter().filter(|(hour, _)| *hour >= emit_from) {
-            let snapshot = retention::keeps_snapshot(hour, end) || (checkpoint && hour == last);
+            let snapshot = run.options.retention.keeps_snapshot(hour, end) || (checkpoint && hour == last);
             let file_rows = run.ports.shared.encoder.file_rows();
             let namer = namer.clone();
             jobs.push(Job { shard, hour, organizations, before: None, snapshot, file_rows, namer, now });

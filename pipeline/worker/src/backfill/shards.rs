@@ -11,6 +11,7 @@ use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::{self, Appended, Log};
 use crate::checkpoint::publish;
+use crate::checkpoint::retention::Retention;
 use crate::checkpoint::sweep;
 use crate::checkpoint::{ArchivedFile, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
@@ -61,6 +62,7 @@ impl OwnedShard {
 /// All shards that this run owns.
 pub(super) struct OwnedShards {
     claimant: Claimant,
+    retention: Retention,
     /// The only shards that this run may own; `None` for all shards of the root.
     only: Option<BTreeSet<Shard>>,
     /// The shard that is claimed first.
@@ -87,6 +89,7 @@ impl OwnedShards {
                 kind: OwnerKind::Backfill,
                 take_over: options.take_over,
             },
+            retention: options.retention,
             only: options.only_shards.clone(),
             lead: 0,
             left_out: BTreeMap::new(),
@@ -325,7 +328,7 @@ impl OwnedShards {
         let (mut replaced, mut decided) = (Vec::new(), Vec::new());
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.draft.is_changed()) {
             let mut draft = std::mem::replace(&mut owned.draft, owned.log.decided().next_draft());
-            draft.prune();
+            draft.prune(self.retention);
             let sealed = owned.log.seal(draft, now);
             replaced.extend_from_slice(sealed.replaced());
             if owned.log.append(&*ports.store).await? == Appended::Lost {

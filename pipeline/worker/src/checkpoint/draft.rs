@@ -13,7 +13,7 @@ use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::model::{ArchivedFile, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
-use super::retention;
+use super::retention::Retention;
 use crate::names::{ObjectId, Shard};
 
 /// A checkpoint in the log, or the empty start of a shard that nobody has owned. Cheap to clone.
@@ -342,9 +342,9 @@ impl Draft {
         }
     }
 
-    /// Drops everything that need not be kept; see [`retention`].
-    pub fn prune(&mut self) {
-        self.replaced.extend(retention::prune(&mut self.next));
+    /// Drops everything that need not be kept.
+    pub fn prune(&mut self, retention: Retention) {
+        self.replaced.extend(retention.prune(&mut self.next));
     }
 
     /// Freezes the draft: its present content is what will be decided.

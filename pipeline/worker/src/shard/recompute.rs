@@ -28,6 +28,7 @@ use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use self::some::SomeSlice;
 use super::archive::ArchiveIndex;
+use crate::checkpoint::retention::Retention;
 use super::base::FoldPosition;
 use super::emit::{self, EncodedHour, LiveTables};
 use super::window::WindowLimits;
@@ -105,6 +106,8 @@ pub struct Recomputer<'a> {
     pub now: WallTime,
     /// The owner, whose name a split of a day's file has.
     pub owner: &'a Text,
+    /// Which snapshots stay.
+    pub retention: Retention,
 }
 
 /// A shard to be recomputed.

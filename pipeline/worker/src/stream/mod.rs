@@ -27,6 +27,7 @@ use prorata_schemas::rules::Rules;
 use serde::{Deserialize, Serialize};
 
 use crate::names::Shard;
+use crate::checkpoint::retention::Retention;
 use crate::ports::{BudgetTopic, Ports, duration};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
@@ -76,6 +77,9 @@ pub struct WorkerOptions {
     /// Format to raise the root to; see [`crate::root::Root::raise`]. 0 leaves the format as it is.
     #[serde(skip)]
     pub root_format: u32,
+    /// How long hours stay in checkpoints.
+    #[serde(skip)]
+    pub retention: Retention,
     /// Rules for hours that have none yet.
     #[serde(skip)]
     pub rules: Rules,
@@ -154,6 +158,7 @@ impl WorkerOptions {
             owner,
             shards: None,
             root_format: 0,
+            retention: Retention::default(),
             rules: Rules::default(),
             out_of_orderness: minutes(5),
             idle_timeout: minutes(5),

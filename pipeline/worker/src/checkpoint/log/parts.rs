@@ -278,6 +278,7 @@ mod tests {
     use prorata_schemas::tables::Table;
 
     use super::*;
+    use crate::checkpoint::retention::Retention;
     use crate::checkpoint::{Owner, OwnerKind, RulesFrom};
     use crate::ports::FileEntry;
 
@@ -303,7 +304,12 @@ mod tests {
     const SMALL: Grown =
         Grown { late_organizations: 0, years: 0, restated_hours: 0, unpublished: 0, letters: 0 };
 
-    /// The checkpoint of a shard after 35 days and more.
+    /// Hours inside the default horizon.
+    fn horizon() -> i64 {
+        Retention::default().hours()
+    }
+
+    /// The checkpoint of a shard that is older than the horizon.
     fn grown(grown: &Grown) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 1_000_000;
@@ -313,7 +319,7 @@ mod tests {
         let late = (0..grown.late_organizations)
             .map(|n| (format!("organization-{n:06}").as_str().into(), 12))
             .collect::<BTreeMap<_, _>>();
-        for back in 0..=840 {
+        for back in 0..=horizon() {
             let hour = Hour(NOW.0 - back);
             let digest = format!("0123456789abcdef0123456789{:06x}", hour.0);
             let file = |table: Table| {
@@ -338,7 +344,7 @@ mod tests {
             };
             checkpoint.hours.insert(hour, Arc::new(entry));
         }
-        let left = (841..841 + grown.restated_hours).map(|back| (Hour(NOW.0 - back), 2));
+        let left = (1..=grown.restated_hours).map(|back| (Hour(NOW.0 - horizon() - back), 2));
         checkpoint.revisions = left.collect();
         let letters = (0..grown.letters).map(|n| {
             let object_id = ObjectId { seq: 1_000_001 - grown.letters + n, owner: OWNER.into(), n };
@@ -397,7 +403,7 @@ mod tests {
             ("all late in each hour", Grown { late_organizations: 625, ..SMALL }),
             ("ten years of archive files and dead letters", Grown { years: 10, ..SMALL }),
             ("3 years of hours restated once", Grown { restated_hours: 3 * 8_760, ..SMALL }),
-            ("nothing published for 35 days", Grown { unpublished: 840, ..SMALL }),
+            ("nothing published since the horizon", Grown { unpublished: horizon(), ..SMALL }),
             ("dead letters wait for their topic for two weeks", Grown { letters: 14 * 1_440, ..SMALL }),
             (
                 "all of it, for ten years",
@@ -405,7 +411,7 @@ mod tests {
                     late_organizations: 625,
                     years: 10,
                     restated_hours: 10 * 8_760,
-                    unpublished: 840,
+                    unpublished: horizon(),
                     letters: 14 * 1_440,
                 },
             ),

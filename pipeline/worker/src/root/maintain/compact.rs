@@ -16,7 +16,6 @@ use prorata_schemas::time::{Date, Hour};
 use super::{MaintainPorts, MaintainedTable};
 use crate::backoff;
 use crate::checkpoint::days::{LiveDay, Rearranged, Rearranger};
-use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::{Checkpoint, Decided};
 use crate::error::{Result, WorkerError};
 use crate::names::{DayFile, HoursOfDay, Shard, TableFile};
@@ -201,7 +200,7 @@ impl Compaction<'_> {
 /// Returns whether all hours of a date have left a checkpoint.
 fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
     let (first, last) = (Hour(date.days() * 24), Hour(date.days() * 24 + 23));
-    checkpoint.closed_through.is_some_and(|closed| last.0 < closed.0 - HORIZON_HOURS)
+    checkpoint.closed_through.is_some_and(|closed| last < closed)
         && checkpoint.hours.range(first..=last).next().is_none()
         && checkpoint.dirty.first().is_none_or(|dirty| last < dirty)
 }

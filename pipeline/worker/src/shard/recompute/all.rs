@@ -8,7 +8,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::time::{Hour, HourRange};
 
 use super::{Marks, RecomputeShard, Recomputed, Recomputer, Set, States};
-use crate::checkpoint::{Checkpoint, HourEntry, retention};
+use crate::checkpoint::{Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::names::ShardHour;
 use crate::shard::base::FoldPosition;
@@ -50,7 +50,8 @@ impl Recomputer<'_> {
         let stop = if shard.set == Set::AllThrough { None } else { end(shard.draft, &hours, emit_from) };
         let through = stop.unwrap_or(last);
         let led_up: FoldedHours = hours.extract_if(..emit_from, |_, _| true).collect();
-        let on_the_way = snapshots_on_the_way(shard, closed, led_up, last)?;
+        let keeps = |hour| hour == last || self.retention.keeps_snapshot(hour, closed);
+        let on_the_way = snapshots_on_the_way(shard, keeps, led_up)?;
         hours.retain(|hour, _| *hour <= through);
         let encoded = self.encode(shard, closed, hours, summarize).await?;
         let continues_at = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
@@ -114,7 +115,7 @@ impl Recomputer<'_> {
             hour,
             organizations,
             before: before(hour),
-            snapshot: retention::keeps_snapshot(hour, closed),
+            snapshot: self.retention.keeps_snapshot(hour, closed),
             file_rows: self.ports.encoder.file_rows(),
             namer: shard.namer.clone(),
             now: self.now,
@@ -141,18 +142,15 @@ fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option
 }
 
 /// Returns snapshots from a long lead-up, so that the next owner continues from there: hour, path and
-/// content. They are of the last hour and of hours that keep a snapshot, and only if the state is the
-/// recorded one.
+/// content. They are of hours that keep a snapshot, and only if the state is the recorded one.
 fn snapshots_on_the_way(
     shard: &RecomputeShard<'_>,
-    closed: Hour,
+    keeps: impl Fn(Hour) -> bool,
     led_up: FoldedHours,
-    last: Hour,
 ) -> Result<Vec<(Hour, String, Bytes)>> {
     let mut snapshots = Vec::new();
     for (hour, organizations) in led_up {
-        let wanted = hour == last || retention::keeps_snapshot(hour, closed);
-        let entry = shard.draft.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
+        let entry = shard.draft.hours.get(&hour).filter(|entry| keeps(hour) && entry.snapshot.is_none());
         // If only some organizations were folded since, no digest is recorded.
         let is_recorded = |entry: &Arc<HourEntry>| {
             entry.state_digest.is_empty() || entry.state_digest == state_digest(&organizations)

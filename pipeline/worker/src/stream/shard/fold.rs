@@ -19,7 +19,6 @@ use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::LiveShard;
 use super::schedule::{Reach, RestatePace};
-use crate::checkpoint::retention;
 use crate::error::{Result, WorkerError};
 use crate::ports::Ports;
 use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
@@ -57,6 +56,7 @@ impl Folding<'_> {
             limits: self.limits,
             now: self.now,
             owner: &shard.claim.owner,
+            retention: shard.retention,
         };
         let (live, run) = (&mut LiveTables::default(), &mut shard.recompute.run);
         let (draft, archive) = (&mut *shard.draft, &mut shard.archive);
@@ -154,7 +154,8 @@ impl Folding<'_> {
         let window_hours = self.limits.next_hours(folded.rows(), folded.hours.len(), 1);
         let closed_hours = folded.hours.len() as u64;
         let unpriced = folded.hours.values().flatten().map(|of| of.tables.totals.unpriced_pods).sum::<i64>();
-        let keeps = |hour| retention::keeps_snapshot(hour, closable) || hour == last;
+        let retention = shard.retention;
+        let keeps = |hour| retention.keeps_snapshot(hour, closable) || hour == last;
         let encoded = self.encode(shard, folded.hours, keeps).await?;
         let written: u64 = encoded.iter().map(|hour| hour.file_bytes).sum();
         shard.recompute.pay(written);

@@ -24,7 +24,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::watermark::ShardTopics;
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::log::{Appended, Log};
-use crate::checkpoint::retention::HORIZON_HOURS;
+use crate::checkpoint::retention::Retention;
 use crate::checkpoint::snapshot::{ShardState, hold_message};
 use crate::checkpoint::{ArchivedFile, Checkpoint, Decided, Draft, ObjectNamer};
 use crate::error::Result;
@@ -85,6 +85,7 @@ impl Garbage {
 /// A held shard.
 pub(super) struct LiveShard {
     claim: Claim,
+    retention: Retention,
     log: Log,
     decided_at: WallTime,
     /// The next checkpoint so far; not used while that is sealed.
@@ -250,8 +251,8 @@ impl LiveShard {
     /// hour is kept. A shard younger than the horizon has its empty beginning as that state, but only back to
     /// the horizon: otherwise one event of 1970 would recompute half a century.
     pub fn is_too_late(&self, hour: Hour) -> bool {
-        let horizon = |closed: Hour| Hour(closed.0 - HORIZON_HOURS);
-        let oldest = self.oldest_base.or(self.next().closed_through.map(horizon));
+        let horizon = || Some(self.retention.horizon(self.next().closed_through?));
+        let oldest = self.oldest_base.or_else(horizon);
         self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
     }
 
@@ -267,7 +268,7 @@ impl LiveShard {
         if sends_budgets {
             draft.list_budgets(self.log.decided());
         }
-        draft.prune();
+        draft.prune(self.retention);
         self.log.seal(draft, now);
         self.buffer.note_sealed();
     }
@@ -288,9 +289,9 @@ impl LiveShard {
         self.garbage.paths.extend(replaced);
         self.buffer.note_decided();
         if let Some(closed) = decided.closed_through {
-            self.archive.forget_before(Hour(closed.0 - HORIZON_HOURS));
+            self.archive.forget_before(self.retention.horizon(closed));
         }
-        self.oldest_base = oldest_base(&decided);
+        self.oldest_base = oldest_base(&decided, self.retention);
         let now = now();
         let is_due = decided.hours.values().any(|entry| !entry.published);
         self.publication.behind_since = is_due.then(|| self.publication.behind_since.unwrap_or(now));
@@ -340,8 +341,8 @@ impl LiveShard {
 }
 
 /// Returns the oldest snapshot that a checkpoint names, if it lies at or before the horizon.
-fn oldest_base(checkpoint: &Checkpoint) -> Option<Hour> {
-    let horizon = Hour(checkpoint.closed_through?.0 - HORIZON_HOURS);
+fn oldest_base(checkpoint: &Checkpoint, retention: Retention) -> Option<Hour> {
+    let horizon = retention.horizon(checkpoint.closed_through?);
     let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
     with_snapshot.next().map(|(hour, _)| *hour).filter(|oldest| *oldest <= horizon)
 }

@@ -15,7 +15,7 @@ use super::{Claim, Costs, Garbage, LiveShard, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::Log;
-use crate::checkpoint::retention::HORIZON_HOURS;
+use crate::checkpoint::retention::Retention;
 use crate::checkpoint::snapshot::ShardState;
 use crate::checkpoint::snapshot::idle::IdleState;
 use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
@@ -55,6 +55,7 @@ pub(in crate::stream) struct Recovery<'a> {
     pub retired: &'a [Text],
     /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
+    pub retention: Retention,
 }
 
 impl Recovery<'_> {
@@ -83,6 +84,7 @@ impl Recovery<'_> {
         let counter = Arc::clone(self.counter);
         let mut live = LiveShard {
             claim: Claim { shard, owner, seq: claimed.seq, counter },
+            retention: self.retention,
             decided_at: now,
             draft: Box::new(claimed.next_draft()),
             buffer: Default::default(),
@@ -97,7 +99,7 @@ impl Recovery<'_> {
             backoff: Backoff::new(backoff::STREAM),
             costs: Costs::default(),
             unread: None,
-            oldest_base: oldest_base(&claimed),
+            oldest_base: oldest_base(&claimed, self.retention),
             log: Log::new(claimed),
         };
         if self.retired.iter().any(|topic| live.decided().offsets.contains_key(topic)) {
@@ -116,7 +118,7 @@ impl Recovery<'_> {
         let first = live.next_hour().filter(|_| live.decided().closed_through.is_none());
         let Some(first) = first else { return Ok(()) };
         let hours = now.hour().0.saturating_sub(first.0);
-        if hours <= self.max_history_hours.saturating_add(HORIZON_HOURS) {
+        if hours <= self.max_history_hours.saturating_add(self.retention.hours()) {
             return Ok(());
         }
         let (shard, max_history_hours) = (live.shard(), self.max_history_hours);
@@ -257,7 +259,7 @@ fn note_listed(live: &mut LiveShard) {
 /// Marks as dirty the hours since which organizations are held: this release may be able to fold them. If it
 /// is not, the state at the end of that hour is unchanged, and recomputation ends there.
 fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
-    let horizon = Hour(closed.0 - HORIZON_HOURS);
+    let horizon = live.retention.horizon(closed);
     let Some(draft) = live.draft() else { return };
     for (organization_id, state) in states {
         if let Some(hold) = state.hold.as_ref().filter(|hold| hold.since > horizon) {

@@ -7,7 +7,6 @@ use prorata_schemas::time::{Hour, WallTime, micros};
 
 use super::LiveShard;
 use crate::checkpoint::HourSet;
-use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::shard::recompute::RecomputeRun;
 use crate::status::RecomputeGate;
 
@@ -125,7 +124,7 @@ impl LiveShard {
             return Some(Reach::All);
         }
         let is_overdue = |(hour, since): &(&Hour, &WallTime)| {
-            let leaves = closed.0 - hour.0 >= HORIZON_HOURS - HORIZON_MARGIN_HOURS;
+            let leaves = hour.0 - HORIZON_MARGIN_HOURS <= self.retention.horizon(closed).0;
             leaves || now.micros_since(**since) >= micros(delay_max)
         };
         if let Some((hour, _)) = recompute.waiting.iter().rev().find(is_overdue) {

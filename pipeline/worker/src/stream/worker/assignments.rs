@@ -97,6 +97,7 @@ impl<S: Source> Worker<S> {
             topics: &self.setup.topics,
             retired: &self.setup.options.retired_topics,
             max_history_hours: self.setup.options.max_history_hours,
+            retention: self.setup.options.retention,
         };
         if let Some(before) = claimed.as_ref()
             && !recovery.is_latest(before).await?

@@ -14,19 +14,21 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Date;
 use prorata_testkit::fakes::{FakeBroker, FakeTables};
 use prorata_worker::checkpoint::log;
+use prorata_worker::checkpoint::retention::Retention;
 use prorata_worker::names::{self, ArchivePath};
 use prorata_worker::ports::{CommitOutcome, LiveTable, TableCommit, TableCommitter, TableError};
 
 use super::maintain;
 use super::watched::WatchedStore;
+use crate::harness::five_weeks;
 use crate::world::{TOPICS, World};
 
 /// The step of the clock, in hours.
 const HOURS_AT_ONCE: i64 = 6;
 
-/// Days until nothing is young any more: the horizon, two days until its hours have left, and a week for
+/// Days after the horizon until nothing is young any more: two until its hours have left, and a week for
 /// checkpoints and for the files that compaction has replaced.
-const GROWN_UP: i64 = 46;
+const YOUNG: i64 = 11;
 
 const ORGANIZATIONS: [&str; 3] = ["acme", "hooli", "initech"];
 
@@ -128,11 +130,11 @@ impl Figures {
 
 /// Runs a day under an owner of its own: pods come and go, some events are late, and maintenance runs at the
 /// end. Returns the worker's maximum files of a table and bytes of state.
-async fn live_a_day(world: &World, store: &WatchedStore, day: i64) -> (usize, u64) {
+async fn live_a_day(world: &World, store: &WatchedStore, retention: Retention, day: i64) -> (usize, u64) {
     let (name, watched) = (format!("day{day}"), WatchedTables::of(world));
     let source = world.broker.source(&name, &TOPICS);
     let (objects, tables) = (Arc::new(store.clone()), Arc::new(watched.clone()));
-    let (mut worker, status) = world.worker_with(source, objects, tables, &name, |_| {}).await;
+    let (mut worker, status) = world.worker_with(source, objects, tables, &name, |options| options.retention = retention).await;
     for hour in (0..24).step_by(HOURS_AT_ONCE as usize) {
         let now = (day * 24 + hour + HOURS_AT_ONCE) * 60;
         world.set_minutes(now + 10);
@@ -163,21 +165,24 @@ fn number(name: &str, default: i64) -> i64 {
 
 #[tokio::test]
 async fn nothing_but_the_history_grows_after_the_horizon() {
-    let days = number("PRORATA_GROWTH_DAYS", GROWN_UP + 8).max(GROWN_UP + 2);
+    let horizon = number("PRORATA_GROWTH_HORIZON", five_weeks().hours() / 24);
+    let retention = Retention::new(Duration::from_secs(horizon as u64 * 86_400)).unwrap();
+    let grown_up = horizon + YOUNG;
+    let days = number("PRORATA_GROWTH_DAYS", grown_up + 8).max(grown_up + 2);
     let shards = number("PRORATA_GROWTH_SHARDS", 2) as u16;
     let world = World::on(FakeBroker::default(), shards);
     let store = WatchedStore::of(&world);
     let mut first = None;
     for day in 0..days {
-        let kept = live_a_day(&world, &store, day).await;
-        if day == GROWN_UP || (day > GROWN_UP && day % 100 == 0) {
+        let kept = live_a_day(&world, &store, retention, day).await;
+        if day == grown_up || (day > grown_up && day % 100 == 0) {
             let figures = Figures::of(&world, &store, kept).await;
             println!("day {day}: {figures:?}");
             first.get_or_insert(figures);
         }
         store.take();
     }
-    let kept = live_a_day(&world, &store, days).await;
+    let kept = live_a_day(&world, &store, retention, days).await;
     let (first, last) = (first.unwrap(), Figures::of(&world, &store, kept).await);
     println!("day {days}: {last:?}");
     let used = ORGANIZATIONS.map(|name| world.shard_of(name)).into_iter().collect::<BTreeSet<_>>();
@@ -197,11 +202,11 @@ async fn nothing_but_the_history_grows_after_the_horizon() {
         // Owners and quarters add a few bytes and parts per year.
         let line = before + before / 10 + 4 + usize::try_from(days / 30).unwrap() * usize::from(shards);
         let line = if what.starts_with("bytes") { line + 90 * usize::try_from(days).unwrap() } else { line };
-        assert!(after <= line, "{what}: {before} on day {GROWN_UP}, {after} on day {days}");
+        assert!(after <= line, "{what}: {before} on day {grown_up}, {after} on day {days}");
     }
     // Limits that depend on the number of days.
     let hours = usize::try_from((days + 1) * 24).unwrap();
-    let (horizon, dates) = (37 * 24, usize::try_from(days + 2).unwrap());
+    let (horizon, dates) = (usize::try_from((horizon + 2) * 24).unwrap(), usize::try_from(days + 2).unwrap());
     assert!(
         last.live_files <= 2 * used.len() * (horizon + dates),
         "two tables have rows, and beyond the horizon one file a shard and day: {last:?}"

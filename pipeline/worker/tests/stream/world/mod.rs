@@ -32,7 +32,7 @@ use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
 use self::audit::{Audit, AuditedStore, AuditedTables};
 use self::member::Member;
-use crate::harness::Lake;
+use crate::harness::{Lake, five_weeks};
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 
@@ -236,6 +236,7 @@ impl World {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         let mut options = WorkerOptions::new(format!("{name}{process}x").into());
         options.shards = Some(self.shards);
+        options.retention = five_weeks();
         change(&mut options);
         Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)
     }
@@ -264,6 +265,7 @@ impl World {
         let status = Arc::clone(&ports.status);
         let mut options = WorkerOptions::new(owner.into());
         options.shards = Some(self.shards);
+        options.retention = five_weeks();
         change(&mut options);
         (Worker::open(source, ports, options).await.unwrap(), status)
     }

@@ -10,11 +10,10 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeArchive;
 use prorata_worker::checkpoint::Checkpoint;
-use prorata_worker::checkpoint::retention::HORIZON_HOURS;
 use prorata_worker::names::{self, ArchivePath, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
 
-use crate::harness::{assert_content, expected};
+use crate::harness::{assert_content, expected, five_weeks};
 use crate::world::{Sent, What, World};
 
 /// The topic, partition and offset of a message.
@@ -148,7 +147,7 @@ fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bo
         Reason::InTheFuture => time.0 + CLOCK_STEPS > sent.sent_at.0 + SKEW,
         Reason::TooLate => {
             let closed = world.audit.latest()[&sent.partition].closed_through;
-            closed.is_some_and(|closed| time.hour().0 <= closed.0 - HORIZON_HOURS)
+            closed.is_some_and(|closed| time.hour() <= five_weeks().horizon(closed))
         }
         _ => false,
     }

@@ -16,7 +16,7 @@ use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::TableEncoder;
 use prorata_worker::root::maintain::{Maintained, maintain};
 
-use crate::harness::{Lake, Run, assert_content, files};
+use crate::harness::{Lake, Run, assert_content, files, five_weeks};
 use crate::review_growth::leftovers::days;
 use crate::review_growth::maintain::ports;
 use crate::world::World;
@@ -122,12 +122,12 @@ async fn days_beyond_the_horizon_become_one_file_a_table_with_the_same_rows() {
     assert_eq!(rows(&world), before);
     world.audit.look();
     let latest = &world.audit.latest()[&0];
-    let horizon = latest.closed_through.unwrap().0 - 35 * 24;
+    let horizon = five_weeks().horizon(latest.closed_through.unwrap());
     for (table, paths) in world.lake.files() {
         let mut dates: BTreeMap<_, usize> = BTreeMap::new();
         for path in &paths {
             let date = names::partition_date(path).unwrap();
-            if (date.days() + 1) * 24 < horizon {
+            if (date.days() + 1) * 24 < horizon.0 {
                 *dates.entry(date).or_default() += 1;
             } else {
                 assert!(TableFile::parse(path).is_some(), "{path} lies inside the horizon");
