@@ -293,6 +293,8 @@ fn cluster() -> Vec<Event> {
         currency: "USD".into(),
         pool_id: Some("b".into()),
         gpus: None,
+        resource_key: None,
+        account_id: None,
     };
     vec![
         Event::new("acme".into(), half_hour(0), Payload::NodeStarted(Box::new(node))),

@@ -148,6 +148,8 @@ fn node_started(number: u64) -> Payload {
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     }))
 }
 

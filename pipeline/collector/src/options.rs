@@ -44,6 +44,8 @@ pub struct CollectorOptions {
     pub currency: Text,
     /// Provider of nodes that do not name one.
     pub provider: Text,
+    /// Account that is billed for nodes that do not name one; `None` if it is unknown.
+    pub account_id: Option<Text>,
     /// Region of nodes that do not name one.
     pub region: Text,
     /// Instance type of nodes that do not name one.
@@ -107,6 +109,7 @@ impl CollectorOptions {
             cluster_id,
             currency,
             provider: "on-premises".into(),
+            account_id: None,
             region: "default".into(),
             instance_type: "unknown".into(),
             since: None,

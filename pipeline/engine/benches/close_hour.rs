@@ -49,6 +49,8 @@ fn node(index: i64) -> Event {
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     };
     event(0, Payload::NodeStarted(Box::new(node)))
 }

@@ -75,6 +75,8 @@ fn node() -> Payload {
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     }))
 }
 

@@ -46,6 +46,8 @@ fn node(number: i64, hourly_cost: i64) -> Payload {
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     }))
 }
 

@@ -142,7 +142,8 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
 fn node_started() -> impl Strategy<Value = Payload> {
     let names = (key(), key(), text(), text(), text(), maybe(text()), text(), text());
     let rest = (any::<bool>(), quantities(), maybe(text()), decimal(), text(), maybe(key()), maybe(gpus()));
-    (names, rest).prop_map(|(names, rest)| {
+    let billed = (maybe(key()), maybe(key()));
+    (names, rest, billed).prop_map(|(names, rest, (resource_key, account_id))| {
         let (spot, capacity, gpu_model, hourly_cost, currency, pool_id, gpus) = rest;
         let (cluster_id, node_id, node_name, provider, region, zone, instance_type, instance_family) = names;
         Payload::NodeStarted(Box::new(NodeStarted {
@@ -161,6 +162,8 @@ fn node_started() -> impl Strategy<Value = Payload> {
             currency,
             pool_id,
             gpus,
+            resource_key,
+            account_id,
         }))
     })
 }

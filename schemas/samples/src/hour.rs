@@ -55,6 +55,8 @@ pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> N
         currency: "USD".into(),
         pool_id: (id == "n3").then(|| "shared".into()),
         gpus: None,
+        resource_key: Some(format!("i-{id}").into()),
+        account_id: Some("111122223333".into()),
     }
 }
 

@@ -48,6 +48,8 @@ pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> 
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     };
     event(organization, minutes, Payload::NodeStarted(Box::new(node)))
 }

@@ -69,6 +69,8 @@ fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {
         currency: f.text("currency")?,
         pool_id: f.optional("pool_id", Fields::key)?,
         gpus: f.optional("gpus", Fields::gpus)?.flatten(),
+        resource_key: f.optional("resource_key", Fields::key)?,
+        account_id: f.optional("account_id", Fields::key)?,
     })
 }
 

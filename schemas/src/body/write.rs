@@ -84,6 +84,8 @@ impl Out {
         self.text(&node.currency);
         self.optional(node.pool_id.as_deref(), Self::text);
         self.optional(node.gpus.as_ref(), |out, gpus| out.text(&gpus.text));
+        self.optional(node.resource_key.as_deref(), Self::text);
+        self.optional(node.account_id.as_deref(), Self::text);
     }
 
     fn pod_started(&mut self, pod: &PodStarted) {

@@ -64,6 +64,14 @@ pub struct NodeStarted {
     /// Physical GPUs of the node, in thousandths; `None` to count them in `capacity`, whose resources may
     /// stand for parts of a GPU.
     pub gpus: Option<Quantity>,
+    /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown.
+    /// Reported only.
+    #[serde(deserialize_with = "shared::text_or_null")]
+    pub resource_key: Option<Text>,
+    /// The provider's account, project or subscription that is billed for the node; `None` if it is unknown.
+    /// Reported only.
+    #[serde(deserialize_with = "shared::text_or_null")]
+    pub account_id: Option<Text>,
 }
 
 impl NodeStarted {

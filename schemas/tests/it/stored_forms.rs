@@ -38,6 +38,8 @@ fn node() -> Event {
         currency: "USD".into(),
         pool_id: Some("p".into()),
         gpus: Some(Quantity::parse("nvidia.com/gpu", "250m").unwrap()),
+        resource_key: Some("i-0123456789abcdef0".into()),
+        account_id: Some("111122223333".into()),
     })))
 }
 

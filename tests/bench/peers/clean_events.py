@@ -107,7 +107,7 @@ def labels(event: dict) -> str | None:
 
 NODE_TEXTS = (
     *("node_name", "provider", "region", "zone", "instance_type", "instance_family", "capacity_type"),
-    *("gpu_model", "currency"),
+    *("gpu_model", "currency", "resource_key", "account_id"),
 )
 POD_TEXTS = "namespace", "pod_name", "qos", "workload_kind", "workload_name"
 SIZE = "cpu", "memory", "gpu"

@@ -133,6 +133,7 @@ FROM tied;
 
 CREATE TEMP TABLE described AS
 SELECT organization, cluster, node, provider, region, zone, instance_type, gpu_model, currency, capacity_type,
+    resource_key, account_id,
     nullif(node_name, '') AS node_name, nullif(nullif(node_name, node), '') AS resource_name,
     '{"node.kubernetes.io/instance-type":"' || instance_type
         || '","topology.kubernetes.io/region":"' || region || '"'
@@ -189,7 +190,7 @@ SELECT CASE WHEN kind = 'pod_node' AND effective > 0
     'Kubernetes Nodes' AS ServiceName, provider AS ServiceProviderName, 'Containers' AS ServiceSubcategory,
     instance_type AS SkuId, 'Node Hours' AS SkuMeter, details AS SkuPriceDetails, sku_price AS SkuPriceId,
     cluster AS SubAccountId, cluster AS SubAccountName, 'Kubernetes Cluster' AS SubAccountType, tags AS Tags,
-    cluster AS x_ClusterId, core_hours AS x_CpuCoreHours,
+    account_id AS x_AccountId, cluster AS x_ClusterId, core_hours AS x_CpuCoreHours,
     CASE kind WHEN 'pod_node' THEN atoms(cpu_atoms) END AS x_CpuCost,
     cpu_usage::DECIMAL(38, 12) AS x_CpuSplitUsageRatio, cpu_unused::DECIMAL(38, 12) AS x_CpuUnusedRatio,
     CASE kind WHEN 'pod_node' THEN atoms(gpu_atoms) END AS x_GpuCost,
@@ -205,7 +206,7 @@ SELECT CASE WHEN kind = 'pod_node' AND effective > 0
     (asked_cpu / 3.6e12)::DECIMAL(38, 12) AS x_RequestedCpuCoreHours,
     (asked_gpu / 3.6e12)::DECIMAL(38, 12) AS x_RequestedGpuHours,
     (asked_memory / 3.6e9 / 1073741824)::DECIMAL(38, 12) AS x_RequestedMemoryGibHours,
-    kind AS x_RowKind, '1' AS x_RulesVersion, (micros / 1e6)::DECIMAL(38, 12) AS x_RunningSeconds,
+    resource_key AS x_ResourceKey, kind AS x_RowKind, '1' AS x_RulesVersion, (micros / 1e6)::DECIMAL(38, 12) AS x_RunningSeconds,
     CASE kind WHEN 'pod_node' THEN atoms(split_atoms) END AS x_SplitCost, NULL::VARCHAR AS x_Unpriced,
     CASE kind WHEN 'pod_node' THEN atoms(effective - split_atoms) END AS x_UnusedCost,
     (used_cpu / 3.6e12)::DECIMAL(38, 12) AS x_UsedCpuCoreHours,

@@ -161,6 +161,8 @@ fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
         currency: "USD".into(),
         pool_id: None,
         gpus: None,
+        resource_key: None,
+        account_id: None,
     };
     let stopped = NodeStopped { cluster_id: "cluster".into(), node_id: name.into() };
     [event(from, Payload::NodeStarted(Box::new(started))), event(to, Payload::NodeStopped(stopped))]

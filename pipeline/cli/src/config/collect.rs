@@ -33,6 +33,8 @@ pub struct CollectConfig {
     pub price_per_gpu_hour: String,
     /// Provider of nodes that do not name one.
     pub provider: String,
+    /// Account that is billed for nodes that do not name one. If empty, it is unknown.
+    pub account_id: String,
     /// Region of nodes that do not name one.
     pub region: String,
     /// Instance type of nodes that do not name one.
@@ -159,6 +161,7 @@ impl Default for CollectConfig {
             price_per_gib_hour: String::new(),
             price_per_gpu_hour: String::new(),
             provider: options.provider.to_string(),
+            account_id: String::new(),
             region: options.region.to_string(),
             instance_type: options.instance_type.to_string(),
             since: String::new(),

@@ -1,5 +1,6 @@
 //! The description of one object, before it is compared with the announced one.
 
+mod billed;
 pub(crate) mod devices;
 pub(crate) mod node;
 pub(crate) mod pod;

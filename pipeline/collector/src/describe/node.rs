@@ -7,6 +7,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::{CPU, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
+use super::billed::BilledAs;
 use super::pod::pool_id;
 use super::price;
 use crate::object::quantities;
@@ -59,6 +60,7 @@ impl NodeFacts {
         });
         let provider_id = node.spec.provider_id.as_str();
         let node_id = if provider_id.is_empty() { meta.name.as_str() } else { provider_id };
+        let billed = BilledAs::read(provider_id);
         let label = |names: &[&str]| names.iter().find_map(|name| meta.labels.get(*name)).cloned();
         let provider = provider_id.split_once("://").map_or(&*options.provider, |(name, _)| name);
         let provider = Text::from(names::provider(provider));
@@ -99,6 +101,8 @@ impl NodeFacts {
             currency: options.currency.clone(),
             pool_id: pool_of(meta, options).map(Into::into),
             gpus: gpus.cards.clone(),
+            resource_key: billed.resource_key,
+            account_id: billed.account_id.or_else(|| options.account_id.clone()),
         };
         Self {
             uid: meta.uid.as_str().into(),

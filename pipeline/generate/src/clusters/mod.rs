@@ -8,6 +8,8 @@ pub mod catalogue;
 pub struct Cluster {
     pub id: &'static str,
     pub provider: &'static str,
+    /// Beginning of the accounts that are billed for its nodes.
+    pub account: &'static str,
     pub region: &'static str,
     pub zones: &'static [&'static str],
     /// Pods whose use is measured, in a million. 0 if the cluster has no agent.
@@ -38,6 +40,7 @@ pub const CLUSTERS: &[Cluster] = &[
     Cluster {
         id: "prod-aws",
         provider: "aws",
+        account: "111",
         region: "us-east-1",
         zones: &["us-east-1a", "us-east-1b", "us-east-1c"],
         sampled: 700_000,
@@ -45,6 +48,7 @@ pub const CLUSTERS: &[Cluster] = &[
     Cluster {
         id: "dev-aws",
         provider: "aws",
+        account: "111",
         region: "us-east-1",
         zones: &["us-east-1a", "us-east-1d"],
         sampled: 500_000,
@@ -52,6 +56,7 @@ pub const CLUSTERS: &[Cluster] = &[
     Cluster {
         id: "train-gcp",
         provider: "gcp",
+        account: "project-",
         region: "us-central1",
         zones: &["us-central1-a", "us-central1-c"],
         sampled: 600_000,
@@ -59,6 +64,7 @@ pub const CLUSTERS: &[Cluster] = &[
     Cluster {
         id: "burst-azure",
         provider: "azure",
+        account: "subscription-",
         region: "eastus",
         zones: &["eastus-1", "eastus-2"],
         sampled: 0,
@@ -66,6 +72,7 @@ pub const CLUSTERS: &[Cluster] = &[
     Cluster {
         id: "acs-wulanchabu",
         provider: "alibaba",
+        account: "222",
         region: "cn-wulanchabu",
         zones: &["cn-wulanchabu-a", "cn-wulanchabu-c"],
         sampled: 300_000,

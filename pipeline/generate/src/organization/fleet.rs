@@ -43,6 +43,8 @@ pub struct Fleet {
     next_key: u64,
     /// Whether the price cuts of the catalogue have been applied.
     prices_are_cut: bool,
+    /// The number of the organization, which its accounts have.
+    number: u64,
 }
 
 /// Largest number of nodes to try for a pod before a new node starts.
@@ -89,9 +91,10 @@ impl Node {
 }
 
 impl Fleet {
-    /// Creates a fleet without nodes.
-    pub fn new() -> Self {
-        Self { by_group: vec![Vec::new(); GROUPS.len()], cursors: vec![0; GROUPS.len()], ..Self::default() }
+    /// Creates a fleet without nodes for the organization with this number.
+    pub fn new(number: u64) -> Self {
+        let (by_group, cursors) = (vec![Vec::new(); GROUPS.len()], vec![0; GROUPS.len()]);
+        Self { by_group, cursors, number, ..Self::default() }
     }
 
     /// Returns the number of running nodes.
@@ -237,6 +240,10 @@ impl Fleet {
             "gcp" => (format!("{:019}", random >> 1), format!("gke-{}-{:08x}", cluster.id, random >> 32)),
             _ => (format!("vmss-{random:016x}"), format!("aks-{}-vmss{:06x}", cluster.id, random >> 40)),
         };
+        let resource_key = match (cluster.provider, &zone) {
+            ("gcp", Some(zone)) => format!("{zone}/{node_name}"),
+            _ => node_id.clone(),
+        };
         NodeStarted {
             cluster_id: cluster.id.into(),
             node_id: node_id.into(),
@@ -253,6 +260,8 @@ impl Fleet {
             currency: "USD".into(),
             pool_id: group.pool.map(Into::into),
             gpus: None,
+            resource_key: Some(resource_key.into()),
+            account_id: Some(format!("{}{:09}", cluster.account, self.number).into()),
         }
     }
 }

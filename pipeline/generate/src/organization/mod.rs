@@ -133,7 +133,7 @@ impl Organization {
             id: name(number).into(),
             run,
             rng,
-            fleet: Fleet::new(),
+            fleet: Fleet::new(number),
             pods: BTreeMap::new(),
             next_pod: 0,
             tick: run.start,

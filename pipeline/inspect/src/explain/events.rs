@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
-use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, RateSet, names};
+use prorata_schemas::event::{Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
@@ -138,12 +138,22 @@ fn physical(gpus: Option<&Quantity>) -> String {
     gpus.map_or_else(String::new, |gpus| format!(", {} physical GPUs", gpus.text))
 }
 
+/// Returns under which resource and account a node is billed, as far as that is known.
+fn billed(node: &NodeStarted) -> String {
+    let resource = node.resource_key.as_deref().filter(|key| **key != *node.node_id);
+    let resource = resource.map(|key| format!("billed as {key}"));
+    let account = node.account_id.as_deref().map(|account| format!("account {account}"));
+    let known: Vec<String> = resource.into_iter().chain(account).collect();
+    if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
+}
+
 /// Describes the content of an event.
 fn what(payload: &Payload) -> String {
     match payload {
         Payload::NodeStarted(node) => format!(
-            "node {}: {}, {}{} at {} {} an hour",
+            "node {}{}: {}, {}{} at {} {} an hour",
             node.node_id,
+            billed(node),
             node.instance_type,
             amounts(&node.capacity),
             physical(node.gpus.as_ref()),

@@ -161,7 +161,10 @@ fn service_to_tags<'a>() -> Vec<Column<Charge<'a>>> {
 
 fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
-        optional("x_ClusterId", Text, |c: &Charge<'_>| Cell::text(c.row.cluster_id.as_deref())),
+        optional("x_AccountId", Text, |c: &Charge<'_>| {
+            Cell::text(c.node().and_then(|node| node.account_id.as_deref()))
+        }),
+        optional("x_ClusterId", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
         optional("x_CpuCoreHours", Decimal, |c| cpu(c.row.allocated)),
         optional("x_CpuCost", Decimal, |c| c.row.cpu_cost.into()),
         optional("x_CpuSplitUsageRatio", Decimal, |c| c.row.split_usage.cpu.into()),
@@ -188,6 +191,9 @@ fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
         optional("x_RequestedCpuCoreHours", Decimal, |c| cpu(c.row.requested)),
         optional("x_RequestedGpuHours", Decimal, |c| gpu(c.row.requested)),
         optional("x_RequestedMemoryGibHours", Decimal, |c| memory(c.row.requested)),
+        optional("x_ResourceKey", Text, |c| {
+            Cell::text(c.node().and_then(|node| node.resource_key.as_deref()))
+        }),
         required("x_RowKind", Text, |c| Cell::Text(c.row.kind.name())),
         required("x_RulesVersion", Text, |c| Cell::text(&*c.tables.rules_version)),
         optional("x_RunningSeconds", Decimal, |c| c.row.running_seconds.into()),

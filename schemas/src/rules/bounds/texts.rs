@@ -44,6 +44,8 @@ impl Judge<'_> {
                     ("currency", &*node.currency),
                     ("pool_id", or_empty(&node.pool_id)),
                     ("gpus", gpus(node.gpus.as_ref())),
+                    ("resource_key", or_empty(&node.resource_key)),
+                    ("account_id", or_empty(&node.account_id)),
                 ])?;
                 self.names_of_quantities("capacity", &node.capacity)
             }

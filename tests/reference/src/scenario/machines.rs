@@ -49,6 +49,8 @@ impl Choices {
             currency: "USD".into(),
             pool_id: self.maybe(0.6, &POOLS),
             gpus: self.gpus(&["1", "250m", "2", "8", "250m", "0"]),
+            resource_key: None,
+            account_id: None,
         }
     }
 

@@ -77,6 +77,8 @@ fn node(node_id: NodeId, fields: &mut LineFields) -> Result<NodeStarted, String>
         currency: "USD".into(),
         pool_id: fields.text("pool"),
         gpus: fields.gpus("gpus")?,
+        resource_key: fields.text("resource"),
+        account_id: fields.text("account"),
         capacity: fields.quantities("")?.unwrap_or_default(),
     })
 }

@@ -111,6 +111,8 @@ impl Line {
         self.decimal("cost", node.hourly_cost);
         self.some("pool", node.pool_id.as_deref());
         self.some("gpus", node.gpus.as_ref().map(|gpus| &*gpus.text));
+        self.some("resource", node.resource_key.as_deref());
+        self.some("account", node.account_id.as_deref());
         self.quantities("", &node.capacity);
     }
 

@@ -317,6 +317,8 @@ mod tests {
             currency: "USD".into(),
             pool_id: None,
             gpus: None,
+            resource_key: None,
+            account_id: None,
         };
         Arc::new(NodeSpec::new(Arc::new(description), &Rules::default()))
     }

@@ -43,6 +43,7 @@ pub fn options(
     let currency = config.rules.currency_of(organization_id).clone();
     Ok(CollectorOptions {
         provider: text(&collect.provider),
+        account_id: (!collect.account_id.is_empty()).then(|| text(&collect.account_id)),
         region: text(&collect.region),
         instance_type: text(&collect.instance_type),
         since,
