@@ -19,7 +19,7 @@ use bounds::{check_bounds, check_usage_bounds};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// Name of this version, as in `rules/<version>.yaml` and in column `x_RulesVersion`.
+    /// Name of this version, as in `rules/<version>.json` and in column `x_RulesVersion`.
     pub version: Text,
     /// Weights of the resources of a node.
     pub weights: Weights,

@@ -15,8 +15,11 @@
 //! | connectors | a collector's watches and lists | `kubernetes/waits.rs` | 0.5 to 5 s; 10 min if refused |
 //! | connectors | new columns of a table | `delta/mod.rs` | none, 8 attempts |
 //! | connectors | Kafka's metadata before a start | `kafka/admin/metadata.rs` | 0.2 s |
+//! | connectors | offsets, before they count as lost | `kafka/member/source.rs` | 1 s, once |
+//! | connectors | a batch that cannot be read | `kafka/member/tracks.rs` | 3 attempts |
 //! | connectors | a message for a producer whose queue is full | `kafka/produce/producer.rs` | 5 ms |
 //! | connectors | reconnects of the Kafka library | `kafka/client/config.rs` | 0.1 to 5 s |
+//! | cli | a collector's first requests | `commands/feed/collect/start.rs` | 1 s, for 30 s |
 //! | cli | a collector's writes | `commands/feed/collect/follow.rs` | 0.5 to 15 s |
 //! | cli | `prorata ready` | `commands/ready.rs` | 1 s |
 //! | cli | a connection that the system refuses | `operations/server.rs` | 1 s |

@@ -8,7 +8,7 @@ use prorata_schemas::time::{Date, Hour};
 use crate::checkpoint::HourEntry;
 
 /// Days that have a part, with the hours in the part and its path. While a day's hours are the very same,
-/// they are not encoded again. Without this, each checkpoint would encode 35 days.
+/// they are not encoded again. Without this, each checkpoint would encode all hours of the horizon.
 #[derive(Clone, Debug, Default)]
 pub struct KnownDays(BTreeMap<Date, KnownDay>);
 
