@@ -52,7 +52,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         usage_interval: None,
         ..load(9, 40, 48)
     };
-    assert_eq!(digest(load.arrivals()), "9bea82e7a3ad3f1822939da5c2c86c4950db15c0b7b6039f1d6bd7bceb7d82ed");
+    assert_eq!(digest(load.arrivals()), "b77d4bb4ee54139c30a32bae9c7c67a04accdcb12a3cbacd10d550451e7659de");
     assert_eq!(
         digest(load.organization(2)),
         "ef4bcf0e96b87b0ffc27a10a805094e5c5289e77c1e503323ef97ab5c70dbfaa"

@@ -162,15 +162,18 @@ fn the_forms_of_a_node_never_change() {
     assert_forms(
         &node(),
         "0861636d6580d0cee4c881a2060263026e066f6e650661777302720006662e3102660202066370750a313530306d00000c\
-         596be8aca0000655534402027002083235306d0000",
+         596be8aca0000655534402027002083235306d0226692d30313233343536373839616263646566300218313131313232323233333333\
+         0000",
         "000163016e036f6e650361777301720003662e31016601010363707505313530306ddc0b\
-         008080e58afdda2c0355534401017001043235306dfa01",
+         008080e58afdda2c0355534401017001043235306dfa010113692d3031323334353637383961626364656630\
+         010c313131313232323233333333",
         concat!(
             r#"{"NodeStarted":{"cluster_id":"c","node_id":"n","node_name":"one","#,
             r#""provider":"aws","region":"r","zone":null,"instance_type":"f.1","instance_family":"f","#,
             r#""capacity_type":"Spot","capacity":{"cpu":{"text":"1500m","amount":1500}},"#,
             r#""gpu_model":null,"hourly_cost":"98.32","currency":"USD","pool_id":"p","#,
-            r#""gpus":{"text":"250m","amount":250}}}"#,
+            r#""gpus":{"text":"250m","amount":250},"#,
+            r#""resource_key":"i-0123456789abcdef0","account_id":"111122223333"}}"#,
         ),
     );
 }

@@ -67,7 +67,7 @@ mod tests {
         let lower = machine.to_lowercase();
         let cases = [
             ("aws:///us-east-1a/i-0123456789abcdef0".into(), Some("i-0123456789abcdef0".into()), None),
-            ("gce://my-project/us-central1-a/gke-1".into(), Some("us-central1-a/gke-1".into()), Some("my-project")),
+            ("gce://project/us-central1-a/gke-1".into(), Some("us-central1-a/gke-1".into()), Some("project")),
             (
                 format!("azure://{machine}/virtualMachineScaleSets/Pool-1/virtualMachines/7"),
                 Some(format!("{lower}/virtualmachinescalesets/pool-1")),

@@ -100,6 +100,7 @@ fn every_column_of_a_committed_share_of_a_node() {
                 r#""topology.kubernetes.io/region":"us-east-1","topology.kubernetes.io/zone":"us-east-1a"}"#
             ),
         ),
+        ("x_AccountId", "111122223333"),
         ("x_ClusterId", "prod"),
         ("x_CpuCoreHours", "2"),
         ("x_CpuCost", "0"),
@@ -121,6 +122,7 @@ fn every_column_of_a_committed_share_of_a_node() {
         ("x_RequestedCpuCoreHours", "2"),
         ("x_RequestedGpuHours", "0.333333333333"),
         ("x_RequestedMemoryGibHours", "15"),
+        ("x_ResourceKey", "i-n1"),
         ("x_RowKind", "pod_node"),
         ("x_RulesVersion", "1"),
         ("x_RunningSeconds", "900"),
@@ -374,6 +376,6 @@ fn focus_columns_come_first_and_both_parts_are_alphabetical() {
     let (focus, ours): (Vec<_>, Vec<_>) = names.iter().copied().partition(|name| !name.starts_with("x_"));
     assert_eq!(names, [focus.clone(), ours.clone()].concat());
     assert!(focus.is_sorted() && ours.is_sorted());
-    assert_eq!((focus.len(), ours.len()), (63, 38));
+    assert_eq!((focus.len(), ours.len()), (63, 40));
     assert!(!names.contains(&"date"), "the partition column is not in the files");
 }

@@ -1,0 +1,142 @@
+//! Closes an hour in which two kinds of things meet that a tenant controls, as many of the one as of the
+//! other. `tests/bench/products` counts its instructions at several sizes. If each thing took time for each
+//! of the others, twice as many would take four times as long.
+//!
+//! usage: products NAME SIZE
+
+#![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
+
+use prorata_engine::{HourEvents, State, close_hour};
+use prorata_samples::typical::typical;
+use prorata_schemas::event::{CapacityType, Event, EventKind, Labels, Payload};
+use prorata_schemas::money::UnitPrice;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
+
+/// The hour whose instructions are counted.
+const HOUR: Hour = Hour(498_661);
+
+/// Organization of all events.
+const ORGANIZATION: &str = "acme-corporation";
+
+/// The events of the hour before, all at its start, and of the counted hour, spread over it.
+struct Story {
+    before: Vec<Payload>,
+    during: Vec<Payload>,
+}
+
+fn node(number: usize, price: i32) -> Payload {
+    let mut payload = typical(EventKind::NodeStarted).payload;
+    if let Payload::NodeStarted(node) = &mut payload {
+        node.node_id = format!("node-{number}").into();
+        node.capacity_type = CapacityType::OnDemand;
+        node.hourly_cost = UnitPrice::from(price);
+    }
+    payload
+}
+
+/// Returns a pod with a namespace of its own.
+fn pod(number: usize, node: usize, label: usize) -> Payload {
+    let mut payload = typical(EventKind::PodStarted).payload;
+    if let Payload::PodStarted(pod) = &mut payload {
+        pod.pod_uid = format!("pod-{number:06}").into();
+        pod.namespace = format!("namespace-{number}").as_str().into();
+        pod.node_id = Some(format!("node-{node}").into());
+        pod.labels = Labels::from([("team".into(), format!("team-{label}").as_str().into())]);
+    }
+    payload
+}
+
+/// Returns a quota of that pod's namespace.
+fn quota(number: usize) -> Payload {
+    let mut payload = typical(EventKind::QuotaSet).payload;
+    if let Payload::QuotaSet(quota) = &mut payload {
+        quota.cluster_id = "acme-aws-use1".into();
+        quota.quota_id = format!("quota-{number}").into();
+        quota.namespaces = vec![format!("namespace-{number}").as_str().into()];
+    }
+    payload
+}
+
+/// Returns a commitment of the size of a node.
+fn commitment(number: usize) -> Payload {
+    let mut payload = typical(EventKind::CommitmentSet).payload;
+    if let Payload::CommitmentSet(commitment) = &mut payload {
+        commitment.commitment_id = format!("commitment-{number}").into();
+        (commitment.provider, commitment.region) = ("aws".into(), "us-east-1".into());
+        commitment.instance_family = "p4d".into();
+        (commitment.vcpu, commitment.memory_gib) = ("96".parse().unwrap(), "1152".parse().unwrap());
+        (commitment.gpu, commitment.gpu_model) = (8, Some("A100".into()));
+        (commitment.enabled, commitment.allowed_utilization) = (true, None);
+        commitment.currency = "USD".into();
+        (commitment.starts_at, commitment.ends_at) = (Timestamp(0), None);
+        commitment.assignments.clear();
+    }
+    payload
+}
+
+fn story(name: &str, size: usize) -> Story {
+    let all = || 0..size;
+    let price = |number: usize| 20 + i32::from(number.is_multiple_of(2));
+    match name {
+        // A node's price changes while many pods run on it.
+        "prices-pods" => Story {
+            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
+            during: all().map(|number| node(0, price(number))).collect(),
+        },
+        // Commitments are set one after another while nodes of their family run.
+        "commitments-nodes" => Story {
+            before: all().map(|number| node(number, 20)).collect(),
+            during: all().map(commitment).collect(),
+        },
+        // Both run on from the hour before.
+        "steady-commitments-nodes" => Story {
+            before: all().map(|number| node(number, 20)).chain(all().map(commitment)).collect(),
+            during: Vec::new(),
+        },
+        // Quotas are set again while pods run under each.
+        "quotas-pods" => Story {
+            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
+            during: all().map(quota).collect(),
+        },
+        // Each pod changes its label once while the others run.
+        "labels-pods" => Story {
+            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
+            during: all().map(|number| pod(number, 0, 1)).collect(),
+        },
+        // One pod changes its label again and again on a full node.
+        "labels-of-a-pod" => Story {
+            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
+            during: all().map(|number| pod(0, 0, number)).collect(),
+        },
+        other => panic!("no product is named {other}"),
+    }
+}
+
+fn hour(hour: Hour, payloads: Vec<Payload>, step: i64) -> HourEvents {
+    let at = |number: usize| Timestamp(hour.start().0 + step * number as i64);
+    let events = payloads.into_iter().enumerate();
+    HourEvents::of(hour, events.map(|(number, payload)| Event::new(ORGANIZATION.into(), at(number), payload)))
+}
+
+#[inline(never)]
+fn counted_product(state: State, events: HourEvents) -> HourTables {
+    close_hour(state, events, &Rules::default()).unwrap().1
+}
+
+fn main() {
+    // Lives to the end, because dropping it would end the pool.
+    let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let (Some(name), Some(size)) = (arguments.next(), arguments.next()) else {
+        println!("usage: products NAME SIZE; tests/bench/products counts all of them");
+        return;
+    };
+    let Story { before, during } = story(&name, size.parse().unwrap());
+    let state = State::new(ORGANIZATION.into());
+    let (state, _) = close_hour(state, hour(HOUR.previous(), before, 0), &Rules::default()).unwrap();
+    let step = HOUR_MICROS / (during.len() as i64 + 1);
+    let tables = counted_product(state, hour(HOUR, during, step));
+    println!("{}", tables.cost_allocation.len());
+}
