@@ -70,8 +70,8 @@ const PREFETCHED: usize = 32;
 
 /// Fetches the next `PREFETCHED` bodies into the processor's caches, at every multiple of that number. Call
 /// it before each of many bodies that are read in a row, with the body's number from 0. Pass this body and
-/// all after it. Bodies lie scattered in memory: fetched one by one, each costs a wait; fetched together,
-/// they share one.
+/// all bodies after it. Bodies are scattered in memory. Fetched one by one, each body costs a wait; fetched
+/// together, they share one wait.
 pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
     if at.is_multiple_of(PREFETCHED) {
         let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
@@ -137,8 +137,8 @@ fn next<'a, T>(
 }
 
 impl Event {
-    /// Compares rivals by recording, then by canonical body; the last in this order stands. Equal only if
-    /// both are the same event.
+    /// Compares rivals by recording, then by canonical body; the last in this order stands. Two rivals are
+    /// equal only if they are the same event.
     pub fn cmp_to_rival(&self, rival: &Self) -> Ordering {
         self.recording.cmp(&rival.recording).then_with(|| encode(self).cmp(&encode(rival)))
     }

@@ -146,7 +146,7 @@ macro_rules! decimals {
         }
 
         impl<'de> Deserialize<'de> for $name {
-            /// Reads text or a whole number, so that no float comes between; in binary forms the number of
+            /// Reads text or a whole number, without a float in between. In binary forms, reads the number of
             /// atoms (10^-12).
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserialize(deserializer).map(Self)
@@ -156,10 +156,10 @@ macro_rules! decimals {
 }
 
 decimals! {
-    /// Price of one hour of a thing, in the currency that stands next to it: a node, a reserved unit, a
-    /// commitment, a vCPU, a GiB, a GPU, a TFLOP.
+    /// Hourly price of a node, reserved unit, commitment, vCPU, GiB, GPU or TFLOP, in the currency given with
+    /// it.
     UnitPrice,
-    /// An amount of money in the currency that stands next to it, such as a budget.
+    /// An amount of money in the currency given with it, such as a budget.
     Money,
     /// A ratio; 1 is the whole.
     Ratio,

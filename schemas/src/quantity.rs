@@ -42,12 +42,12 @@ impl AmountUnit {
         }
     }
 
-    /// Returns how many of this unit make a quantity of 1.
+    /// Returns the number of these units in a quantity of 1.
     pub const fn per_one(self) -> u32 {
         10_u32.pow(self.decimals())
     }
 
-    /// Returns how many decimals of a quantity an amount keeps.
+    /// Returns the number of decimals of a quantity that an amount keeps.
     const fn decimals(self) -> u32 {
         match self {
             Self::Bytes => 0,
@@ -65,7 +65,7 @@ pub struct Quantity {
     pub amount: u128,
 }
 
-/// Why a text is not a quantity.
+/// The reason that a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not have the form that Kubernetes defines.
@@ -159,7 +159,7 @@ impl<'t> Number<'t> {
         if self.shift == 0 {
             return whole.checked_add(rest.any(|digit| digit != b'0').into());
         }
-        // With a shift there is no exponent. So the only zeros after the point are those that `leading`
+        // With a shift there is no exponent. So the only zeros after the point are the zeros that `leading`
         // skipped.
         let zeros = usize::try_from(-whole_digits.min(0)).ok()?;
         let tail: Vec<u8> = std::iter::repeat_n(b'0', zeros).chain(rest).collect();

@@ -1,4 +1,4 @@
-//! Why a message cannot become an event: a closed list of reason codes, each with a readable message.
+//! The reasons that a message cannot become an event: a closed list of codes, each with a readable message.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub enum Reason {
     UnknownEvent,
     /// A value is outside its range or does not parse.
     InvalidField,
-    /// The message key is not the organization, or the message came on another partition than its key's.
+    /// The message key is not the organization, or the message is not on the partition of its key.
     KeyMismatch,
     /// The topic or folder may not carry this organization.
     ForeignOrganization,
@@ -25,7 +25,7 @@ pub enum Reason {
     CurrencyMismatch,
     /// The event is later than the shard's clock plus the allowed skew.
     InTheFuture,
-    /// The event's hour is closed and lies before the oldest snapshot kept.
+    /// The event's hour is closed and is before the oldest kept snapshot.
     TooLate,
 }
 
@@ -106,7 +106,7 @@ impl Reject {
     }
 }
 
-/// Cuts a text short enough to be repeated in a message.
+/// Shortens a text so that a message can repeat it.
 pub fn excerpt(text: &str) -> String {
     const CHARS_MAX: usize = 64;
     match text.char_indices().nth(CHARS_MAX) {
@@ -115,7 +115,7 @@ pub fn excerpt(text: &str) -> String {
     }
 }
 
-/// The failure to read one of several records in a row.
+/// The failure to read one of several consecutive records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// The bytes are not a record, so its end is unknown.

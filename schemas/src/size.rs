@@ -13,11 +13,11 @@ pub type Quantities = ByName<Quantity>;
 /// slice has n of a GPU's seven compute slices, and m GB of its memory.
 pub const MIG_PREFIX: &str = "nvidia.com/mig-";
 
-/// Resource name under which NVIDIA's device plugin offers replicas of GPUs if it renames them. A replica is a
-/// part of a GPU, and the name does not say which.
+/// Resource name under which NVIDIA's device plugin offers replicas of GPUs if it renames them. A replica is
+/// a part of a GPU, and the name does not say which part.
 pub const GPU_REPLICA: &str = "nvidia.com/gpu.shared";
 
-/// Compute slices of a whole GPU.
+/// Number of compute slices of a whole GPU.
 const SLICES_PER_GPU: u128 = 7;
 
 /// Amounts of the three resources over which cost is split.
@@ -82,7 +82,7 @@ pub fn gpu_memory(quantities: &Quantities, gb_per_gpu: u32) -> u128 {
 
 /// A MIG resource in a map of quantities.
 struct MigProfile {
-    /// Compute slices, out of [`SLICES_PER_GPU`].
+    /// Number of compute slices, out of [`SLICES_PER_GPU`].
     slices: u128,
     /// Memory in GB.
     gigabytes: u128,

@@ -80,7 +80,7 @@ pub struct HourClock {
     pub complete: bool,
     /// Number of times the hour's rows have changed since they were first published.
     pub revision: i64,
-    /// When the rows last changed.
+    /// The time at which the rows last changed.
     pub last_updated: WallTime,
 }
 
@@ -116,14 +116,13 @@ pub struct TableSplice<'a> {
     pub old: &'a [&'a [u8]],
     /// Organizations whose rows are replaced.
     pub organizations: &'a BTreeSet<OrganizationId>,
-    /// New rows of these organizations, in ascending order. An organization that is missing has no rows any
-    /// more.
+    /// New rows of these organizations, in ascending order. A missing organization no longer has rows.
     pub hours: &'a [HourTables],
     /// One clock for each of `hours`.
     pub clocks: &'a [HourClock],
     /// Revision of the hour, which every row of `hours` carries.
     pub revision: i64,
-    /// When the hour's rows changed, which every row of `hours` carries.
+    /// The time at which the hour's rows changed; every row of `hours` carries it.
     pub last_updated: WallTime,
     /// Number of rows after which a file ends, at the end of an organization; see [`CutFile`].
     pub file_rows: u64,

@@ -1,4 +1,4 @@
-//! Event time, wall-clock time, and UTC hours [h, h+1), which tables consist of.
+//! Event time, wall-clock time, and UTC hours [h, h+1). Tables consist of such hours.
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -263,7 +263,7 @@ pub struct ParseHourError;
 impl FromStr for Hour {
     type Err = ParseHourError;
 
-    /// Reads what [`Hour`] displays, such as `2026-11-20T13`.
+    /// Reads the form that [`Hour`] displays, such as `2026-11-20T13`.
     fn from_str(text: &str) -> Result<Self, ParseHourError> {
         let (date, hour) = text.rsplit_once('T').ok_or(ParseHourError)?;
         let of_day = digits(hour, 2).filter(|hour| *hour < 24).ok_or(ParseHourError)?;
@@ -279,7 +279,7 @@ pub struct ParseDateError;
 impl FromStr for Date {
     type Err = ParseDateError;
 
-    /// Reads what [`Date`] displays, such as `2026-11-20`; only dates of the calendar.
+    /// Reads the form that [`Date`] displays, such as `2026-11-20`. Accepts only dates of the calendar.
     fn from_str(text: &str) -> Result<Self, ParseDateError> {
         parse_date(text).ok_or(ParseDateError)
     }

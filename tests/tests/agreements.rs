@@ -22,7 +22,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-/// The half hours of a history, from 2026-11-01T00.
+/// Number of half hours in a history, from 2026-11-01T00.
 const HALF_HOURS: i64 = 16;
 
 fn instant(text: &str) -> Timestamp {

@@ -60,7 +60,7 @@ pub(super) struct RecordPlan {
 pub(super) enum Step {
     /// Convert the field to our field at this index.
     Keep(usize, Node),
-    /// Skip the field, because it is not one of ours.
+    /// Skip the field, because our schema does not have it.
     Pass(Skip),
 }
 

@@ -1,9 +1,9 @@
-//! Prices in another currency than the hour's (RULES.md, section 11). If the rules change an organization's
-//! currency, a price that runs on has no number in the new currency.
+//! Prices that are not in the hour's currency (RULES.md, section 11). If the rules change an organization's
+//! currency, a price that stays in force has no amount in the new currency.
 //!
-//! **Decides** which descriptions have such a price; they price nothing. While an hour is folded, their
-//! currency begins with a mark that no currency has, so every reader of a price sees it. The state at the
-//! hour's end has no marks.
+//! **Decides** which descriptions have such a price. These descriptions price nothing. While an hour is
+//! folded, their currency begins with a mark that no currency has, so every reader of a price sees it. The
+//! state at the hour's end has no marks.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ pub(crate) fn is_other(currency: &str) -> bool {
     currency.starts_with(MARK)
 }
 
-/// Returns the reason if this currency means that there is no price.
+/// Returns the reason that there is no price; `None` if the price is in the hour's currency.
 pub(crate) fn reason(currency: &str) -> Option<Unpriced> {
     is_other(currency).then_some(Unpriced::OtherCurrency)
 }
 
-/// Returns a price as the hour counts it: zero in another currency.
+/// Returns a price as the hour counts it: zero if it is not in the hour's currency.
 pub(crate) fn counted(price: UnitPrice, currency: &str) -> UnitPrice {
     if is_other(currency) { UnitPrice::ZERO } else { price }
 }

@@ -1,4 +1,4 @@
-//! Reasons why an hour could not be closed. They make no event invalid: each is an amount that does not fit
+//! Reasons why an hour could not be closed. They make no event invalid. Each is an amount that does not fit
 //! its column, more work than an hour may take, or a broken assumption of the engine.
 
 /// A reason why an hour could not be closed.
@@ -15,12 +15,12 @@ pub enum EngineError {
         /// Name of the resource.
         resource: String,
     },
-    /// The hour takes more work than an hour may.
+    /// The hour takes more work than one hour may take.
     #[error("the hour has more than {max} {of}, the most that one organization may have")]
     Work {
         /// The name of the work.
         of: &'static str,
-        /// The most of this work that an hour may take.
+        /// Maximum amount of this work that an hour may take.
         max: u64,
     },
     /// Costs did not add up to their supply.

@@ -1,11 +1,11 @@
-//! Exact numbers, and the two roundings of RULES.md, section 8: to twelve decimals once, half to even; and by
-//! largest remainder, where several rows split one charge.
+//! Exact numbers and the two roundings of RULES.md, section 8. A single amount is rounded once to twelve
+//! decimals, half to even. If several rows split one charge, the rows are rounded by largest remainder.
 //!
 //! An *atom* is 10^-12, the last decimal place of every price and column. Costs are rationals in atoms until
-//! their row is written. Amounts at one instant (thousandths, bytes) are `u128`: a quantity is below 2^73 and
-//! a MIG product below 2^94, so the sum of all that fit in memory cannot overflow. An amount times a duration
-//! could overflow, so it is a [`UBig`], which has any size. A number that does not fit a column of 38 digits
-//! is an [`EngineError::Range`].
+//! their row is written. Amounts at one instant (thousandths, bytes) are `u128`. A quantity is below 2^73 and
+//! a MIG product below 2^94, so the sum of all amounts that fit in memory cannot overflow. An amount times a
+//! duration could overflow, so it is a [`UBig`], which has any size. A number that does not fit a column of
+//! 38 digits is an [`EngineError::Range`].
 
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ const ATOMS_LIMIT: i128 = 10_i128.pow(38);
 #[derive(Clone, Debug)]
 pub(crate) struct Fraction {
     pub(crate) numerator: UBig,
-    /// Above zero.
+    /// The denominator; above zero.
     pub(crate) denominator: UBig,
 }
 
@@ -128,9 +128,9 @@ const SUM_BITS: usize = 64;
 
 /// Rounds the sum of fractions of atoms to a decimal, half to even.
 ///
-/// The exact sum of many fractions has a denominator nearly as long as all of theirs together. So adding them
-/// one by one takes time with the square of their number. Bounds of the sum nearly always round alike. Only
-/// if they do not, the exact sum is computed.
+/// The exact sum of many fractions has a denominator nearly as long as all their denominators together. So
+/// the time to add them one by one grows with the square of their number. The bounds of the sum nearly always
+/// round alike. The exact sum is computed only if they do not.
 ///
 /// # Errors
 /// If the sum has more than 38 digits.
@@ -199,8 +199,9 @@ pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     Ok(if sign == Sign::Negative { Decimal12::from_atoms(-rounded.atoms()) } else { rounded })
 }
 
-/// Rounds an estimate like [`round`]. An estimate of more than 38 digits becomes the last number of its
-/// column. A number that is derived from few valid amounts may have any size, and no money depends on it.
+/// Rounds an estimate like [`round`]. An estimate of more than 38 digits becomes the largest number of its
+/// column. An estimate that is derived from a few valid amounts may have any size, and no money depends on
+/// it.
 pub(crate) fn round_estimate(value: &RBig) -> Decimal12 {
     let last = ATOMS_LIMIT - 1;
     let bound = if value.numerator() < &IBig::ZERO { -last } else { last };
@@ -265,9 +266,9 @@ pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal
 /// remaining atoms go, one each, to the parts with the largest fractions; in a tie, the earlier part comes
 /// first. The shares sum to `total`.
 ///
-/// The floors must sum to `total` less 0 to `parts.len()` atoms. This holds if the parts sum to the number
-/// from which `total` was rounded: the floors are below that sum by less than one atom for each part, and
-/// rounding moves it by at most a half.
+/// The sum of the floors must equal `total` or be at most `parts.len()` atoms below it. This holds if the
+/// parts sum to the number from which `total` was rounded. The floors are below that sum by less than one
+/// atom for each part, and rounding moves it by at most half an atom.
 ///
 /// # Errors
 /// If a part has more than 38 digits, or if the number of remaining atoms is negative or above the number of
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_sum_rounds_as_the_exact_sum_does_even_next_to_a_half() {
-        // Sums that are a half, and sums that are below or above it by less than the bounds can show.
+        // Sums that equal one half, and sums that differ from it by less than the bounds can show.
         let tiny = |numerator: u8| Fraction::new(UBig::from(numerator), UBig::ONE << 200);
         let half = [fraction(1, 3), fraction(1, 7), fraction(1, 42)];
         let less =

@@ -1,19 +1,19 @@
 //! The bound of the work of an organization's hour (RULES.md, section 7). A few thousand events must not take
-//! the time and memory of everyone. Work is counted before it is done.
+//! everyone's time and memory. Work is counted before it is done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::EngineError;
 
-/// The most pairs of commitments and nodes, of savings plans and usage, and the most prices of pods, in an
-/// hour of an organization. They take about a gigabyte of memory.
+/// Maximum number of pairs of commitments and nodes, of pairs of savings plans and usage, and of prices of
+/// pods, in one organization's hour. They take about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
-/// The most rows of pods besides the first of each, for an organization with few pods. They take as much
-/// memory.
+/// Maximum number of rows of pods besides the first row of each pod, for an organization with few pods. They
+/// take as much memory.
 pub const ROWS_MAX: u64 = 1_000_000;
 
-/// The most rows for each pod besides the first, for an organization with many pods.
+/// Maximum number of rows for each pod besides the first, for an organization with many pods.
 const ROWS_OF_A_POD_MAX: u64 = 16;
 
 /// One kind of work, with the amount done so far.
@@ -54,7 +54,7 @@ impl Work {
     /// Adds work that is about to be done.
     ///
     /// # Errors
-    /// If the work so far passes its bound.
+    /// If the work so far exceeds its bound.
     pub(crate) fn add(&self, work: usize) -> Result<(), EngineError> {
         let work = work as u64;
         let before = self.done.fetch_add(work, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Work {
     /// Checks that the work of all threads is within its bound, whatever other errors they met.
     ///
     /// # Errors
-    /// If the work passes its bound.
+    /// If the work exceeds its bound.
     pub(crate) fn within(&self) -> Result<(), EngineError> {
         self.check(self.done.load(Ordering::Relaxed))
     }

@@ -1,5 +1,5 @@
-//! Valid events whose amounts pass every column. An hour of them is an error or exact, never a panic or a
-//! wrap.
+//! Valid events whose amounts exceed every column. An hour of such events gives an error or an exact result,
+//! never a panic or a wrapped number.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -135,7 +135,7 @@ fn a_pool_charge_past_its_column_is_an_error() {
 
 #[test]
 fn reservations_whose_sum_passes_its_column_are_an_error() {
-    // Each one fits: 2^31 units at 10^16. Five of them pass 38 digits, and nine of them pass 128 bits.
+    // Each one fits: 2^31 units at 10^16. Five of them exceed 38 digits, and nine of them exceed 128 bits.
     assert!(close(vec![reservation("r0")]).is_ok());
     for count in [5, 9] {
         assert_out_of_range((0..count).map(|index| reservation(&format!("r{index}"))).collect());
@@ -144,7 +144,7 @@ fn reservations_whose_sum_passes_its_column_are_an_error() {
 
 #[test]
 fn gpu_time_past_128_bits_is_shared_exactly() {
-    // 999,999 sevenths x 2^63 slices x 10^3 x 3.6 x 10^9 µs is near 2^122 for each pod: 200 of them pass
+    // 999,999 sevenths x 2^63 slices x 10^3 x 3.6 x 10^9 µs is near 2^122 for each pod, so 200 of them exceed
     // 2^128.
     let requests = || quantities(&[("nvidia.com/mig-999999g.1gb", "9223372036854775807")]);
     let pods = (0..200).map(|index| on_node(&format!("p{index:03}"), requests()));

@@ -14,10 +14,10 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 
-/// A number of both objects of a pair that passes the bound.
+/// A number of objects of each kind in a pair that exceeds the bound.
 const TOO_MANY: i64 = 1_500;
 
-/// A number that does not.
+/// A number of objects that does not exceed the bound.
 const FEW: i64 = 40;
 
 fn quantities(cpu: i64) -> Quantities {
@@ -119,7 +119,7 @@ fn closed(events: Vec<Event>) -> Result<State, EngineError> {
     close_hour(State::new("o".into()), hour, &Rules::default()).map(|(state, _)| state)
 }
 
-/// Asserts that many of both pass the bound, and few do not.
+/// Asserts that many objects of both kinds exceed the bound, and few objects do not.
 fn assert_bounded(events: impl Fn(i64) -> Vec<Event>, of: &str) {
     closed(events(FEW)).unwrap();
     let refused = closed(events(TOO_MANY)).unwrap_err();

@@ -125,8 +125,8 @@ fn sum<'a>(numbers: impl IntoIterator<Item = &'a ExactNumber>) -> ExactNumber {
     numbers.into_iter().fold(ExactNumber::default(), |sum, number| sum + number)
 }
 
-/// Returns whether a rounded number is the exact one, except for the last decimal, which largest remainder
-/// may change.
+/// Returns whether a rounded number is the exact one, except for the last decimal, which the
+/// largest-remainder method may change.
 fn is_near(rounded: Decimal12, exact: &ExactNumber) -> bool {
     (rounded.atoms() - exact.rounded().atoms()).abs() <= 1
 }

@@ -34,7 +34,7 @@ impl Cutter {
     }
 }
 
-/// Returns the files of one shard's one hour of `table`; no files if there are no rows. Each file ends after
+/// Returns the files of `table` for one hour of a shard; no files if there are no rows. Each file ends after
 /// the organization with which it reaches `file_rows` rows. See [`encode`].
 ///
 /// # Errors

@@ -28,7 +28,7 @@ use crate::{EncodeError, digest, file, schema};
 /// Name of the footer entry that lists the parts: hour, digest and number of rows of each.
 const PARTS: &str = "prorata.hours";
 
-/// Error for a file whose footer lists other rows than the file has.
+/// Error for a file whose rows differ in number from the rows that its footer lists.
 const OTHER_ROWS: &str = "its number of rows differs from its footer";
 
 /// Number of rows read at a time.
@@ -208,8 +208,8 @@ impl Piece<'_> {
     }
 }
 
-/// Returns the same rows in the columns of this release, without the file's metadata of columns except their
-/// types. Columns that a file of an older release lacks are null.
+/// Returns the same rows in the columns of this release, without the file's column metadata except the types.
+/// Columns that a file of an older release lacks are null.
 ///
 /// # Errors
 /// If the rows have a column that this release does not know, or a column of another type.

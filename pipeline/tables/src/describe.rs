@@ -1,4 +1,4 @@
-//! `ChargeDescription`: one message that explains to finance what a row is for, without any other column.
+//! `ChargeDescription`: one message that explains the purpose of a row to finance, without any other column.
 
 use std::fmt::{self, Display, Write};
 

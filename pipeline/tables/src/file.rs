@@ -33,14 +33,15 @@ const ROW_GROUP_ROWS: usize = 1_000_000;
 /// Number of rows turned into columns at a time. It bounds the memory of a large hour.
 pub const BATCH_ROWS: usize = 65_536;
 
-/// Has the form that readers parse, because some readers otherwise distrust the statistics of text columns.
-/// The number counts our layouts, not releases: a new release writes the same bytes.
+/// Name of the writer. It has the form that readers parse, because some readers otherwise distrust the
+/// statistics of text columns. The number counts our layouts, not releases: a new release writes the same
+/// bytes.
 const CREATED_BY: &str = "prorata version 1";
 
 /// Compression level. Without needless dictionaries, level 3 makes no smaller files than level 1.
 pub const ZSTD_LEVEL: i32 = 1;
 
-/// Columns of which half of the values or more are different in a file. A dictionary would be larger than the
+/// Columns in which at least half of the values in a file are distinct. A dictionary would be larger than the
 /// values.
 const DISTINCT: [&str; 27] = [
     "AllocatedMethodDetails",
@@ -72,12 +73,12 @@ const DISTINCT: [&str; 27] = [
     "x_UsedMemoryGibHours",
 ];
 
-/// Texts that no query compares, so the least and the greatest value help no reader.
+/// Texts that no query compares, so the minimum and the maximum do not help readers.
 const WITHOUT_BOUNDS: [&str; 5] =
     ["AllocatedMethodDetails", "AllocatedTags", "ChargeDescription", "SkuPriceDetails", "Tags"];
 
-/// Returns the file of rows of type `R`, each made from its source when its columns are built; `None` without
-/// rows.
+/// Returns the file of rows of type `R`, each made from its source when its columns are built; `None` if
+/// there are no rows.
 ///
 /// # Errors
 /// If a number has too many digits, or the rows cannot be written.
@@ -134,7 +135,7 @@ pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8
     row_group::write(writer, rows, &constant_columns(rows), &mut Compressor::new(ZSTD_LEVEL)?)
 }
 
-/// Returns the file of rows that are columns, with the digest of its content.
+/// Returns a table file of columnar rows; `digest` is the digest of their content.
 ///
 /// # Errors
 /// If the rows cannot be written.

@@ -1,4 +1,4 @@
-//! The six tables as Parquet: [`encode`] turns the rows of one shard's one hour into one file, sorted by the
+//! The six tables as Parquet: [`encode`] turns the rows of one hour of a shard into one file, sorted by the
 //! table's grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
 //!
 //! Reading order:
@@ -44,8 +44,8 @@ pub use cut::encode_files;
 pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::{allocated_costs, budgets, splice};
 
-/// Why rows cannot become a table file. Each variant is a defect in the code that made the rows, or a number
-/// out of range.
+/// The reason that rows cannot become a table file. Each variant is a defect in the code that made the rows,
+/// or a number out of range.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum EncodeError {
@@ -59,7 +59,7 @@ pub enum EncodeError {
     #[error("row {row} of {table} of organization '{organization}' is not in ascending order of the table's \
              grain", table = .table.name())]
     RowOrder { table: Table, organization: String, row: usize },
-    /// `hours` needs one clock for each organization.
+    /// The number of clocks differs from the number of organizations. `hours` needs one clock for each.
     #[error("{clocks} clocks for {hours} organizations")]
     ClockCount { clocks: usize, hours: usize },
     /// A number needs more than 38 digits.
@@ -71,10 +71,10 @@ pub enum EncodeError {
     /// The Parquet writer failed.
     #[error("{table} cannot be written as Parquet", table = .table.name())]
     Write { table: Table, source: ParquetError },
-    /// A file of which some rows are kept cannot be read.
+    /// A file that keeps some of its rows cannot be read.
     #[error("a file of {table} cannot be read as Parquet", table = .table.name())]
     Read { table: Table, source: ParquetError },
-    /// A file of which some rows are kept does not have the form that this program writes.
+    /// A file that keeps some of its rows does not have the form that this program writes.
     #[error(
         "a file of {table} does not have the layout that this program writes: {cause}",
         table = .table.name()
@@ -123,7 +123,7 @@ pub const fn stats_columns(table: Table) -> &'static [&'static str] {
     }
 }
 
-/// Returns the file of one shard's one hour of `table`; `None` if there are no rows.
+/// Returns the file of `table` for one hour of a shard; `None` if there are no rows.
 ///
 /// `hours` holds all organizations of the shard that have the hour, in ascending order. `clocks` has one
 /// entry for each of them; only the table `hours` needs it.

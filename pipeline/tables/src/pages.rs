@@ -35,7 +35,7 @@ struct PagesOfColumn {
 }
 
 impl Pages {
-    /// Takes all pages of a column out.
+    /// Removes and returns all pages of a column.
     pub fn take(&self, column: usize) -> Vec<Bytes> {
         self.locked().remove(&column).unwrap_or_default()
     }
@@ -77,8 +77,8 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Makes a chunk of pages and the result of closing their column. With a compressor, the pages are plain
-    /// and are compressed with zstd; without one, they stay unchanged.
+    /// Makes a chunk from pages and the result of closing their column. With a compressor, the pages are
+    /// plain and are compressed with zstd; without one, they stay unchanged.
     pub fn new(
         pages: &[Bytes],
         mut close: ColumnCloseResult,
@@ -163,7 +163,7 @@ fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
     }
 }
 
-/// Returns an error: the Parquet library did something that we did not expect.
+/// Returns an error that reports unexpected behavior of the Parquet library.
 pub fn unexpected(what: &str) -> ParquetError {
     ParquetError::General(format!("the Parquet library wrote something unexpected: {what}"))
 }

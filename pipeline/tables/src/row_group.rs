@@ -1,9 +1,9 @@
-//! Row groups in which columns that share one array are encoded once: `cost_allocation` has many. The bytes
-//! are the same as [`ArrowWriter::write`] makes of the same rows.
+//! Row groups that encode columns with one shared array only once. `cost_allocation` has many such columns.
+//! The bytes are the same as the bytes that [`ArrowWriter::write`] writes for the same rows.
 //!
-//! Rows that are all in memory are written column by column. The memory for encoding one column is free again
-//! before the next, and one compressor serves all. [`BatchWriter`] writes rows that come in batches, with a
-//! compressor for each column.
+//! Rows that are all in memory are written column by column. The memory for encoding one column is released
+//! before the next column, and one compressor serves all columns. [`BatchWriter`] writes rows that come in
+//! batches, with a compressor for each column.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use crate::file;
 
-    /// Returns texts of which a dictionary holds a part, a constant, numbers with and without nulls, and
-    /// copies of all. The last column is the same array as another type.
+    /// Returns texts that a dictionary holds in part, a constant, numbers with and without nulls, and copies
+    /// of all columns. The last column is the same array as another type.
     fn rows(count: i128) -> std::result::Result<RecordBatch, ArrowError> {
         let texts: StringArray = (0..count).map(|row| Some(format!("{row:0100}"))).collect();
         let sparse: StringArray =
@@ -255,7 +255,7 @@ mod tests {
         ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap()
     }
 
-    /// Returns the file that the Parquet library makes of the rows if it compresses on its own.
+    /// Returns the file that the Parquet library writes for the rows if it compresses on its own.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
         let mut properties = properties(rows);
         for index in plain {

@@ -209,7 +209,7 @@ impl Sku {
     }
 }
 
-/// Returns the most that a commitment covers.
+/// Returns the maximum size that a commitment covers.
 pub fn commitment_size(commitment: &CommitmentSet) -> SizeText {
     SizeText {
         vcpu: commitment.vcpu.into(),

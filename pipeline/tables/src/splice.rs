@@ -79,7 +79,7 @@ fn read_whole(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
         if names(batch.schema_ref()) != names(&schema) {
             return Err(EncodeError::Foreign { table, cause: "it has other columns" });
         }
-        // Drops the file's metadata of columns except their types, as in rows that were just made.
+        // Drops the file's column metadata except the types, so that the rows equal rows that were just made.
         RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
             .map_err(|source| EncodeError::Columns { table, source })
     });

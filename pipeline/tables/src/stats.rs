@@ -54,7 +54,8 @@ impl Statistics {
         }
     }
 
-    /// Returns the Delta `stats` of a file of `rows` rows. Texts are cut: the minimum down, the maximum up.
+    /// Returns the Delta `stats` of a file of `rows` rows. Long texts are cut: the minimum is rounded down,
+    /// the maximum up.
     pub fn into_json(self, rows: u64) -> String {
         let bounds = |bound: fn(&ColumnStats) -> Option<String>| {
             let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats)?)));
@@ -93,7 +94,7 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Returns a short text that sorts after every text with this beginning. It replaces the last character that
-/// has a next one by that next one. UTF-8 sorts as its characters do.
+/// has a successor with that successor. UTF-8 text sorts like its characters.
 fn rounded_up(text: &str) -> Option<String> {
     let mut short = beginning(text).to_owned();
     while let Some(last) = short.pop() {

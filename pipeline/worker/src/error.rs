@@ -188,9 +188,9 @@ impl WorkerError {
         matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
     }
 
-    /// Returns whether a shard that was stopped for this error may recover on its own: somebody may restore
-    /// an object or fix a table. Messages that Kafka has lost come back only with a restart, which reads from
-    /// elsewhere.
+    /// Returns whether a shard that was stopped for this error may recover on its own: a person may restore
+    /// an object or fix a table. Messages that Kafka has lost require a restart, which continues from another
+    /// offset.
     pub const fn may_heal(&self) -> bool {
         !matches!(self, Self::OffsetsLost { .. })
     }

@@ -18,7 +18,7 @@ pub enum EventRef<'a> {
         organization_id: &'a str,
         /// The event's time.
         event_time: Timestamp,
-        /// When it was recorded, and whether it is a retraction.
+        /// The time at which the event was recorded, and whether it is a retraction.
         recording: Recording,
         /// The sample itself.
         usage: PodUsageRef<'a>,

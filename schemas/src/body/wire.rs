@@ -6,7 +6,7 @@ use crate::reject::Reject;
 /// Largest number of bytes of a variable-length integer.
 const LONG_BYTES_MAX: usize = 10;
 
-/// The bit in each of eight bytes that says that the integer continues.
+/// The bit of each of eight bytes that is set if the integer continues.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
 /// Joins the lower seven bits of each of eight bytes; the first byte is lowest.

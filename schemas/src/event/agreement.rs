@@ -33,7 +33,7 @@ pub struct ReservationSet {
     pub unit_hourly_price: UnitPrice,
     /// Currency of the price (ISO 4217); must be the organization's configured one.
     pub currency: Text,
-    /// When the reservation was bought. Among units of one size, the oldest serves first.
+    /// The time at which the reservation was bought. Among units of one size, the oldest serves first.
     pub created_at: Timestamp,
     /// The first instant at which the reservation is effective.
     pub starts_at: Timestamp,
@@ -109,8 +109,7 @@ pub struct Assignment {
 
 /// A commitment to pay for an amount of capacity, or for an amount of spend. Natural key: commitment_id.
 ///
-/// `region`, `instance_family`, the four fields of the capacity and `assignments` of a savings plan mean
-/// nothing.
+/// For a savings plan, `region`, `instance_family`, the four capacity fields and `assignments` mean nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitmentSet {
     /// The commitment.
@@ -152,8 +151,8 @@ pub struct CommitmentSet {
     /// Committed spend of a savings plan at discounted rates, in `currency` per hour; above zero. `None` for
     /// other kinds.
     pub hourly_commitment: Option<UnitPrice>,
-    /// Discounted prices of a savings plan; the first one that matches holds for a usage. Empty for other
-    /// kinds.
+    /// Discounted prices of a savings plan; the first price that matches a usage applies to it. Empty for
+    /// other kinds.
     pub discounts: Vec<PlanDiscount>,
 }
 

@@ -45,7 +45,8 @@ pub struct Event {
     pub organization_id: OrganizationId,
     /// The instant at which the event became true, set by the producer; in the years 1970 to 9999.
     pub event_time: Timestamp,
-    /// When the producer learned of the event, and whether the event takes back what was recorded before.
+    /// The time at which the producer learned of the event, and whether the event retracts what was recorded
+    /// before.
     pub recording: Recording,
     /// The content of the event.
     pub payload: Payload,

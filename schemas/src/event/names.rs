@@ -17,7 +17,7 @@ const PROVIDERS: &[(&str, &[&str])] = &[
     ("azure", &["azure", "aks", "azurechinacloud", "azureusgovernment", "microsoft", "microsoftazure"]),
 ];
 
-/// Words of GPU names that do not distinguish models: makers, and how the chip is mounted.
+/// Words of GPU names that do not distinguish models: makers, and forms of mounting.
 const PLAIN: &[&str] = &[
     "nvidia", "tesla", "amd", "instinct", "gpu", "pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "oam",
     "hbm2", "hbm2e", "hbm3", "hbm3e",

@@ -61,8 +61,8 @@ pub struct NodeStarted {
     pub currency: Text,
     /// The GPU pool that the node provides capacity to; `None` if there is none.
     pub pool_id: Option<PoolId>,
-    /// Physical GPUs of the node, in thousandths; `None` to count them in `capacity`, whose resources may
-    /// stand for parts of a GPU.
+    /// Number of physical GPUs of the node, in thousandths; `None` if the GPUs are counted in `capacity`,
+    /// whose resources may stand for parts of a GPU.
     pub gpus: Option<Quantity>,
     /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown.
     /// Reported only.

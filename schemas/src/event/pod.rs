@@ -27,7 +27,8 @@ pub struct PodStarted {
     pub pod_name: Text,
     /// The uid that Kubernetes gave the pod.
     pub pod_uid: PodUid,
-    /// When the Kubernetes object was created. Pods count against a quota in this order, in whole seconds.
+    /// The time at which the Kubernetes object was created. Pods count against a quota in order of this time,
+    /// in whole seconds.
     pub created_at: Timestamp,
     /// Kubernetes priority; may be negative. Of pods created in the same second, the one with the lower
     /// priority counts first against a quota.
@@ -35,8 +36,8 @@ pub struct PodStarted {
     /// The node that the pod runs on; `None` if it names none. The pod is unpriced while that node is not
     /// running.
     pub node_id: Option<NodeId>,
-    /// Region of a serverless pod: selects its rate and the reservations that can serve it. `None` if
-    /// unknown; then no rate matches.
+    /// Region of a serverless pod. It selects the pod's rate and the reservations that can serve the pod.
+    /// `None` if unknown; then no rate matches.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub region: Option<Text>,
     /// Availability zone of a serverless pod; `None` if unknown. A reservation in one zone serves only pods
@@ -45,7 +46,7 @@ pub struct PodStarted {
     pub zone: Option<Text>,
     /// The GPU pool that prices the pod; `None` if there is none.
     pub pool_id: Option<PoolId>,
-    /// Quality of service: selects the price in a pool and in the rate card. It is `default` unless the
+    /// Quality of service. It selects the price in a pool and in the rate card, and is `default` unless the
     /// producer sets it. In a pool, `default` and the empty text mean the pool's own default.
     #[serde(deserialize_with = "shared::text")]
     pub qos: Text,
@@ -73,8 +74,8 @@ pub struct PodStarted {
     /// The instant at which the pod's protection from eviction ends, exclusive; `None` if it is not
     /// protected. Protection raises the pod's charge in a pool.
     pub eviction_protected_until: Option<Timestamp>,
-    /// Physical GPUs that the pod holds, in thousandths; `None` to count them in `requests`, whose resources
-    /// may stand for parts of a GPU.
+    /// Number of physical GPUs that the pod holds, in thousandths; `None` if the GPUs are counted in
+    /// `requests`, whose resources may stand for parts of a GPU.
     pub gpus: Option<Quantity>,
     /// The way in which the pod shares GPUs, such as `time-slicing`; `None` if it shares none. The part of a
     /// pod that shares GPUs without `gpus` is unknown. Reported only.
@@ -97,7 +98,7 @@ impl PodStarted {
         self.gpus.is_none() && shares()
     }
 
-    /// Returns whether the pod holds whole GPUs. Only then a unit of a reservation can serve it.
+    /// Returns whether the pod holds whole GPUs. Only then can a unit of a reservation serve it.
     pub fn holds_whole_gpus(&self) -> bool {
         self.gpus.as_ref().is_none_or(|gpus| gpus.amount.is_multiple_of(1000))
     }
@@ -112,7 +113,7 @@ pub struct PodStopped {
     pub namespace: Text,
     /// The pod that stops. Nothing happens if it is not running.
     pub pod_uid: PodUid,
-    /// Why the pod stopped, such as `Completed` or `Evicted`; `None` if unknown. Not used.
+    /// The reason that the pod stopped, such as `Completed` or `Evicted`; `None` if unknown. Not used.
     pub reason: Option<Text>,
 }
 

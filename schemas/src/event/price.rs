@@ -21,7 +21,7 @@ pub struct QosPrice {
     pub limits_over_requests: Ratio,
 }
 
-/// What the owner of a pool does when one of its budgets is exceeded.
+/// The action of a pool's owner when one of the pool's budgets is exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BudgetExceedStrategy {
     /// Raises an alert.
@@ -50,7 +50,7 @@ pub struct PoolSet {
     pub cluster_id: ClusterId,
     /// The provider that bills the pool's pods that run on no node.
     pub provider: Text,
-    /// Quality of service of pods whose own is empty or `default`.
+    /// Quality of service for pods whose own quality of service is empty or `default`.
     pub default_qos: Text,
     /// Prices by quality of service. A pod whose quality of service is not listed has no price.
     pub qos_pricing: Vec<QosPrice>,
@@ -60,12 +60,12 @@ pub struct PoolSet {
     pub vram_expand_to_host_disk_percent: i32,
     /// Percent of the nodes' memory that is added to virtual VRAM; zero or more.
     pub vram_expand_to_host_mem_percent: i32,
-    /// The most capacity that the pool may grow to, reported and not enforced. A resource that it does not
+    /// Maximum capacity that the pool may grow to; reported and not enforced. A resource that it does not
     /// name has no maximum.
     pub max_capacity: Quantities,
-    /// The least capacity that the pool keeps, reported and not enforced. At most `max_capacity`.
+    /// Minimum capacity that the pool keeps; reported and not enforced. At most `max_capacity`.
     pub min_capacity: Quantities,
-    /// The capacity that the pool keeps free on purpose, for pods to come. At most `max_capacity`.
+    /// The capacity that the pool keeps free on purpose, for future pods. At most `max_capacity`.
     pub warm_capacity: Quantities,
     /// Budget for node cost in a UTC day, in `currency`; zero or more; `None` if there is none.
     pub budget_per_day: Option<Money>,
@@ -73,14 +73,14 @@ pub struct PoolSet {
     pub budget_per_month: Option<Money>,
     /// Budget for node cost in a UTC calendar quarter, in `currency`; zero or more; `None` if there is none.
     pub budget_per_quarter: Option<Money>,
-    /// What the owner does when a budget is exceeded; reported only.
+    /// The owner's action when a budget is exceeded; reported only.
     pub budget_exceed_strategy: BudgetExceedStrategy,
     /// Currency of prices and budgets (ISO 4217); must be the organization's configured one.
     pub currency: Text,
 }
 
 impl PoolSet {
-    /// Returns the field of a capacity that is above the maximum, and what is wrong with it.
+    /// Returns the field of a capacity that is above the maximum, and a description of the fault.
     pub fn fault_of_capacity(&self) -> Option<(&'static str, String)> {
         let capacities = [("min_capacity", &self.min_capacity), ("warm_capacity", &self.warm_capacity)];
         capacities.into_iter().find_map(|(field, capacity)| {

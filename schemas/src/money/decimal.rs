@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// One, in atoms of 10^-12.
 pub const ONE: i128 = 1_000_000_000_000;
 
-/// Decimal places of a [`Decimal12`].
+/// Number of decimal places of a [`Decimal12`].
 pub const PLACES: usize = 12;
 
 /// The sign bit: flipping it adds or subtracts 2^127.
@@ -48,7 +48,7 @@ impl Decimal12 {
         }
     }
 
-    /// Returns `None` below [`Self::MIN`].
+    /// Creates the number of `atoms`; `None` if it is below [`Self::MIN`].
     const fn checked(atoms: i128) -> Option<Self> {
         match NonZero::new(atoms.cast_unsigned() ^ SIGN) {
             Some(distance) => Some(Self(distance)),
@@ -182,7 +182,7 @@ impl Serialize for Decimal12 {
 }
 
 impl<'de> Deserialize<'de> for Decimal12 {
-    /// Reads text, so that no float comes between. Whole numbers are accepted too.
+    /// Reads text, without a float in between. Whole numbers are accepted too.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl serde::de::Visitor<'_> for Visitor {

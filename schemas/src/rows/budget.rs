@@ -1,4 +1,4 @@
-//! Budgets of pools, and how much of them is spent (RULES.md, section 5).
+//! Budgets of pools, and the spend against them (RULES.md, section 5).
 
 use crate::decimal::Decimal12;
 use crate::ids::{OrganizationId, PoolId};
@@ -26,7 +26,7 @@ impl Period {
         }
     }
 
-    /// Returns the first day of the period that has the hour.
+    /// Returns the first day of the period that contains the hour.
     pub const fn start(self, hour: Hour) -> Date {
         match self {
             Self::Day => hour.date(),

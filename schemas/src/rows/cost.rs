@@ -1,5 +1,5 @@
-//! Rows of `cost_allocation`: what each pod, idle node, unused reservation and commitment cost in an hour.
-//! RULES.md, section 10 says which rows there are. Section 8 says which amounts are rounded.
+//! Rows of `cost_allocation`: the cost of each pod, idle node, unused reservation and commitment in an hour.
+//! RULES.md, section 10 lists the rows. Section 8 lists the amounts that are rounded.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl QuotaState {
     }
 }
 
-/// Why a row has no price (`x_Unpriced`).
+/// The reason that a row has no price (`x_Unpriced`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unpriced {
     /// The node that the pod names is not running.
@@ -112,10 +112,10 @@ pub struct CostRow {
     pub quota_id: Option<QuotaId>,
     /// The pod's label under the quota.
     pub quota_state: Option<QuotaState>,
-    /// Price per hour (`ListUnitPrice`). On a commitment's own rows it is the commitment's hourly cost, on
-    /// rows of a node the node's price.
+    /// Price per hour (`ListUnitPrice`). On a commitment's own rows, it is the commitment's hourly cost. On
+    /// rows of a node, it is the node's price.
     pub list_unit_price: Decimal12,
-    /// Why the row has no price.
+    /// The reason that the row has no price.
     pub unpriced: Option<Unpriced>,
 
     /// The provider that bills the resource; `unknown` if there is no price.
@@ -150,11 +150,11 @@ pub struct CostRow {
     pub requested: Option<ResourceHours>,
     /// Used hours; `None` if there was no usage event.
     pub used: Option<ResourceHours>,
-    /// The row's part of what the node has of each resource, or of what its pods were allocated if that is
-    /// more (`x_CpuSplitUsageRatio` and its like), on `pod_node` rows of a running node.
+    /// The row's part of the node's amount of each resource, or of its pods' allocated amount if that is
+    /// larger (`x_CpuSplitUsageRatio` and its like). Set on `pod_node` rows of a running node.
     pub split_usage: ResourceRatios,
-    /// The row's part of what all pods were allocated of each resource; 0 if nothing of it is unused
-    /// (`x_CpuUnusedRatio` and its like), on the same rows.
+    /// The row's part of the amount of each resource that all pods were allocated (`x_CpuUnusedRatio` and its
+    /// like). Set on the same rows; 0 if nothing of the resource is unused.
     pub unused: ResourceRatios,
     /// `x_RunningSeconds`, on pod rows.
     pub running_seconds: Option<Decimal12>,

@@ -98,7 +98,7 @@ pub struct CommitmentUtilizationRow {
     pub commitment_id: CommitmentId,
     /// The last description.
     pub description: Arc<CommitmentSet>,
-    /// The cost per hour in the last description; `None` if it is in another currency than the hour.
+    /// The cost per hour in the last description; `None` if it is not in the hour's currency.
     pub hourly_cost: Option<UnitPrice>,
     /// Committed resource hours over the time in which the commitment is effective.
     pub committed: ResourceHours,
@@ -114,7 +114,7 @@ pub struct CommitmentUtilizationRow {
     pub planned_utilization: Decimal12,
     /// Provisioned hours divided by committed hours; above 1 if the nodes exceed the commitment.
     pub raw_utilization: Decimal12,
-    /// Spend of a savings plan; `None` for other kinds, and by the last description.
+    /// Spend of a savings plan; `None` if the commitment has another kind in the last description.
     pub spend: Option<PlanSpend>,
     /// Cost of the Used rows.
     pub used_cost: Decimal12,
@@ -158,7 +158,7 @@ pub struct QuotaUsageRow {
     pub in_quota_cost: Decimal12,
     /// EffectiveCost of the over-quota rows of the quota's pods.
     pub over_quota_cost: Decimal12,
-    /// Mean sum of unused guaranteed amounts in the cluster: what over-quota pods may borrow.
+    /// Mean sum of unused guaranteed amounts in the cluster: the amount that over-quota pods may borrow.
     pub over_quota_pool: Decimal12,
     /// Mean part of `over_quota_pool` that is guaranteed to this quota.
     pub guaranteed_over_quota: Decimal12,
@@ -232,7 +232,7 @@ pub struct PoolUsageRow {
     pub spend_month: Decimal12,
     /// Node cost since the start of the UTC quarter, this hour included.
     pub spend_quarter: Decimal12,
-    /// Budget of the day; `None` if there is none, or it is in another currency than the hour.
+    /// Budget of the day; `None` if there is none, or it is not in the hour's currency.
     pub budget_day: Option<Decimal12>,
     /// Budget of the month, as for the day.
     pub budget_month: Option<Decimal12>,

@@ -17,7 +17,7 @@ pub use shared::restart_sharing;
 pub(crate) use texts::Names;
 
 thread_local! {
-    /// The thread's own copies: no other thread counts references to them while it reads.
+    /// The thread's own copies. While the thread reads, no other thread counts references to them.
     pub(crate) static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
 }
 

@@ -53,7 +53,7 @@ impl Names {
         self.last.as_ref().filter(|last| last.as_bytes() == organization).cloned()
     }
 
-    /// Enters an organization, to which the texts from here on belong. Returns its id.
+    /// Enters an organization. The texts that follow belong to it. Returns its id.
     pub fn enter(&mut self, organization: &str) -> Text {
         self.organization = hash(0, organization.as_bytes());
         let id = self.text(organization);
@@ -61,8 +61,7 @@ impl Names {
         id
     }
 
-    /// Returns the kept text of these bytes, if there is one. The bytes need not be checked to be UTF-8
-    /// again.
+    /// Returns the kept text of these bytes, if there is one. The bytes need no second UTF-8 check.
     pub fn kept(&self, bytes: &[u8]) -> Option<Text> {
         match self.slots.get(self.place(bytes)) {
             Some(Some((organization, kept)))

@@ -29,8 +29,8 @@ fn texts(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns why an event is rejected if one of its texts has this length. `None` if the result is not an
-/// event, because the text is a decimal or one of our names.
+/// Returns the reason that an event is rejected if one of its texts has this length. `None` if the result is
+/// not an event, because the text is a decimal or one of our names.
 fn judged(event: &Value, at: &str, bytes: usize) -> Option<String> {
     let mut changed = event.clone();
     *changed.pointer_mut(at).unwrap() = Value::String("x".repeat(bytes));
@@ -77,7 +77,7 @@ fn discount() -> PlanDiscount {
     }
 }
 
-/// Makes a list of an event this long. Returns the field; `None` if the event has no more lists.
+/// Sets the length of a list of an event. Returns the field; `None` if the event has no more lists.
 fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static str> {
     match (payload, list) {
         (Payload::NodeStarted(node), 0) => {

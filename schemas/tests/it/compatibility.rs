@@ -1,5 +1,5 @@
 //! Released schemas never break. `released/<version>/` keeps the schemas that producers and archives may use.
-//! Every newest schema must read data of all of them, and they must read its data.
+//! Every newest schema must read data of all released schemas, and they must read its data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -114,7 +114,10 @@ fn every_released_schema_is_the_newest_or_among_the_older_ones() {
     let known: Vec<Json> =
         EventKind::ALL.iter().map(|kind| avsc(*kind)).chain(OLDER.iter().copied()).map(json_of).collect();
     for (version, name, text) in released() {
-        assert!(known.contains(&json_of(&text)), "released/{version}/{name}: add it to OLDER in src/event/avsc.rs");
+        assert!(
+            known.contains(&json_of(&text)),
+            "released/{version}/{name}: add it to OLDER in src/event/avsc.rs"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Texts and maps that events, or a stored state, repeat are kept once.
+//! Texts and maps that events or a stored state repeat are kept only once.
 
 use prorata_samples::typical::typical;
 use prorata_schemas::event::{Event, EventKind, Payload, PodStarted};

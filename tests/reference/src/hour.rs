@@ -169,7 +169,8 @@ impl Label {
     }
 }
 
-/// Returns a price as the hour counts it, zero in another currency, and whether it is in another currency.
+/// Returns the price that the hour counts, and whether the price is in another currency and so counts as
+/// zero.
 pub fn counted(view: &HourView, price: UnitPrice, currency: &Text) -> (UnitPrice, bool) {
     let other = currency != view.rules.currency_of(view.organization_id);
     (if other { UnitPrice::ZERO } else { price }, other)

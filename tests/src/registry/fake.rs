@@ -118,7 +118,7 @@ impl Fake {
         Self { address, asked, stopped, thread: Some(thread) }
     }
 
-    /// Starts a correct registry: equal texts under a subject have one id, from 1 on.
+    /// Starts a correct registry. Equal texts under one subject have one id; ids start at 1.
     pub fn registry() -> Self {
         Self::answering(registry())
     }

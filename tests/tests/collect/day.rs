@@ -92,7 +92,7 @@ impl Script<'_> {
         });
     }
 
-    /// Resizes a pod. Returns the time at which the API server has done it, in seconds.
+    /// Resizes a pod, and returns the time of the change on the API server, in seconds.
     fn resize(&self) -> u64 {
         let container = json!({ "name": "main", "resources": { "requests": { "cpu": "250m" } } });
         let change = json!({ "spec": { "containers": [container] } });

@@ -9,7 +9,7 @@ fn package(path: &Path) -> PathBuf {
     path.ancestors().find(|folder| root().join(folder).join("Cargo.toml").is_file()).unwrap().to_owned()
 }
 
-/// Returns the path of an included file, from the folder of the file that includes it.
+/// Resolves the path of an included file against the folder of the file that includes it.
 fn included(path: &Path, include: &str) -> PathBuf {
     let mut resolved = path.parent().unwrap().to_owned();
     for part in Path::new(include).components() {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::crates::{Crate, crates};
 use super::{assert_none, sources};
 
-/// Most modules in one source folder.
+/// Maximum number of modules in one source folder.
 const SIBLINGS_MAX: usize = 12;
 
 /// Parses the declaration of a type at the top of a module: its name, and whether other crates may see it.

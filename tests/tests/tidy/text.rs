@@ -3,7 +3,7 @@
 
 use super::{assert_none, files, root, sources, texts};
 
-/// Most lines of a source file.
+/// Maximum number of lines of a source file.
 const LINES_MAX: usize = 500;
 
 /// The only file with unsafe code: it calls a C library.
@@ -110,7 +110,7 @@ fn nobody_writes_as_they_did_long_ago() {
     assert_none(&faults);
 }
 
-/// Most characters of a line.
+/// Maximum number of characters of a line.
 const COLUMNS_MAX: usize = 110;
 
 #[test]

@@ -15,7 +15,7 @@ use super::world::topics::Admin;
 use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 
-/// Most times that all workers may wake up by chance without a conflict.
+/// Maximum number of times that all workers may wake up by chance without a conflict.
 const TURNS_MAX: usize = 4;
 
 /// Repeatable random choices.

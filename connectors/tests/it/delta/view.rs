@@ -19,7 +19,7 @@ const DAYS: i64 = 230;
 /// Files of a day, from four shards.
 const FILES: usize = 96;
 
-/// Dates that a worker asks for.
+/// Number of dates that a worker asks for.
 const HORIZON: i64 = 36;
 
 fn tables(folder: &Path) -> DeltaTables {

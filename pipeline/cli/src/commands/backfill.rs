@@ -39,7 +39,7 @@ pub struct BackfillArgs {
     pub rewrite: bool,
     /// Lost or damaged archive file to leave out, by its path under the lake; can be repeated
     ///
-    /// Its events count again if --events has a copy of them.
+    /// Events of the file count again if --events has a copy of them.
     #[arg(long = "without-archive-file", value_name = "PATH")]
     pub without_archive_files: Vec<String>,
     /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]

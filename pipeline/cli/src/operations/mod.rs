@@ -53,7 +53,7 @@ pub struct Limits {
     /// Longest time between two iterations of the worker's loop or responses of storage, and before the first
     /// one.
     pub live_within: Duration,
-    /// Most series of each metric of costs and budgets.
+    /// Maximum number of series of each metric of costs and budgets.
     pub cost_series: usize,
 }
 

@@ -51,7 +51,7 @@ pub async fn store(lake: &str) -> anyhow::Result<Store> {
 /// Opens a folder or URL that a command fills, which must be empty.
 ///
 /// # Errors
-/// If the name is wrong, something is there, or storage is unavailable.
+/// If the name is wrong, the location is not empty, or storage is unavailable.
 pub async fn empty(flag: &str, name: &str) -> anyhow::Result<Store> {
     let output = super::store(name)?;
     if !output.list("").await.map_err(WorkerError::Store)?.is_empty() {

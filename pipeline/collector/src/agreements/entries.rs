@@ -293,7 +293,7 @@ pub struct PoolEntry {
     /// The least capacity that the pool keeps.
     #[serde(default)]
     pub min_capacity: BTreeMap<Text, QuantityText>,
-    /// The capacity that the pool keeps free for pods to come.
+    /// The capacity that the pool keeps free for future pods.
     #[serde(default)]
     pub warm_capacity: BTreeMap<Text, QuantityText>,
     /// Budget for a day.
@@ -302,12 +302,12 @@ pub struct PoolEntry {
     pub budget_per_month: Option<Money>,
     /// Budget for a quarter.
     pub budget_per_quarter: Option<Money>,
-    /// What happens when a budget is exceeded.
+    /// The action when a budget is exceeded.
     #[serde(default)]
     pub budget_exceed_strategy: StrategyEntry,
 }
 
-/// What the owner of a pool does when a budget is exceeded.
+/// The action of a pool's owner when a budget is exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StrategyEntry {

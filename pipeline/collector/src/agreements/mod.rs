@@ -54,7 +54,7 @@ pub struct Agreements {
 /// The events of a file, and the changes that they make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreementEvents {
-    /// Events in the order of time: for everything that has begun and was not sent before, and retractions of
+    /// Events in time order. They describe everything that has begun and was not sent before, and retract
     /// everything that the file no longer has.
     pub events: Vec<Event>,
     /// Objects whose description changes.

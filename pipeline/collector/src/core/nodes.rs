@@ -24,11 +24,11 @@ pub(super) struct KnownNode {
     pub node_id: Text,
     /// Whether the node was announced.
     pub is_announced: bool,
-    /// Whether people were notified that the node is held back.
+    /// Whether it was reported that the node is held back.
     pub is_reported: bool,
     /// Why parts of the node's GPUs are not known, with the first cause of each reason.
     pub gpu_faults: BTreeMap<FaultReason, String>,
-    /// The reasons of which people were notified.
+    /// The reasons that were reported.
     pub gpu_reported: BTreeSet<FaultReason>,
     /// Lower bound for the starts of the node's pods: until then, another node of this id existed.
     pub least: Timestamp,

@@ -16,7 +16,7 @@ use crate::object::{
 use crate::options::CollectorOptions;
 use crate::sharing::{Ratio, gpus, is_gpu};
 
-/// Annotation of a claim that a pod requested by an extended resource: the pod's requests already count it.
+/// Annotation of a claim that backs an extended resource: the pod's requests already count it.
 const BY_RESOURCE_NAME: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// The known claims, slices and classes.
@@ -182,7 +182,8 @@ impl Devices {
         (!cards.is_empty()).then(|| gpus(cards.len() as u128 * 1000))
     }
 
-    /// Returns the part of a card that a device is, and whether its memory says so. `None` if it is no GPU.
+    /// Returns the part of a card that a device is, and whether its memory says so. `None` if it is not a
+    /// GPU.
     fn part(
         &self,
         device: &AllocatedDevice,

@@ -33,7 +33,7 @@ pub struct PodFacts {
     pub claims: Vec<Option<Text>>,
     /// Facts from the annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
-    /// What may be parts of GPUs. They depend on the node.
+    /// Values that may name parts of GPUs. They depend on the node.
     pub gpus: Option<PodGpus>,
     /// The description, without additions from the node, the pool and the claims.
     pub description: PodStarted,

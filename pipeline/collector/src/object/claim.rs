@@ -102,7 +102,7 @@ pub struct AllocatedDevice {
     pub device: Text,
     /// Whether the device is claimed only for administration, and so occupies nothing.
     pub admin_access: Option<bool>,
-    /// What the claim takes of a device that several claims may share.
+    /// The capacity that the claim takes from a device that several claims may share.
     #[serde(deserialize_with = "or_default")]
     pub consumed_capacity: ResourceList,
 }
@@ -144,7 +144,7 @@ pub struct SlicePool {
     pub name: Text,
 }
 
-/// Counters: what there is of them, or what a device takes of them.
+/// A set of counters: the available amounts, or the amounts that a device takes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CounterSet {

@@ -64,7 +64,7 @@ pub struct CapacityConfig {
     /// The least that the pool keeps.
     #[serde(deserialize_with = "or_default")]
     pub min_resources: ResourceList,
-    /// What the pool keeps free for pods to come.
+    /// The capacity that the pool keeps free for future pods.
     #[serde(deserialize_with = "or_default")]
     pub warm_resources: ResourceList,
     /// Overselling.
@@ -112,7 +112,7 @@ pub struct Budget {
     pub budget_per_month: Option<String>,
     /// Budget for a quarter.
     pub budget_per_quarter: Option<String>,
-    /// What happens when a budget is exceeded: `AlertOnly` or `AlertAndTerminateVM`.
+    /// The action when a budget is exceeded: `AlertOnly` or `AlertAndTerminateVM`.
     pub budget_exceed_strategy: Option<String>,
 }
 

@@ -29,12 +29,12 @@ pub struct GpuScheme {
     /// Physical cards of the node. If `None`, its capacity is counted by `shares`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards: Option<Expression>,
-    /// Parts of a card, of which the largest that the pod names counts.
+    /// Parts of a card; the largest that the pod names counts.
     pub shares: Vec<Expression>,
-    /// Number of cards of each of which the pod holds that part, which is at most one card then.
+    /// Number of cards, if the pod holds that part of several. The part is then at most one card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Expression>,
-    /// Annotation of the pod with what it got of the devices. It counts more than `shares`.
+    /// Annotation of the pod that lists the devices it got. It takes precedence over `shares`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated: Option<Text>,
 }

@@ -1,6 +1,6 @@
-//! The data that the rules and the sweep share: an organization at an hour's edge, what the rules read from
-//! descriptions, measured usage, and the slices of an hour. It imports no rule, so the rules lie above it and
-//! the sweep (`timeline/`) above the rules.
+//! The data that the rules and the sweep share. It consists of an organization at an hour's edge, the
+//! properties that the rules read from descriptions, measured usage, and the slices of an hour. This module
+//! imports no rule. So the rules are above it, and the sweep (`timeline/`) is above the rules.
 
 pub(crate) mod named_nodes;
 pub(crate) mod per_resource;

@@ -1,5 +1,5 @@
-//! Numbers of the nodes of an hour. A number instead of two texts places a pod: in a large organization,
-//! comparing the texts takes longer than the rest of placing.
+//! Numbers of the nodes of an hour. A number instead of two texts identifies the node of a pod. In a large
+//! organization, comparing the texts takes longer than the rest of placing the pod.
 
 use std::collections::BTreeSet;
 

@@ -55,7 +55,7 @@ impl Samples {
         parts
     }
 
-    /// Returns the samples that count at some time after an instant at which no later one has started.
+    /// Returns the samples that count at some time after an instant. No sample starts after that instant.
     pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
         // Most pods have none, and reading their samples once more takes time.
         let measured = (self.measured.ended > instant).then(|| self.measured.samples());
@@ -69,7 +69,7 @@ impl Samples {
     }
 }
 
-/// Returns the rest of the sample that counts from an instant at which the one that counted ends.
+/// Returns the rest of the interrupted sample that counts after another sample ends at this instant.
 fn resume(interrupted: &mut Vec<Sample>, instant: Timestamp) -> Option<Sample> {
     while let Some(sample) = interrupted.pop() {
         if sample.to > instant {
@@ -137,7 +137,7 @@ mod tests {
             };
             let parts = parts(&samples);
             prop_assert!(parts.windows(2).all(|pair| pair[0].1 <= pair[1].0));
-            // The samples that an hour that ends at the edge leaves to the next hour.
+            // The samples that the hour before the edge leaves to the next hour.
             let before: Vec<_> = samples.iter().filter(|sample| sample.from.0 < edge).copied().collect();
             let left = Samples::carried(before.clone()).after(Timestamp(edge));
             for at in 0..70 {

@@ -44,7 +44,7 @@ pub(crate) struct NodeSlice {
     pub(crate) spec: Arc<NodeSpec>,
     /// The coverage, in the order in which the commitments cover the node.
     pub(crate) coverage: Arc<Vec<Coverage>>,
-    /// The parts that savings plans cover of the cost that reserved capacity leaves.
+    /// The parts of the remaining cost, after reserved capacity, that savings plans cover.
     pub(crate) plans: Vec<PlanPart>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct PlanPart {
     pub(crate) plan: Arc<CommitmentSet>,
     /// The covered part of the usage.
     pub(crate) part: RBig,
-    /// The covered spend of an hour of all of the usage, in atoms.
+    /// The covered spend for one hour of the whole usage, in atoms.
     pub(crate) spend: RBig,
     /// The part of the plan's cost that the same hour bears, in atoms.
     pub(crate) cost: RBig,
@@ -153,8 +153,8 @@ pub(crate) struct CommitmentHour {
 pub(crate) struct CommitmentSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<CommitmentSet>,
-    /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`]; of a reserved instance, on
-    /// average over its effective time.
+    /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`]. For a reserved instance, they
+    /// are averages over its effective time.
     pub(crate) covered: PerResource<RBig>,
     /// The amounts that it would cover by plan, in the same unit.
     pub(crate) planned: PerResource<RBig>,

@@ -45,8 +45,9 @@ pub(crate) struct PodSpec {
     pub(crate) requests: Amounts,
     /// Whether the pod's part of shared GPUs is unknown.
     pub(crate) has_unknown_share: bool,
-    /// GPUs, in thousandths, of the units that may serve the pod: counted by name, whatever the physical
-    /// GPUs. `None` if the pod holds a part of a GPU, so that no unit serves it.
+    /// The number of GPUs, in thousandths, of the units that may serve the pod. It is counted by name,
+    /// whatever the number of physical GPUs. `None` if the pod holds a part of a GPU, so that no unit serves
+    /// it.
     pub(crate) unit_gpus: Option<u128>,
     /// The amount of `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
@@ -88,7 +89,7 @@ impl PodSpec {
         self.description.node_id.is_none() && self.description.pool_id.is_none()
     }
 
-    /// Returns the cost of the requests in an hour by a rate, in atoms.
+    /// Returns the hourly cost of the requests at a rate, in atoms.
     pub(crate) fn hourly_cost(&self, rate: &RateSet) -> PerResource<RBig> {
         let prices =
             PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };

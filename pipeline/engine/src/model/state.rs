@@ -26,8 +26,8 @@ pub type NodeKey = (ClusterId, NodeId);
 /// Cluster id and quota id.
 pub type QuotaKey = (ClusterId, QuotaId);
 
-/// Region, GPU model and quality of service of a rate: as delivered in a state, and by canonical names for
-/// the lookup of rates (RULES.md, section 12).
+/// Region, GPU model and quality of service of a rate. A state holds them as delivered; the lookup of rates
+/// uses canonical names (RULES.md, section 12).
 pub type RateKey = (Text, Option<Text>, Text);
 
 /// A value for each pod, ascending by uid. With millions of pods, a list is built and walked faster than a
@@ -51,7 +51,7 @@ pub struct State {
     pub(crate) spend: BTreeMap<PoolId, Spend>,
 }
 
-/// A quota and when it was first set since it last did not exist.
+/// A quota, and the time at which it was first set since it last did not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedQuota {
     pub(crate) description: Arc<QuotaSet>,
@@ -141,8 +141,8 @@ impl State {
         set && bought && nodes.is_empty() && pods.is_empty() && samples.is_empty()
     }
 
-    /// Returns whether any price that runs on is not in this currency. Hours in this currency do not count
-    /// such a price (RULES.md, section 11).
+    /// Returns whether any price that stays in force is not in this currency. Hours in this currency do not
+    /// count such a price (RULES.md, section 11).
     pub fn has_prices_in_other_than(&self, currency: &str) -> bool {
         let nodes = self.nodes.iter().map(|(_, node)| &node.description.currency);
         let rates = self.rates.iter().map(|(_, rate)| &rate.currency);

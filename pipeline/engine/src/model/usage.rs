@@ -2,9 +2,9 @@
 //! 200.
 //!
 //! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
-//! as the variable-length integers of an event's body. Duplicates are removed once all samples are there: see
-//! `timeline/order.rs`. Of two samples of one pod and start, the one recorded last stands, then the one whose
-//! body sorts last.
+//! as the variable-length integers of an event's body. Duplicates are removed after all samples have arrived:
+//! see `timeline/order.rs`. Of two samples with the same pod and start, the sample recorded last stands. If
+//! the recordings are equal, the sample whose body sorts last stands.
 
 use std::cmp::Ordering;
 
@@ -21,10 +21,10 @@ use crate::model::state::Sample;
 /// The number of pods in one part of the work, which is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
 
-/// In place of a figure that the event lacks. Figures are zero or more.
+/// The value for a figure that the event lacks. Figures are zero or more.
 const NOT_MEASURED: i64 = -1;
 
-/// The most bytes that a new pod gets at once. An hour with a sample a minute takes about 1,200.
+/// Maximum number of bytes that a new pod gets at once. An hour with a sample a minute takes about 1,200.
 const FIRST_ROOM_MAX: usize = 2048;
 
 #[expect(
@@ -41,7 +41,7 @@ pub(crate) struct Usage {
     pods: Vec<(PodUid, PackedSamples)>,
     /// The index of each pod.
     places: Places,
-    /// The index of the last sample's pod. In the archive, the next sample most often has the same pod.
+    /// The index of the last sample's pod. In the archive, the next sample usually has the same pod.
     last: usize,
 }
 
@@ -52,7 +52,8 @@ pub(crate) struct PackedSamples {
     bytes: Vec<u8>,
     /// The number of samples.
     count: usize,
-    /// Whether each sample begins after the one before it and none has a recording. Then all of them stand.
+    /// Whether each sample begins after the sample before it and none has a recording. If so, all samples
+    /// stand.
     is_settled: bool,
     /// The start of the last sample.
     last: Option<Timestamp>,
@@ -232,8 +233,8 @@ impl PackedSamples {
     }
 }
 
-/// Compares the bodies of two samples of one pod, start and recording: field by field in the order of the
-/// schema, each field as its bytes.
+/// Compares the bodies of two samples of one pod, start and recording. Compares field by field in the order
+/// of the schema, each field as its bytes.
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
         let mut body = Vec::with_capacity(50);
@@ -298,8 +299,8 @@ mod tests {
         proptest::collection::vec(any, 0..60)
     }
 
-    /// Applies the rule literally: whole bodies, each once. The last of a pod and start, by recording and
-    /// body, stands, unless it is a retraction.
+    /// Applies the rule literally: each whole body counts once. Of the samples with one pod and start, the
+    /// last by recording and body stands, unless it is a retraction.
     fn by_bodies(events: &[Event]) -> (BTreeMap<PodUid, Vec<Sample>>, usize) {
         let mut bodies: BTreeSet<(PodUid, Timestamp, Recording, Vec<u8>)> = BTreeSet::new();
         for event in events {

@@ -18,7 +18,7 @@ use crate::rules::commitment::used_part;
 struct AtPrice<'a> {
     micros: u128,
     unused_hours: RBig,
-    /// The quantities of the commitment, all of it and unused.
+    /// The whole quantity of the commitment, and the unused quantity.
     quantity: RBig,
     unused_quantity: RBig,
     /// The last slice at this price.
@@ -48,7 +48,7 @@ pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), Eng
         let at_price = entry.or_insert_with(|| AtPrice::new(slice));
         let time = hours(slice.span.micros());
         let unused = (RBig::ONE - used_part(slice)) * &time;
-        // The quantity of a plan is its spend, and of any other commitment its time.
+        // The quantity of a plan is its spend; the quantity of any other commitment is its time.
         let commitment = set.hourly_commitment.map_or(RBig::ONE, |spend| ratio(atoms(spend), ATOMS_IN_ONE));
         at_price.micros += slice.span.micros();
         at_price.quantity += time * &commitment;

@@ -65,7 +65,7 @@ pub(crate) struct SplitUnused {
 /// The rows of an hour while they are drafted.
 #[derive(Debug, Default)]
 pub(crate) struct RowBook {
-    /// Rows that are finished, except for what the next two fields list.
+    /// Rows that are finished, except for the parts in the next two fields.
     rows: Vec<Box<CostRow>>,
     /// Rows whose charge is still open.
     open: Vec<OpenRow>,
@@ -103,7 +103,7 @@ impl Draft {
     }
 }
 
-/// The payment of a savings plan for a row, added up.
+/// The total payment of a savings plan for a row.
 #[derive(Debug)]
 pub(crate) struct Paid {
     /// The last description.
@@ -123,7 +123,7 @@ impl Paid {
         sum.spend += spend;
     }
 
-    /// Makes a row one that the plan pays.
+    /// Marks a row as paid by the plan.
     ///
     /// # Errors
     /// If an amount does not fit its column.

@@ -1,4 +1,4 @@
-//! Groups of the slices of pods: by place, and one pod's hour in one place by its quota labels.
+//! Groups the slices of pods by place, and groups one pod's hour in one place by its quota labels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -135,7 +135,7 @@ pub(crate) fn rows<'a>(
     };
     let (mut books, mut node_steps) = (Vec::new(), Vec::new());
     let drafted = in_order(&placed, NODES_OF_A_PART, part);
-    // Chance decides which part reaches the bound first, so no other error comes before it.
+    // The part that reaches the bound first depends on chance, so no other error comes before this one.
     further.within()?;
     for (part, drafted, steps) in drafted? {
         books.push(part);

@@ -1,5 +1,5 @@
-//! Rows of one stretch of a node (RULES.md, sections 1 and 10): the product of its price components with its
-//! pods and their labels, and its idle rows.
+//! Rows of one stretch of a node (RULES.md, sections 1 and 10). They are the product of its price components
+//! with its pods and their labels, and its idle rows.
 //!
 //! A pod's cost and quantities divide over components by the component's part of each resource, and over
 //! labels by running time. Until a row is written, all numbers stay fractions over few common denominators:
@@ -134,7 +134,7 @@ pub(crate) struct StretchRows<'a> {
 }
 
 impl StretchRows<'_> {
-    /// Returns how many rows the pods may have in the stretch, besides the first row of each pod.
+    /// Returns the number of rows that the pods may have in the stretch, besides the first row of each pod.
     pub(crate) fn further_rows(&self) -> usize {
         let components = self.stretch.components.len();
         let of_pod = |(_, pod): &(PodUid, PodHours)| (components * pod.labels.len()).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Rows of pods that name no node: serverless pods at their rate (RULES.md, section 2), pool pods at their
+//! Rows of pods that name no node: serverless pods at their rate (RULES.md, section 2) and pool pods at their
 //! charge (section 5).
 //!
 //! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for
@@ -44,7 +44,7 @@ struct RowKey {
     labels: Labels,
 }
 
-/// Spans that make one row, added up. Descriptions are the last ones.
+/// The sums of the spans that make one row. Descriptions are the last ones.
 #[derive(Debug)]
 struct RowSum {
     description: Arc<PodStarted>,
@@ -189,7 +189,7 @@ fn add(
     }
     let time = &micros / UBig::from(HOUR_MICROS);
     sum.micros += micros;
-    // The parts of the list price that are the cost: all of the part, or what the plan costs for it.
+    // The cost of the part is its list price, or the plan's cost for the part if a plan pays.
     let cost = &time * &priced.hourly;
     let factor = plan.map(|plan| {
         Paid::add(&mut sum.paid, plan, &cost, &(&plan.spend * hours(priced.span.micros())));

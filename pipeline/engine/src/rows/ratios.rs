@@ -11,9 +11,9 @@ use crate::model::per_resource::PerResource;
 
 /// The amounts of a stretch that ratios divide by.
 pub(crate) struct RatioBases {
-    /// T_r: what the node has, or what its pods were allocated if that is more.
+    /// T_r: the node's amounts, or the amounts that its pods were allocated if these are larger.
     total: PerResource<UBig>,
-    /// What the pods were allocated. `None` if nothing is unused, or all of it.
+    /// The amounts that the pods were allocated. `None` if nothing is unused, or everything.
     shared: PerResource<Option<UBig>>,
 }
 

@@ -1,5 +1,5 @@
-//! Rows of a reservation's unused units (RULES.md, section 2): one for each price that it had in the hour,
-//! and for each savings plan that pays a part of them.
+//! Rows of a reservation's unused units (RULES.md, section 2). There is one row for each price of the
+//! reservation in the hour, and for each savings plan that pays a part of the units.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::model::slices::{PlanPart, ReservationSlice, own_part};
 use crate::rows::draft::{Draft, Paid};
 use crate::rules::reservation::unused_units;
 
-/// Price, whether it is in another currency, and the savings plan that pays.
+/// The price, whether it is not in the hour's currency, and the savings plan that pays.
 type UnitsKey = (UnitPrice, bool, Option<CommitmentId>);
 
 /// Unused units that make one row.

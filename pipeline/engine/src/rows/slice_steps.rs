@@ -1,5 +1,5 @@
-//! The steps of pods, reservations and commitments for [`crate::trace`], read from the input and the output
-//! of the rules once the hour has been cut into slices.
+//! The steps of pods, reservations and commitments for [`crate::trace`]. They are read from the input and the
+//! output of the rules after the hour has been cut into slices.
 
 use std::collections::BTreeSet;
 

@@ -5,11 +5,11 @@
 //! slices are known: see `hourly.rs`.
 //!
 //! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
-//! provider, region and family: clusters assigned with a priority first (1 is highest), then assigned
-//! without, then all others; within a rank by node start, node id, cluster id. It covers what is left of a
-//! node's vCPU, memory and GPU, each up to what is left of its total. The next commitment does not find
-//! capacity that is covered. `enabled` and `allowed_utilization` are plans, and decide nothing. Reserved
-//! instances find what discounts leave.
+//! provider, region and family. Clusters assigned with a priority come first (1 is highest), then clusters
+//! assigned without a priority, then all others. Within a rank, nodes are ordered by start, node id, cluster
+//! id. A commitment covers what is left of a node's vCPU, memory and GPU, each up to what is left of its
+//! total. The next commitment does not find capacity that is already covered. `enabled` and
+//! `allowed_utilization` are plans, and decide nothing. Reserved instances find what discounts leave.
 //!
 //! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
 //! it is deleted. Its current description always holds.
@@ -55,7 +55,7 @@ pub(crate) use place::FamilyNode;
 struct LiveCommitment {
     description: Arc<CommitmentSet>,
     since: Timestamp,
-    /// This and the amounts are as of the last decision about coverage.
+    /// Whether the commitment is effective. This and the amounts are as of the last decision about coverage.
     effective: bool,
     covered: PerResource<UBig>,
     planned: PerResource<UBig>,
@@ -111,14 +111,14 @@ impl Commitments {
         self.live.values().flat_map(|live| edges(&live.description))
     }
 
-    /// Marks the families stale whose commitments start or end at this instant.
+    /// Marks as stale the families whose commitments start or end at this instant.
     pub(crate) fn edge(&mut self, now: Timestamp) {
         let at_edge = self.live.values().map(|live| &live.description);
         let at_edge = at_edge.filter(|set| set.starts_at == now || set.ends_at == Some(now));
         self.stale.extend(at_edge.map(|set| (family_of_commitment(set), true)));
     }
 
-    /// Marks the families stale of a node that starts, ends or is described again.
+    /// Marks as stale the families of a node that starts, ends or is described again.
     pub(crate) fn node_changed(&mut self, key: &NodeKey, before: Option<&NodeSpec>, now: Option<FamilyNode>) {
         let Some(families) = &mut self.families else { return };
         if let Some(family_key) = before.and_then(|spec| family_of_node(&spec.description)) {
@@ -349,12 +349,12 @@ pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
     }
     let gpus = UBig::from(u128::try_from(commitment.gpu).unwrap_or(0)) * ATOMS_IN_ONE;
     let totals = PerResource { cpu: atoms(commitment.vcpu), memory: atoms(commitment.memory_gib), gpu: gpus };
-    // Atoms of a unit, times its parts, are atoms of a part; twelve places are missing to 10^-24.
+    // Atoms of a unit times its parts are atoms of a part. Twelve more places give 10^-24.
     totals.zip(PARTS_PER_UNIT).map(|(total, parts)| total * parts * ATOMS_IN_ONE)
 }
 
-/// Returns the totals that an autoscaler may plan with: times `allowed_utilization`, not rounded, and nothing
-/// of a disabled commitment.
+/// Returns the totals that an autoscaler may plan with. They are the committed totals times
+/// `allowed_utilization`, not rounded, and zero for a disabled commitment.
 pub(crate) fn planned(commitment: &CommitmentSet) -> PerResource<UBig> {
     if !commitment.enabled {
         return PerResource::default();
@@ -381,9 +381,9 @@ pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<RBig
     utilization_parts(&committed(commitment).map(RBig::from), covered)
 }
 
-/// Returns how far amounts use totals, by the resource that carries it. vCPU and memory count half each. If
-/// one of the two totals is zero, the other counts alone. If both are zero, GPUs count alone. If all three
-/// are zero, nothing counts.
+/// Returns the part of the totals that the amounts use, by resource. vCPU and memory count half each. If one
+/// of the two totals is zero, the other counts alone. If both are zero, GPUs count alone. If all three are
+/// zero, nothing counts.
 pub(crate) fn utilization_parts(
     totals: &PerResource<RBig>,
     amounts: &PerResource<RBig>,

@@ -1,5 +1,5 @@
-//! Reservations with units that no pod holds (RULES.md, section 2), in the order in which a pod takes one: by
-//! the unit's cpu and memory, then by the reservation's creation, then by its id.
+//! Reservations with units that no pod holds (RULES.md, section 2). They are in the order in which a pod
+//! takes a unit: by the unit's cpu and memory, then by the reservation's creation, then by its id.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,12 +1,13 @@
 //! Savings plans (RULES.md, section 3, "Savings plans"), as AWS applies them.
 //!
-//! **Decides** which part of which usage each plan covers, after reserved capacity: nodes at their own price,
-//! serverless pods at their rate, unused units of reservations. Under one description, a plan has its
-//! `hourly_commitment` times its effective time, and spends it at discounted prices until nothing is left.
+//! **Decides** which part of which usage each plan covers, after reserved capacity. The usage is nodes at
+//! their own price, serverless pods at their rate, and unused units of reservations. Under one description, a
+//! plan has its `hourly_commitment` times its effective time, and spends it at discounted prices until
+//! nothing is left.
 //!
-//! **Precedence**: pairs of plans and usage. Plans that are limited to instance families come first, then the
-//! highest saving, the lowest discounted price, the plan by (starts_at, id), and nodes, pods, reservations by
-//! id. Of the last usage, a plan covers the same part at every instant.
+//! **Precedence**: among pairs of plans and usage, plans that are limited to instance families come first.
+//! Then the order is highest saving, lowest discounted price, plan by (starts_at, id), and nodes, pods,
+//! reservations by id. For the last usage, a plan covers the same part at every instant.
 //!
 //! **Interval ends**: a plan covers usage in its effective time only. **Rounding**: none.
 
@@ -103,7 +104,7 @@ type Pairs = BTreeMap<Order, Vec<usize>>;
 type HourlySpend = fn(&CommitmentSet) -> RBig;
 
 /// Covers usage by savings plans, and sets the spend of each plan. Cuts slices where a description of a plan
-/// starts or ends to be effective.
+/// becomes effective or stops being effective.
 ///
 /// # Errors
 /// If plans and usage make too many pairs.
@@ -150,8 +151,8 @@ pub(crate) fn cover(
     Ok(())
 }
 
-/// Returns the committed spend of an hour, in atoms; zero in another currency, in which it cannot be compared
-/// with prices.
+/// Returns the committed spend of an hour, in atoms. The spend is zero if it is not in the hour's currency,
+/// because it cannot be compared with prices.
 fn committed(plan: &CommitmentSet) -> RBig {
     match plan.hourly_commitment {
         Some(spend) if !is_other(&plan.currency) => RBig::from(atoms(spend)),
@@ -159,8 +160,8 @@ fn committed(plan: &CommitmentSet) -> RBig {
     }
 }
 
-/// Returns the spend of an hour that an autoscaler may plan with, in atoms: times `allowed_utilization`, not
-/// rounded, and nothing of a disabled plan.
+/// Returns the spend of an hour that an autoscaler may plan with, in atoms. It is the committed spend times
+/// `allowed_utilization`, not rounded, and zero for a disabled plan.
 fn planned(plan: &CommitmentSet) -> RBig {
     match plan.allowed_utilization {
         _ if !plan.enabled => RBig::ZERO,
@@ -334,7 +335,7 @@ struct PairStep<'a> {
 }
 
 /// Walks all pairs with these totals, and takes the covered parts from the usage. Calls `step` for each pair
-/// of which the plan covers anything. Returns the covered spend of each plan, times microseconds.
+/// in which the plan covers anything. Returns the covered spend of each plan, times microseconds.
 fn walk<'a>(
     pots: &'a [Pot],
     pairs: &'a Pairs,
@@ -377,7 +378,7 @@ fn walk<'a>(
     spent
 }
 
-/// Returns a part of usage at this discounted price per hour of all of the usage, in atoms.
+/// Returns a part of usage. `rate` is the discounted price per hour of the whole usage, in atoms.
 fn plan_part(plan: &Arc<CommitmentSet>, part: RBig, rate: &RBig) -> PlanPart {
     let spend = &part * rate;
     let cost = atoms(counted(plan.hourly_cost, &plan.currency));

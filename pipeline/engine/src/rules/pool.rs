@@ -7,12 +7,12 @@
 //! count x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e     per hour
 //! ```
 //!
-//! Requests and limits are per GPU; a limit below its request counts as equal to it; count is
-//! `nvidia.com/gpu`, 1 when missing or zero; V is in GiB.
+//! Requests and limits are per GPU. A limit below its request counts as equal to the request. `count` is
+//! `nvidia.com/gpu`, or 1 if it is missing or zero. V is in GiB.
 //!
-//! **Precedence**: a price for the pod's own qos goes before the pool's default. Only a qos of "" or
-//! "default" may fall back to the default. As the reason for having no price, an unknown pool goes before a
-//! missing price.
+//! **Precedence**: a price for the pod's own qos takes precedence over the pool's default. Only a qos of ""
+//! or "default" may fall back to the default. As the reason for having no price, an unknown pool takes
+//! precedence over a missing price.
 //!
 //! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical
 //! qos. A new description of the pool or the pod counts from its instant on.
@@ -49,7 +49,7 @@ pub(crate) struct PerPoolResource<T> {
 /// The amounts that a pod asks of each of its GPUs, and the number of its GPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerGpu {
-    /// Thousandths of a GPU, 1000 if the pod names none.
+    /// Number of GPUs in thousandths; 1000 if the pod names none.
     pub(crate) count: u128,
     /// Requested thousandths of a TFLOP and bytes of VRAM.
     pub(crate) requests: PerPoolResource<u128>,

@@ -4,10 +4,10 @@
 //! running pod gets its label at every instant. `quota_labels.rs` decides which pods are over their quota,
 //! and `quota_ledger.rs` computes what quotas lend and borrow.
 //!
-//! **Precedence** over a namespace: a composite quota wins over elastic ones; among equals the one set first
-//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota does not count if others
-//! govern all its namespaces. A quota without namespaces does not count either. The rest works as if they did
-//! not exist.
+//! **Precedence** over a namespace: a composite quota takes precedence over elastic quotas. Among quotas of
+//! one kind, the quota that was set first governs, and ties are ordered by id. A quota is first set by its
+//! first `QuotaSet` since it last did not exist. An elastic quota does not count if others govern all its
+//! namespaces. A quota without namespaces does not count either. The rest works as if they did not exist.
 //!
 //! **Interval ends**: labels follow what runs after all steps of an instant, and hold from that instant on.
 //!
@@ -61,7 +61,7 @@ pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
     pods: Pods,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
-    /// Changes of this instant: at its end, who governs what is decided again.
+    /// Changes of this instant. At its end, the governing quotas are decided again.
     stale: BTreeMap<ClusterId, Changes>,
     /// Quotas whose use has changed in this instant.
     moved: BTreeMap<ClusterId, BTreeSet<QuotaId>>,
@@ -126,7 +126,7 @@ impl Quotas {
     /// Adds a pod that starts.
     ///
     /// # Errors
-    /// If the requests of the pods of its quota pass 128 bits.
+    /// If the requests of the pods of its quota exceed 128 bits.
     pub(crate) fn pod_started(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
         let (cluster, namespace) = namespace_of(spec);
         if let Some(quota) = self.governing(cluster, namespace) {
@@ -158,11 +158,11 @@ impl Quotas {
         }
     }
 
-    /// Ends an instant: decides who governs where quotas have changed, and brings the ledgers up to date.
-    /// Returns the labels that have been decided.
+    /// Ends an instant: decides which quota governs each namespace whose quotas have changed, and brings the
+    /// ledgers up to date. Returns the labels that have been decided.
     ///
     /// # Errors
-    /// If the requests of the pods of one quota pass 128 bits.
+    /// If the requests of the pods of one quota exceed 128 bits.
     pub(crate) fn end_instant(
         &mut self,
         now: Timestamp,

@@ -27,7 +27,8 @@ use crate::model::state::QuotaKey;
 use crate::rules::quota_ledger::QuotaLevels;
 use crate::trace::{ExactNumber, LabelStep, RankedPod};
 
-/// The place of a pod in the order of its quota: its fields sort as they stand.
+/// The place of a pod in the order of its quota. The fields are compared in the order in which they are
+/// declared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodRank {
     created_at_second: i64,

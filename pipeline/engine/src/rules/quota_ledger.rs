@@ -1,11 +1,15 @@
 //! Amounts that quotas lend and borrow (RULES.md, section 4): integrals and peaks over the hour, for table
 //! `quota_usage`.
 //!
-//! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0,
-//! min - used); guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is
-//! a quota's part, by its own max(0, min - used), of the smaller of the pool and the borrowed amount. No
-//! quota goes before another. A quota is processed when its own levels change. Amounts that depend on all
-//! quotas of the cluster are in `quota_lending.rs`.
+//! **Decides** these amounts at an instant, for each cluster and resource:
+//! - The pool is the sum over quotas of max(0, min - used).
+//! - The guaranteed amount is the pool times min over the sum of min.
+//! - The borrowed amount is max(0, used - min).
+//! - The lent amount is a quota's part, by its own max(0, min - used), of the smaller of the pool and the
+//!   borrowed amount.
+//!
+//! No quota takes precedence over another. A quota is processed when its own levels change. Amounts that
+//! depend on all quotas of the cluster are in `quota_lending.rs`.
 //!
 //! **Interval ends**: a level holds from its instant until the next. Peaks are over states of positive
 //! length, so a level that comes and goes within one instant leaves no trace.
@@ -64,7 +68,7 @@ pub(crate) struct ResourceAccount {
     pub(crate) over_quota: UBig,
     pub(crate) borrowed: UBig,
     pub(crate) over_pods_peak: u64,
-    /// The pool, like the next two, is known only after the hour has ended.
+    /// The pool. Like the next two fields, it is known only after the hour has ended.
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
     /// Spans in which more was borrowed than guaranteed.
@@ -174,7 +178,7 @@ impl ClusterLedger {
 
 /// Adds the amounts that depend on all quotas of the cluster to the accounts of one resource.
 fn settle(mut accounts: Vec<&mut ResourceAccount>, lending: &Lending, unit: u128) {
-    // Quotas of one min are guaranteed the same amount, and many have the same min.
+    // Many quotas have the same min, and they are guaranteed the same amount.
     let mut by_min: BTreeMap<u128, Vec<(usize, Span)>> = BTreeMap::new();
     for (index, account) in accounts.iter_mut().enumerate() {
         for (span, min) in &account.mins {
@@ -230,7 +234,8 @@ fn extend<V: PartialEq>(stretches: &mut Stretches<V>, span: Span, value: V) {
     }
 }
 
-/// Returns the unit to which a guaranteed amount is floored: a millicore, a byte, or one of another resource.
+/// Returns the unit to which a guaranteed amount is floored: a millicore, a byte, or one unit of any other
+/// resource.
 fn quota_unit(resource: &str) -> u128 {
     if resource == CPU { 1 } else { AmountUnit::of(resource).per_one().into() }
 }

@@ -1,10 +1,11 @@
 //! Amounts of one resource that the quotas of a cluster have to lend over the hour (RULES.md, section 4).
 //!
-//! The pool and the borrowed amount change with nearly every pod, and then change every quota's guaranteed
-//! and lent amounts. Computing these at every instant for every quota would take the product of both. So the
-//! sums over the quotas are kept as steps of time, and each quota is computed at the hour's end. The pool and
-//! the lent amount are differences of running sums. The guaranteed amount is computed once for all quotas of
-//! one `min`. A step takes 110 to 160 bytes until then; a pod that causes one takes 3,000.
+//! The pool and the borrowed amount change with nearly every pod, and each change affects every quota's
+//! guaranteed and lent amounts. The time to compute these at every instant for every quota would be the
+//! product of both numbers. So the sums over the quotas are kept as steps of time, and each quota is computed
+//! at the hour's end. The pool and the lent amount are differences of running sums. The guaranteed amount is
+//! computed once for all quotas with one `min`. A step takes 110 to 160 bytes until then; a pod that causes
+//! one takes 3,000.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, Fraction, round_between, sum_of};
 use crate::model::span::Span;
 
-/// Bits after the binary point of running sums of lent parts. A part is floored, so each step adds less than
-/// one unit of the last bit to their error.
+/// Number of bits after the binary point of running sums of lent parts. A part is floored, so each step adds
+/// less than one unit of the last bit to their error.
 const LENT_BITS: usize = 128;
 
 /// One resource of a cluster's quotas: amounts in bytes or thousandths.
@@ -146,7 +147,7 @@ impl Lending {
         self.sums_at(span.to).pool - self.sums_at(span.from).pool
     }
 
-    /// Returns the amount that is guaranteed to all quotas of this min within a span.
+    /// Returns the amount that is guaranteed to all quotas with this min within a span.
     pub(crate) fn guaranteed(&self, within: Span, min: u128, unit: u128) -> Guaranteed {
         let mut sum = UBig::ZERO;
         let steps = self.steps_in(within).map(|(span, step)| {
@@ -157,7 +158,7 @@ impl Lending {
         Guaranteed(steps.collect())
     }
 
-    /// Returns the spans in which a quota of this min borrows more than it is guaranteed.
+    /// Returns the spans in which a quota with this min borrows more than it is guaranteed.
     pub(crate) fn above_guaranteed(
         &self,
         span: Span,

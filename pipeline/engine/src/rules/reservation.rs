@@ -5,8 +5,8 @@
 //! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id.
 //! A unit that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and
 //! each takes its smallest fitting unit. A match is sticky: it ends only when it no longer satisfies the
-//! conditions. When a quantity falls below its matches, those with the latest match, then start, then uid
-//! lose theirs and wait again.
+//! conditions. When a quantity falls below its number of matches, the pods with the latest match, then start,
+//! then uid lose their units and wait again.
 //!
 //! **Interval ends**: a reservation is effective on [starts_at, ends_at), and each match takes full effect
 //! before the next step of the same instant.

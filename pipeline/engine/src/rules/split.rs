@@ -10,7 +10,7 @@
 //!   it is idle.
 //! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and
 //!   each commitment brings its money by resource. Commitments come in their own order of precedence (section
-//!   3); here no component goes before another.
+//!   3); here no component takes precedence over another.
 //! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the stretch. Its split is `a_r / T_r`
 //!   with `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated.
 //!   The two add up to `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only
@@ -48,7 +48,7 @@ pub(crate) struct WeightScale(PerResource<UBig>);
 pub(crate) struct Component {
     /// The commitment's last description. `None` for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
-    /// The node's hourly cost, no matter who pays; zero in another currency.
+    /// The node's hourly cost, no matter who pays; zero if it is not in the hour's currency.
     pub(crate) unit_price: UnitPrice,
     /// The reason if the node or the commitment had no price at some time.
     pub(crate) unpriced: Option<Unpriced>,
@@ -62,7 +62,7 @@ pub(crate) struct Component {
     pub(crate) weightless_quantity: RBig,
     /// The cost of these hours, in atoms.
     pub(crate) weightless_cost: RBig,
-    /// The spend of a savings plan on them.
+    /// The spend of a savings plan on these hours.
     pub(crate) weightless_commitment_quantity: RBig,
 }
 
@@ -211,8 +211,8 @@ impl NodeSlice {
     }
 }
 
-/// Slices that differ in nothing that a component reads, joined. A node may be described often without a new
-/// price or capacity; joined, its slices cost one step of rational arithmetic instead of many.
+/// Joined slices that differ in nothing that a component reads. A node may be described often without a new
+/// price or capacity. Joined, its slices cost one step of rational arithmetic instead of many.
 struct Run<'a> {
     micros: u128,
     slice: &'a NodeSlice,
@@ -283,7 +283,7 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
 
 /// Hours of a node that reserved capacity leaves.
 struct Left {
-    /// By resource.
+    /// Hours by resource.
     hours: PerResource<RBig>,
     /// All hours, if no resource of the node has any weight.
     weightless: Option<RBig>,

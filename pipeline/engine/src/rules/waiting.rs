@@ -1,5 +1,5 @@
-//! Serverless pods that hold no unit of a reservation (RULES.md, section 2), in the order in which free units
-//! are offered to them: oldest start first, then uid.
+//! Serverless pods that hold no unit of a reservation (RULES.md, section 2). They are in the order in which
+//! free units are offered to them: oldest start first, then uid.
 //!
 //! They wait by class and shape. A unit that becomes free is offered to its own class. If it does not serve a
 //! pod, it serves no pod of the same shape, so the number of waiting pods does not matter.
@@ -18,8 +18,8 @@ pub(crate) fn is_best_effort(qos: &str) -> bool {
     ["best-effort", "besteffort"].iter().any(|spelling| qos.eq_ignore_ascii_case(spelling))
 }
 
-/// Pods and units can match only within a class: region and GPU model, by their canonical names (RULES.md,
-/// section 12), and number of GPUs in thousandths.
+/// The class within which pods and units can match. It is the region and GPU model, by their canonical names
+/// (RULES.md, section 12), and the number of GPUs in thousandths.
 pub(crate) type UnitClass = (Text, Text, u128);
 
 /// The other properties of a pod that decide which units serve it: zone, thousandths of a vCPU, bytes of
@@ -42,7 +42,7 @@ impl WaitingPods {
         Some(class)
     }
 
-    /// Removes a pod that waits no longer.
+    /// Removes a pod that no longer waits.
     pub(crate) fn remove(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) {
         let Some(shapes) = class(spec).and_then(|class| self.0.get_mut(&class)) else { return };
         let shape = shape(spec);
@@ -59,7 +59,7 @@ impl WaitingPods {
         self.0.keys().cloned().collect()
     }
 
-    /// Returns, for each shape in a class, the pod that is asked first.
+    /// Returns, for each shape in a class, the pod to which a unit is offered first.
     pub(crate) fn oldest_of_each_shape(
         &self,
         class: &UnitClass,

@@ -1,9 +1,9 @@
 //! `commitment_utilization`: the amounts that each commitment covered and could cover (RULES.md, section 3).
 //!
 //! Utilization over the hour is covered resource-time divided by committed resource-time, with the weights
-//! that `rules/commitment.rs` gives the money of a commitment. Raw utilization has all matching provisioned
-//! capacity in place of covered capacity, so over-use shows as more than 1. Planned utilization has the
-//! capacity that the commitment would cover by plan.
+//! that `rules/commitment.rs` gives the money of a commitment. Raw utilization counts all matching
+//! provisioned capacity instead of covered capacity, so over-use shows as a value above 1. Planned
+//! utilization counts the capacity that the commitment would cover by plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ struct CommitmentRows<'a> {
     unused: Vec<&'a CostRow>,
 }
 
-/// Returns rows by commitment id. A commitment has one if it existed for more than 0 µs of the hour and had
-/// not expired before it.
+/// Returns rows by commitment id. A commitment has a row if it existed for more than 0 µs of the hour and had
+/// not expired before the hour.
 ///
 /// # Errors
 /// If an amount does not fit its column.

@@ -20,7 +20,7 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use crate::error::EngineError;
 use crate::exact::sum;
 
-/// Returns the rows of one kind, by which rows are sorted first.
+/// Returns the rows of one kind. Rows are sorted by kind first.
 fn of_kind(rows: &[Box<CostRow>], kind: RowKind) -> &[Box<CostRow>] {
     let start = rows.partition_point(|row| row.kind < kind);
     let end = rows.partition_point(|row| row.kind <= kind);

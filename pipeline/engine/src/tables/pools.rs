@@ -1,10 +1,10 @@
 //! `pool_usage`: the capacity of a GPU pool, the requests and charges of its pods, and the cost of its nodes
 //! against its budgets (RULES.md, section 5).
 //!
-//! Figures of nodes and pods are of the whole hour, even if the pool was not set at every instant of it.
-//! Before its first description in the hour, the percentages and the warm capacity of the first one count.
-//! After a deletion, the last one counts. Spend is node cost since the start of the UTC day, month
-//! and quarter, over every hour of them.
+//! Figures of nodes and pods cover the whole hour, even if the pool was not set at every instant. The
+//! percentages and the warm capacity of the first description in the hour also count for the time before it.
+//! After a deletion, the last description counts. Spend is the node cost since the start of the UTC day,
+//! month and quarter, over every hour of these periods.
 
 mod integrals;
 
@@ -128,7 +128,7 @@ fn row(
     let PoolMoney { charges, node_cost, spend } = money;
     let budgets = budgets(&pool);
     unmark_pool(&mut pool);
-    // Requested amounts are also times thousandths of a GPU.
+    // Requested amounts are also multiplied by thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
     let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);
     let vram_percent = percent(&integrals.requested.vram, &integrals.total.vram);
@@ -186,8 +186,8 @@ fn row(
     })
 }
 
-/// Returns TFLOPs and bytes as means over the hour. `per` divides amounts that are times thousandths of a
-/// GPU.
+/// Returns TFLOPs and bytes as means over the hour. `per` divides amounts that are multiplied by thousandths
+/// of a GPU.
 fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<Decimal12>, EngineError> {
     let mean = |integral: &UBig, parts: u32| {
         round(&ratio(integral.clone(), UBig::from(parts) * UBig::from(per) * UBig::from(HOUR_MICROS)))
@@ -195,7 +195,8 @@ fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<
     Ok(PerPoolResource { tflops: mean(&integrals.tflops, 1000)?, vram: mean(&integrals.vram, 1)? })
 }
 
-/// Returns the budgets of the day, the month and the quarter. Budgets in another currency do not count.
+/// Returns the budgets of the day, the month and the quarter. Budgets that are not in the hour's currency do
+/// not count.
 fn budgets(pool: &PoolSet) -> [Option<Decimal12>; 3] {
     let budgets = [pool.budget_per_day, pool.budget_per_month, pool.budget_per_quarter];
     budgets.map(|budget| budget.filter(|_| !is_other(&pool.currency)).map(Decimal12::from))

@@ -87,8 +87,8 @@ fn over_spans(pods: &[(PodUid, Vec<PodSlice>)]) -> OverSpans<'_> {
     spans
 }
 
-/// Returns the preemptible cost: the sum of the pods' over-quota costs, each times the part of the pod's
-/// over-quota time in which more was borrowed than guaranteed.
+/// Returns the preemptible cost. It is the sum of the pods' over-quota costs, each times a part of the pod's
+/// over-quota time: the part in which more was borrowed than guaranteed.
 fn preemptible(
     account: &ResourceAccount,
     costs: &Costs<'_>,

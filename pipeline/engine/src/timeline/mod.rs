@@ -1,8 +1,8 @@
 //! Applies an hour's events in order and cuts the hour into slices.
 //!
-//! Matching of reservations takes effect at every step. Coverage and labels depend only on what is running.
-//! So deciding them once at the end of each instant gives the same result as deciding them at every step: a
-//! state of no length costs nothing.
+//! Matching of reservations takes effect at every step. Coverage and labels depend only on what is running,
+//! and a state of no length costs nothing. So deciding them once at the end of each instant gives the same
+//! result as deciding them at every step.
 
 pub(crate) mod order;
 mod priced_pods;
@@ -31,7 +31,7 @@ pub(crate) use running::Timeline;
 /// independently of what runs, so they are added first.
 ///
 /// # Errors
-/// If the amounts that pods of one quota request pass 128 bits, or the hour takes too much work.
+/// If the amounts that pods of one quota request exceed 128 bits, or the hour takes too much work.
 pub(crate) fn run(
     mut state: State,
     hour: Hour,

@@ -1,6 +1,6 @@
-//! The order in which events apply (RULES.md, section 6): by event time; at one instant rates, pools, quotas,
-//! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as
-//! UTF-8 bytes, null first.
+//! The order in which events apply (RULES.md, section 6). Events are sorted by event time. At one instant,
+//! the order is rates, pools, quotas, commitments, reservations, ends, starts, usage. Ties are sorted by
+//! natural key, field by field as UTF-8 bytes, null first.
 //!
 //! Duplicates are removed here. The same event twice is one event. Of two different events with one natural
 //! key and one event time, the one recorded last stands, then the one whose canonical body sorts last. A
@@ -57,7 +57,7 @@ pub(crate) const fn precedence(payload: &Payload) -> Precedence {
 /// Counts of the hour's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventCounts {
-    /// The number of distinct events, including events that lose to another of their natural key.
+    /// The number of distinct events, including events that lose to another event with the same natural key.
     pub(crate) distinct: i64,
     /// The latest event time.
     pub(crate) latest: Option<Timestamp>,
@@ -86,7 +86,8 @@ impl From<HourEvents> for OrderedEvents {
 }
 
 impl OrderedEvents {
-    /// Returns the number of distinct events, including events that lost to another of their natural key.
+    /// Returns the number of distinct events, including events that lost to another event with the same
+    /// natural key.
     pub fn distinct(&self) -> i64 {
         self.counts.distinct
     }
@@ -103,8 +104,8 @@ fn order_others(events: &mut Vec<Event>) -> usize {
     distinct
 }
 
-/// Orders events by place, then among rivals, of which the last stands. Equal only if both are the same
-/// event.
+/// Orders events by place, and orders rivals so that the last one stands. Two events are equal only if they
+/// are the same event.
 fn in_order(a: &Event, b: &Event) -> Ordering {
     place(a, b).then_with(|| a.cmp_to_rival(b))
 }

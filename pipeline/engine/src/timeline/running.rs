@@ -30,7 +30,7 @@ use crate::work::Work;
 /// An hour whose events have been applied.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// The state for the next hour. The spend of pools is still as at the hour's start.
+    /// The state for the next hour. The spend of pools is still the spend at the hour's start.
     pub(crate) state: State,
     pub(crate) slices: Slices,
     pub(crate) named_nodes: NamedNodes,
@@ -104,7 +104,7 @@ pub(super) struct Running<'a> {
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
     pub(super) pods: BTreeMap<PodUid, RunningPod>,
     pub(super) named_nodes: NamedNodes,
-    /// Built for the first price that is set in the hour.
+    /// Pods by rate and pool. Built when the first price is set in the hour.
     priced_pods: Option<PricedPods>,
     pub(super) prices: Work,
     pub(super) quotas: Quotas,
@@ -112,7 +112,7 @@ pub(super) struct Running<'a> {
     pub(super) commitments: Commitments,
     pub(super) samples: ByPod<Samples>,
     pub(super) schedule: Schedule,
-    /// Slices of pods' runs that are over.
+    /// Slices of pod runs that have ended.
     ended: BTreeMap<PodUid, Vec<PodSlice>>,
     /// All other slices.
     slices: Slices,
@@ -285,7 +285,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Keeps the slices of a run that is over.
+    /// Keeps the slices of a run that has ended.
     pub(super) fn keep_slices(&mut self, uid: &PodUid, slices: Vec<PodSlice>) {
         if slices.is_empty() {
             return;
@@ -330,8 +330,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Schedules starts and ends of commitments that are still to come; the current instant decides coverage
-    /// anyway.
+    /// Schedules future starts and ends of commitments; the current instant decides coverage anyway.
     pub(super) fn schedule_coverage(&mut self, edges: impl IntoIterator<Item = Timestamp>) {
         for at in edges.into_iter().filter(|at| *at > self.now) {
             self.schedule.add_cut(at);

@@ -13,8 +13,8 @@ use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::COVERAGE_SCALE;
 use crate::model::spec::Amounts;
 
-/// An exact number. It prints with at most twelve decimals, half to even, and with `≈` before it if that
-/// rounds it. It serializes as this text, or as `{rounded, exact}` with the fraction.
+/// An exact number. It prints with at most twelve decimals, rounded half to even, and with a leading `≈` if
+/// rounding changes it. It serializes as this text, or as `{rounded, exact}` with the fraction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactNumber(RBig);
 

@@ -421,7 +421,8 @@ pub struct CommitmentSpan {
     pub to: Timestamp,
     /// The length in hours.
     pub hours: ExactNumber,
-    /// Whether the commitment is enabled, which is a plan: a disabled one covers nodes all the same.
+    /// Whether the commitment is enabled. This is only a plan: a disabled commitment covers nodes all the
+    /// same.
     pub enabled: bool,
     /// The commitment's cost in an hour.
     pub hourly_cost: ExactNumber,

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
-use prorata_schemas::event::{Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names};
+use prorata_schemas::event::{
+    Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names,
+};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;

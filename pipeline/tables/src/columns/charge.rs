@@ -164,13 +164,14 @@ impl Charge<'_> {
         })
     }
 
-    /// Returns whether the commitment is one to `Spend` or to `Usage`.
+    /// Returns the category of the commitment: `Spend` or `Usage`.
     pub fn commitment_category(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         Some(if self.plan().is_some() { "Spend" } else { "Usage" })
     }
 
-    /// Returns the unit of the commitment's quantity: the currency of a savings plan, hours of any other.
+    /// Returns the unit of the commitment's quantity: the currency for a savings plan, hours for any other
+    /// commitment.
     pub fn commitment_unit(&self) -> Option<&str> {
         self.row.commitment_quantity?;
         Some(self.plan().map_or(HOURS, |plan| &plan.currency))
@@ -293,8 +294,8 @@ impl Charge<'_> {
         self.splits_node().then_some(ALLOCATED_METHOD)
     }
 
-    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything; `None` on an
-    /// unknown node, where there is no origin to divide.
+    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything. `None` on an
+    /// unknown node, because there is no origin to divide.
     pub fn allocated_details(&self) -> Option<String> {
         let ratio = self.row.allocated_ratio?;
         let mut details = String::with_capacity(DETAILS_BYTES);

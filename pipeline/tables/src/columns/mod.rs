@@ -171,8 +171,8 @@ fn field<R>(column: &Column<R>) -> Field {
     if column.kind == Kind::Json { field.with_extension_type(Json::default()) } else { field }
 }
 
-/// Number of rows that are added to all columns at a time. Meanwhile a row and what it refers to stay in the
-/// processor's caches.
+/// Number of rows that are added to all columns at a time. In the meantime, a row and the values that it
+/// refers to stay in the processor's caches.
 const ROWS_AT_A_TIME: usize = 256;
 
 /// Number of sampled rows, from which the size of all texts is estimated.

@@ -102,13 +102,13 @@ pub struct BackfillOptions {
     pub buffer_bytes: u64,
     /// Bytes of memory that folding should stay within.
     pub memory_limit: u64,
-    /// Most rows of `cost_allocation` in memory at a time, as far as hours can be divided.
+    /// Maximum number of rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
-    /// Most hours of one shard to fold in one run: more hours count as a wrong clock. An event further back
-    /// is a dead letter.
+    /// Maximum number of hours of one shard to fold in one run: more hours count as a wrong clock. An event
+    /// further back is a dead letter.
     pub max_hours: i64,
     /// The same limit for a shard of which a worker has closed no hour yet: the worker closes the hours.
     #[serde(skip)]

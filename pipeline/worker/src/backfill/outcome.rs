@@ -14,7 +14,7 @@ use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::shard::emit::EncodedHour;
 
-/// Most examples of dead letters that the report keeps.
+/// Maximum number of examples of dead letters that the report keeps.
 const EXAMPLES_MAX: usize = 10;
 
 /// The result of a backfill.

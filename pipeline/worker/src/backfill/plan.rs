@@ -37,8 +37,8 @@ impl Ends {
     }
 }
 
-/// Refuses a `--to` that would close future hours of a worker's root: every live event of them would be late,
-/// and after the horizon too late.
+/// Refuses a `--to` that would close future hours of a worker's root: every live event for these hours would
+/// be late, and after the horizon too late.
 pub(super) fn check_to(run: &Run) -> Result<()> {
     let now = run.ports.shared.clock.now().hour();
     match run.options.to {

@@ -29,14 +29,14 @@ const BATCH_EVENTS: usize = 1_024;
 /// Messages in the queue.
 const QUEUE_BATCHES: usize = 16;
 
-/// Most dead letters in one file.
+/// Maximum number of dead letters in one file.
 pub(super) const LETTERS_MAX: usize = 1_000;
 
 /// Bytes of dead letters at which a file is complete.
 const LETTERS_BYTES: usize = 4 << 20;
 
-/// Most dead letters of one block with the same reason, before one more covers the rest of the block. A block
-/// of a few bytes may unpack to millions of records.
+/// Maximum number of dead letters of one block with the same reason, before one more covers the rest of the
+/// block. A block of a few bytes may unpack to millions of records.
 const REPEATED_MAX: u64 = 1_000;
 
 /// An event on its way to the archive.

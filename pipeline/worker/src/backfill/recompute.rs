@@ -81,7 +81,7 @@ async fn some_marked(store: &dyn ObjectStore, draft: &Draft) -> Result<Option<Fo
     Ok(Some(FoldedAgain { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
-/// Recomputes a slice of each shard. `None` stands for a shard of which nothing is left.
+/// Recomputes a slice of each shard; `None` if nothing of the shard is left.
 async fn slices(
     run: &mut Run,
     sets: &BTreeMap<Shard, Set>,

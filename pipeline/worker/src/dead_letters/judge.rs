@@ -49,7 +49,7 @@ pub enum Refusal {
         /// Seconds from now to the event time.
         seconds: i64,
     },
-    /// The event lies further back than a backfill folds.
+    /// The event is older than the hours that a backfill folds.
     #[error(
         "event_time is {hours} hours ago, more than backfill.max_hours: {max_hours}; fix the producer's \
          clock, and send the event again, or raise backfill.max_hours"
@@ -57,7 +57,7 @@ pub enum Refusal {
     TooOld {
         /// Hours from the event time to now.
         hours: i64,
-        /// Most hours that a backfill folds of one shard.
+        /// Maximum number of hours that a backfill folds of one shard.
         max_hours: i64,
     },
     /// No worker reads the letter's topic.
@@ -146,7 +146,7 @@ pub struct Judge<'a> {
     pub now: WallTime,
     /// The furthest that an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// Most hours that a backfill folds of one shard.
+    /// Maximum number of hours that a backfill folds of one shard.
     pub max_hours: i64,
 }
 

@@ -24,10 +24,10 @@ use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, Source
 /// Bytes of events, as files in memory, that are folded at a time.
 pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
-/// Most letters of one reason that a report shows.
+/// Maximum number of letters of one reason that a report shows.
 pub const EXAMPLES_PER_REASON_MAX: usize = 5;
 
-/// Most attempts to fetch a schema for one message.
+/// Maximum number of attempts to fetch a schema for one message.
 const FETCHES_MAX: usize = 3;
 
 /// A message on its way back to its topic, in its original form except for its timestamp.

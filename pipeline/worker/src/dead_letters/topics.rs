@@ -22,7 +22,7 @@ use crate::ports::{DeadLetter, ObjectStore};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{Message, MessageDecoder, SourceError};
 
-/// Most examples of dead letters that are reported.
+/// Maximum number of examples of dead letters that are reported.
 const EXAMPLES_MAX: usize = 5;
 
 /// A reader of topics that is not a member of a group.

@@ -257,7 +257,7 @@ pub struct RegistryError {
     pub kind: ErrorKind,
     /// The description of the error, without the registry's name.
     pub message: String,
-    /// Whether the error is about only this schema: the registry answers about others.
+    /// Whether the error concerns only this schema, and the registry answers for others.
     pub is_of_schema: bool,
 }
 

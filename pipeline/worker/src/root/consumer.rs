@@ -12,7 +12,7 @@ use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
 use crate::source::ConsumerId;
 
-/// Most moves of a root from one consumer to another.
+/// Maximum number of moves of a root from one consumer to another.
 const MOVES_MAX: u32 = 9_999;
 
 /// The consumer of a root, as this worker compared it.

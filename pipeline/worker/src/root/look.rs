@@ -27,7 +27,7 @@ use crate::shard::fold::{self, SomeHour};
 use crate::shard::reading::{fetch_files, read_own};
 use crate::shard::rules::RuleBook;
 
-/// Most attempts before missing objects are an error.
+/// Maximum number of attempts before missing objects are an error.
 const ATTEMPTS: usize = 5;
 
 /// The events of one archive file.

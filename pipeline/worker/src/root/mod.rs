@@ -24,7 +24,7 @@ use crate::ports::{FormatError, ObjectStore};
 /// Shards of a root if nothing is configured.
 pub const SHARDS_DEFAULT: Shard = 16;
 
-/// Most shards a root may have: names have four digits.
+/// Maximum number of shards a root may have: names have four digits.
 pub const SHARDS_MAX: Shard = 9_999;
 
 /// Format of new roots, and the newest that this release knows.

@@ -212,7 +212,7 @@ impl HistoryLimit {
         Self { first: Hour(end.0.saturating_sub(hours)), hours, key }
     }
 
-    /// Rejects an event that lies too far back. The same event is rejected with the same message at any time.
+    /// Rejects an event that is too old, with the same message at any time.
     pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
         let hour = event_time.hour();
         if hour >= self.first {

@@ -72,7 +72,7 @@ impl FoldedWindow {
     }
 }
 
-/// A window under way.
+/// A window that is being folded.
 struct Course {
     hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
     /// Bytes of archive files by hour.
@@ -82,7 +82,7 @@ struct Course {
     states: CourseStates,
 }
 
-/// States of organizations under way, by id.
+/// States of the organizations that are being folded, by id.
 type CourseStates = BTreeMap<OrganizationId, CourseState>;
 
 /// One shard's hour that is about to be folded.

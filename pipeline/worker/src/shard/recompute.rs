@@ -28,10 +28,10 @@ use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use self::some::SomeSlice;
 use super::archive::ArchiveIndex;
-use crate::checkpoint::retention::Retention;
 use super::base::FoldPosition;
 use super::emit::{self, EncodedHour, LiveTables};
 use super::window::WindowLimits;
+use crate::checkpoint::retention::Retention;
 use crate::checkpoint::snapshot::ShardState;
 use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::{Checkpoint, Draft, ObjectNamer};

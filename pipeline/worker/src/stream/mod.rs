@@ -26,8 +26,8 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use serde::{Deserialize, Serialize};
 
-use crate::names::Shard;
 use crate::checkpoint::retention::Retention;
+use crate::names::Shard;
 use crate::ports::{BudgetTopic, Ports, duration};
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DeadLetterTopic, MessageDecoder};
@@ -97,12 +97,13 @@ pub struct WorkerOptions {
     pub max_clock_skew: Duration,
     /// The most hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
-    /// Most time between two checkpoints of a shard with new input.
+    /// Maximum time between two checkpoints of a shard with new input.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
-    /// Most time that closed hours with late events wait to be written again, while late events keep coming.
+    /// Maximum time that closed hours with late events wait to be written again, while late events keep
+    /// coming.
     #[serde(with = "duration")]
     pub max_restate_delay: Duration,
     /// Bytes of memory that the process should stay within.
@@ -137,7 +138,7 @@ pub struct WorkerOptions {
     /// Whether to read costs and budgets of published hours for the status.
     #[serde(skip)]
     pub reads_costs: bool,
-    /// Most time that a clean stop may take.
+    /// Maximum time that a clean stop may take.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
     /// Threads for folding and encoding; 0 for one per core. The program starts them, not the worker.

@@ -147,7 +147,7 @@ impl ShardTable {
         self.0.insert(shard, Slot::Stopped(stopped));
     }
 
-    /// Returns the stopped shards that are to be looked at.
+    /// Returns the stopped shards to look at.
     pub fn due_stopped(&self, now: WallTime) -> Vec<Shard> {
         let due = |(shard, slot): (&Shard, &Slot)| match slot {
             Slot::Stopped(stopped) if stopped.is_look_due(now) => Some(*shard),

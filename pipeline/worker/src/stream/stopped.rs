@@ -63,7 +63,7 @@ impl StoppedShard {
         self.unreleased
     }
 
-    /// Notes a claim that is to be released.
+    /// Notes a claim to release.
     pub fn note_claim(&mut self, claimed: Option<Decided>) {
         self.unreleased = claimed.map(Log::new);
     }

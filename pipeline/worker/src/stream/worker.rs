@@ -265,9 +265,9 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Returns the shards whose next checkpoint is due. While messages flow, as when a worker catches up,
-    /// hours close and dirty hours are recomputed in batches, only now and then. So events that come in the
-    /// meantime are not late, and there are fewer files.
+    /// Returns the shards whose next checkpoint is due. While messages flow, as during catch-up, the worker
+    /// closes hours and recomputes dirty hours only occasionally, in batches. Events that arrive in between
+    /// are then not late, and there are fewer files.
     fn due(&self) -> Vec<Shard> {
         let now = self.setup.ports.shared.clock.now();
         let every = micros(self.setup.options.checkpoint_interval);

@@ -145,7 +145,11 @@ async fn hours_beyond_the_horizon_are_restated_too() {
     assert_content(&lake, &expected(&all, through, shard_of, rules), "");
     assert_eq!(changed_hours(&before, &lake), BTreeSet::from([1]));
     assert_eq!(outcome.hours_restated, 1);
-    assert!(outcome.hours > 1 && (outcome.hours as i64) <= 45 * 24 - five_weeks().hours() + 48, "{}", outcome.hours);
+    assert!(
+        outcome.hours > 1 && (outcome.hours as i64) <= 45 * 24 - five_weeks().hours() + 48,
+        "{}",
+        outcome.hours
+    );
     assert!(lake.clocks(START + 1, shard_of("acme")).contains("revision: 1"));
     // Once more, to check that the revision increases even though the hour has left.
     let later = [pod("acme", 61, "later", 1), pod_stop("acme", 62, "later")];

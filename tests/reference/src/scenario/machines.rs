@@ -64,8 +64,7 @@ impl Choices {
             ("tensor-fusion.ai/tflops", &["100", "20", "500m"]),
             ("tensor-fusion.ai/vram", &["10Gi", "4Gi", "1000000001"]),
         ];
-        let slices: [(&str, &[&str]); 3] =
-            [
+        let slices: [(&str, &[&str]); 3] = [
             ("nvidia.com/mig-2g.20gb", &["1", "3"]),
             ("nvidia.com/gpu.shared", &["1", "3"]),
             ("example.com/thing", &["1", "1500m"]),

@@ -60,9 +60,9 @@ struct PoolSums {
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
     limited: (Exact, Exact),
-    /// What no pod requests, up to the warm capacity.
+    /// TFLOPs and bytes that no pod requests, up to the warm capacity.
     idle_warm: (Exact, Exact),
-    /// What no pod requests, above the warm capacity.
+    /// TFLOPs and bytes that no pod requests, above the warm capacity.
     idle_other: (Exact, Exact),
     /// TFLOPs and bytes in use, if any use was measured.
     used: (Option<Exact>, Option<Exact>),

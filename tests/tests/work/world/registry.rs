@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-/// Most bytes that are read of a request's head.
+/// Maximum number of bytes that are read of a request's head.
 const HEAD_MAX: usize = 16 * 1024;
 
 /// Starts the proxy, which runs until the runtime ends. Returns its URL.

@@ -41,7 +41,7 @@ pub struct AgreementsArgs {
     /// to them, and all of them go to --output. Without --output, prints what would change, and adds nothing.
     #[arg(long, value_name = "FOLDER|URL")]
     pub sent: Option<String>,
-    /// Where to send.
+    /// The destination.
     #[command(flatten)]
     pub kafka: KafkaArgs,
 }

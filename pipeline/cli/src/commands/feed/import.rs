@@ -17,7 +17,7 @@ use crate::commands::feed::prices::replace;
 use crate::failure::Failure;
 use crate::report;
 
-/// What else to do with agreements.
+/// Other actions on agreements.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AgreementsAction {
     /// Build a file of agreements from lists of commitments of AWS, Azure and Google

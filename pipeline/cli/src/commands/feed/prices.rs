@@ -16,12 +16,12 @@ use crate::report;
 /// Arguments of `prorata prices`.
 #[derive(Clone, Debug, Args)]
 pub struct PricesArgs {
-    /// What to do.
+    /// The action.
     #[command(subcommand)]
     pub action: PricesAction,
 }
 
-/// What to do with prices.
+/// Actions on prices.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PricesAction {
     /// Build a price list as CSV, with a line per instance type, region and time
@@ -48,7 +48,7 @@ pub struct ImportArgs {
     pub currency: String,
 }
 
-/// Whose documents.
+/// The provider of the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Provider {
     Aws,

@@ -69,7 +69,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub events_per_file: u32,
-    /// Where to send, and how fast.
+    /// The destination and the rate.
     #[command(flatten)]
     pub kafka: KafkaArgs,
 }

@@ -51,7 +51,7 @@ pub struct ExplainArgs {
     /// Shows the effect of late events and other rules. VACUUM must not have removed the files of that time.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub since: Option<Timestamp>,
-    /// Also copy all that the explanation reads into this empty folder or URL: a lake for explain elsewhere
+    /// Also copy everything that the explanation reads to this empty folder or URL, to explain it elsewhere
     ///
     /// Files hold events and rows of other organizations, too.
     #[arg(long, value_name = "FOLDER|URL", conflicts_with = "since")]
@@ -91,7 +91,7 @@ impl Lake {
         Ok(Self { store, ports, pack: Some((pack, packing)) })
     }
 
-    /// Returns the tables, as of an instant or now. With a pack, their logs are those of the pack, so that it
+    /// Returns the tables, as of an instant or now. With a pack, their logs come from the pack, so that it
     /// has the same tables.
     async fn tables(&self, as_of: Option<Timestamp>) -> anyhow::Result<LakeTables<'_>> {
         let logs = match &self.pack {

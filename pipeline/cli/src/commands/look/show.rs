@@ -16,12 +16,12 @@ use crate::{report, wiring};
 /// Arguments of `prorata show`.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// What to show
+    /// The part to show
     #[command(subcommand)]
     pub what: ShownPart,
 }
 
-/// What is stored of a shard.
+/// A stored part of a shard.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ShownPart {
     /// Show the newest checkpoint, joined with its parts

@@ -87,10 +87,10 @@ impl Cover {
         self.provisioned = provisioned.map(|((sum, now), before)| sum + now - before);
     }
 
-    /// Walks again, after the commitments before it. On entry, `rests` holds the nodes of which these may
-    /// leave a different amount, with that amount. On return, it holds the nodes of which this commitment
-    /// may. `changed` are the nodes that have started, ended or been described again. Returns the nodes whose
-    /// cover by this commitment may have changed.
+    /// Walks again, after the commitments before it. On entry, `rests` holds the nodes for which the earlier
+    /// commitments may leave a different amount, with that amount. On return, it holds the nodes for which
+    /// this commitment may leave a different amount. `changed` are the nodes that have started, ended or been
+    /// described again. Returns the nodes whose cover by this commitment may have changed.
     pub(crate) fn walk(
         &mut self,
         before: &[Self],
@@ -123,8 +123,8 @@ impl Cover {
             }
             let mut moved = BTreeSet::new();
             walk.settle(&mut moved);
-            // If this commitment covers such a node as before, the commitments after it find what they found.
-            // But if the node has changed, they may match it now, or no longer.
+            // If the cover of an unchanged node stays, the commitments after this one find what they found
+            // before. If the node has changed, they may match it now, or no longer match it.
             for place in as_before {
                 rests.remove(&place.into_run());
             }
@@ -201,7 +201,7 @@ pub(super) fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
     gpu_model.is_none() || gpu_model == node.gpu_model.as_ref()
 }
 
-/// A test whether a commitment to a GPU model, or to any if `None`, may cover a resource of a node.
+/// A test of whether a commitment to a GPU model, or to any model if `None`, may cover a resource of a node.
 type Matches = fn(Option<&Text>, &NodeSpec) -> bool;
 
 const MATCHES: PerResource<Matches> =
@@ -212,13 +212,13 @@ fn matches_node(gpu_model: Option<&Text>, matches: Matches, nodes: &FamilyNodes,
     nodes.get(key).is_some_and(|node| matches(gpu_model, &node.spec))
 }
 
-/// The amount of each node that is there to cover.
+/// The amount of each node that is available to cover.
 pub(crate) type Rests = BTreeMap<NodeRun, UBig>;
 
 /// The running nodes of a family.
 pub(crate) type FamilyNodes = BTreeMap<NodeKey, FamilyNode>;
 
-/// Returns what the commitments leave of the nodes, except of the nodes in `rests`.
+/// Returns the amounts of the nodes that the commitments leave, except for the nodes in `rests`.
 fn left_by(commitments: &[Cover], nodes: &FamilyNodes, rests: &PerResource<Rests>) -> PerResource<Rests> {
     let mut lefts = PerResource::<Rests>::default();
     for (key, node) in nodes {

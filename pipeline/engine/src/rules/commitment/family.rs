@@ -52,7 +52,7 @@ pub(crate) struct Family {
     /// The same commitments with the amounts that an autoscaler plans with. `None` if every commitment is
     /// planned in full, so both are the same.
     planned: Option<Vec<Cover>>,
-    /// The commitments that cover anything of a node.
+    /// The commitments that cover any part of each node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
     /// Nodes that have started, ended or been described again since the last decision. `None` for an ended
     /// node.
@@ -204,7 +204,7 @@ impl Family {
     }
 }
 
-/// Returns the totals that a commitment may cover at every instant: nothing of a reserved instance.
+/// Returns the totals that a commitment may cover at every instant; zero for a reserved instance.
 fn instant(commitment: &CommitmentSet, totals: TotalAmounts) -> PerResource<UBig> {
     if is_hourly(commitment) { PerResource::default() } else { totals(commitment) }
 }
@@ -274,7 +274,7 @@ mod tests {
     /// A change at an instant to one of few nodes or commitments.
     #[derive(Clone, Debug)]
     enum Step {
-        /// A node runs, with or without a stop before, or ends.
+        /// A node runs, with or without an earlier stop, or ends.
         Node(u8, Option<Size>, bool),
         /// A commitment is set, enabled or not, or deleted.
         Commitment(u8, Option<(Size, bool)>),
@@ -459,7 +459,7 @@ mod tests {
     }
 
     proptest! {
-        /// Holds for any changes in any order.
+        /// The equality holds for any changes in any order.
         #[test]
         fn decisions_after_changes_equal_decisions_from_scratch(instants in steps()) {
             let mut world = World::default();

@@ -4,7 +4,7 @@
 //! has its totals times its effective time, and covers nodes with that until nothing is left.
 //!
 //! **Precedence**: after the discounts of the same family, in the order of (starts_at, id). Each walks the
-//! runs of nodes as a discount does. It covers all that is left of a run's use; of the last run, it covers
+//! runs of nodes as a discount does. It covers all that is left of a run's use. For the last run, it covers
 //! the same part at every instant.
 //!
 //! **Rounding**: none. A covered part is a fraction.
@@ -59,7 +59,7 @@ struct PotStep<'a> {
 }
 
 /// Covers the slices of nodes by reserved instances, and sets the amounts in `hours`. Cuts the slices of
-/// nodes where a description of their family starts or ends to be effective.
+/// nodes where a description of their family becomes effective or stops being effective.
 ///
 /// # Errors
 /// If reserved instances and nodes make too many pairs.
@@ -167,8 +167,8 @@ impl Pot {
     }
 
     /// Walks the runs of nodes with these totals, and takes what it covers from their use. Calls `covered`
-    /// for each run of which it covers anything. Returns the covered amounts on average over the effective
-    /// time.
+    /// for each run that it covers at least in part. Returns the covered amounts on average over the
+    /// effective time.
     ///
     /// # Errors
     /// If that makes too many pairs.

@@ -1,7 +1,7 @@
 //! Places of nodes on the walk of a commitment (RULES.md, section 3).
 //!
-//! **Precedence**: clusters assigned with a priority first (1 is highest), then assigned without, then all
-//! others; within a rank by node start, node id, cluster id.
+//! **Precedence**: clusters assigned with a priority come first (1 is highest), then clusters assigned
+//! without a priority, then all others. Within a rank, nodes are ordered by start, node id, cluster id.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Place {
 pub(crate) enum ClusterRank {
     /// Assigned with a priority; 1 is the highest.
     Priority(i32),
-    /// Assigned without one.
+    /// Assigned without a priority.
     Assigned,
     /// Not assigned.
     Other,

@@ -83,7 +83,7 @@ pub(crate) fn pots(
     pots
 }
 
-/// Returns the instants at which pots start and stop to be effective.
+/// Returns the instants at which pots become effective or stop being effective.
 pub(crate) fn edges<'a>(pots: impl IntoIterator<Item = &'a Pot>) -> BTreeSet<Timestamp> {
     let spans = pots.into_iter().flat_map(|pot| &pot.spans);
     spans.flat_map(|span| [span.from, span.to]).collect()

@@ -43,7 +43,8 @@ impl<P: Ord + Clone> Walk<P> {
         self.total.is_zero()
     }
 
-    /// Sets the amount that there is to cover of a node, or zero. Call [`Self::settle`] afterwards.
+    /// Sets the amount of a node that is available to cover, which may be zero. Call [`Self::settle`]
+    /// afterwards.
     pub(crate) fn set_rest(&mut self, place: P, rest: UBig) {
         let before = self.shares.remove(&place).unwrap_or_default();
         let kept = before.covered.clone().min(rest.clone());
@@ -76,7 +77,7 @@ impl<P: Ord + Clone> Walk<P> {
         self.shares.get(place).map(|share| share.covered.clone()).unwrap_or_default()
     }
 
-    /// Returns the amount that the walk has found to cover of a node.
+    /// Returns the amount of a node that the walk has found to cover.
     pub(crate) fn rest_of(&self, place: &P) -> UBig {
         self.shares.get(place).map(|share| share.rest.clone()).unwrap_or_default()
     }
@@ -149,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any changes in any order, the cover equals that of a walk from the first node, and every
+        /// For any changes in any order, the cover equals the cover of a walk from the first node, and every
         /// change is reported.
         #[test]
         fn a_partial_walk_decides_like_a_whole_walk(

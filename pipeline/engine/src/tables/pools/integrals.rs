@@ -20,20 +20,20 @@ use crate::rows::group::overlapping;
 use crate::rules::pool::{PerGpu, PerPoolResource};
 
 /// Integrals over the hour. TFLOPs are in thousandths and VRAM in bytes, times microseconds. Requested and
-/// limited amounts are also times thousandths of a GPU.
+/// limited amounts are also multiplied by thousandths of a GPU.
 #[derive(Debug, Default)]
 pub(super) struct PoolIntegrals {
-    /// Microseconds of nodes.
+    /// Time of nodes in microseconds.
     pub(super) nodes: u128,
-    /// Thousandths of GPUs of nodes, times microseconds.
+    /// GPUs of nodes in thousandths, times microseconds.
     pub(super) gpus: UBig,
     pub(super) total: PerPoolResource<UBig>,
     /// Capacity with overselling, and with host disk and memory as VRAM.
     pub(super) expanded: PerPoolResource<UBig>,
     pub(super) requested: PerPoolResource<UBig>,
     pub(super) limited: PerPoolResource<UBig>,
-    /// Capacity that is not requested, up to the warm capacity, and the rest of it. Times thousandths of a
-    /// GPU.
+    /// Capacity that is not requested, up to the warm capacity and above it. Both amounts are multiplied by
+    /// thousandths of a GPU.
     pub(super) idle_warm: PerPoolResource<UBig>,
     pub(super) idle_other: PerPoolResource<UBig>,
     changes: FreeChanges,
@@ -76,7 +76,7 @@ pub(super) fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolInt
     integrals
 }
 
-/// Adds an amount to what is free in a span, in thousandths of a GPU.
+/// Adds an amount to the free capacity in a span. The amount is multiplied by thousandths of a GPU.
 fn change(changes: &mut FreeChanges, span: Span, amounts: PerPoolResource<IBig>) {
     let mut add = |at: Timestamp, amounts: PerPoolResource<IBig>| {
         let sums = changes.entry(at).or_default();
@@ -87,7 +87,8 @@ fn change(changes: &mut FreeChanges, span: Span, amounts: PerPoolResource<IBig>)
     add(span.from, amounts);
 }
 
-/// Adds up the idle capacity at each instant: warm first, as the descriptions have it, then the rest.
+/// Adds up the idle capacity at each instant: first up to the warm capacity of the descriptions, then the
+/// rest.
 fn add_idle(pool: &mut PoolIntegrals, descriptions: &[PoolSlice]) {
     let mut changes = std::mem::take(&mut pool.changes);
     for description in descriptions {
@@ -99,7 +100,7 @@ fn add_idle(pool: &mut PoolIntegrals, descriptions: &[PoolSlice]) {
         free.tflops += change.tflops;
         free.vram += change.vram;
         let Some(span) = changes.peek().and_then(|(to, _)| Span::new(from, *to)) else { continue };
-        // The first description also counts for the time before it, each until the next.
+        // The first description also counts for the time before it. Each counts until the next.
         let after = descriptions.partition_point(|description| description.span.from <= from);
         let Some(description) = descriptions.get(after.saturating_sub(1)) else { continue };
         let warm = &description.description.warm_capacity;

@@ -17,7 +17,7 @@ use crate::fakes::faults::Faults;
 /// Chance, in millionths, that a random poll skips a partition.
 const PASSED_OVER: u32 = 150_000;
 
-/// A member of the group of a [`FakeBroker`]. If it is dropped, it is a process that died without leaving.
+/// A member of the group of a [`FakeBroker`]. Dropping it simulates a process that dies without leaving.
 #[derive(Debug)]
 pub struct FakeSource {
     broker: FakeBroker,

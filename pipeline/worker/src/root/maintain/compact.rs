@@ -22,13 +22,13 @@ use crate::names::{DayFile, HoursOfDay, Shard, TableFile};
 use crate::objects::{self, StoredObject};
 use crate::ports::{CommitOutcome, ErrorKind, LiveFile, TableError};
 
-/// Most dates of a table that one run compacts.
+/// Maximum number of dates of a table that one run compacts.
 const DATES_AT_ONCE: usize = 32;
 
-/// Most dates of a table that one run tries, if some cannot be compacted.
+/// Maximum number of dates of a table that one run tries, if some cannot be compacted.
 const DATES_TRIED: usize = 128;
 
-/// Most bytes of files that become one. Joining takes about three times as much memory.
+/// Maximum total size of the files that become one, in bytes. Joining takes about three times as much memory.
 const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 
 /// The age of a file after which it is not committed: files that are not live are deleted after days.

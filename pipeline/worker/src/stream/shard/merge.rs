@@ -125,7 +125,7 @@ fn small<'a>(files: impl Iterator<Item = &'a ArchivedFile>) -> impl Iterator<Ite
     files.filter(|file| file.bytes < MERGED_BYTES)
 }
 
-/// Returns the smallest files, as many as make one of at most [`MERGED_BYTES`]; at least two.
+/// Returns the smallest files that together have at most [`MERGED_BYTES`], but at least two files.
 fn group(mut files: Vec<ArchivedFile>) -> Vec<ArchivedFile> {
     files.sort_by_key(|file| file.bytes);
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! A shard that this worker holds: its last decided checkpoint, the draft of the next, and the waiting
 //! events.
 //!
-//! Its parts change only together and only on success: folding and encoding work on the contents of the
+//! The parts change only together and only on success: folding and encoding work on the contents of the
 //! shard, and the results replace them at the end. So an error in between leaves the shard unchanged, and the
 //! step can be retried.
 

@@ -26,7 +26,7 @@ const HORIZON_MARGIN_HOURS: i64 = 48;
 pub(in crate::stream) struct RestatePace {
     /// Least time between two runs.
     pub every: Duration,
-    /// Most time that a dirty hour waits for live hours to write as many bytes as are written again.
+    /// Maximum time that a dirty hour waits for live hours to write as many bytes as are written again.
     pub delay_max: Duration,
 }
 

@@ -18,7 +18,7 @@ use crate::world::World;
 use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 
-/// What a worker does in a world without an object.
+/// The end of a worker in a world without an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// It ends with the tables of all events.

@@ -59,7 +59,7 @@ async fn a_shard_of_40_days_continues_from_its_parts_and_leaves_none_behind() {
     assert!(named.iter().all(|path| there.contains(path)), "{named:?}");
 }
 
-/// Tables of which one accepts no commits.
+/// Tables, one of which rejects commits.
 struct Refusing {
     inner: FakeTables,
     refused: Table,

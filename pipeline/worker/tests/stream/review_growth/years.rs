@@ -134,7 +134,8 @@ async fn live_a_day(world: &World, store: &WatchedStore, retention: Retention, d
     let (name, watched) = (format!("day{day}"), WatchedTables::of(world));
     let source = world.broker.source(&name, &TOPICS);
     let (objects, tables) = (Arc::new(store.clone()), Arc::new(watched.clone()));
-    let (mut worker, status) = world.worker_with(source, objects, tables, &name, |options| options.retention = retention).await;
+    let (mut worker, status) =
+        world.worker_with(source, objects, tables, &name, |options| options.retention = retention).await;
     for hour in (0..24).step_by(HOURS_AT_ONCE as usize) {
         let now = (day * 24 + hour + HOURS_AT_ONCE) * 60;
         world.set_minutes(now + 10);

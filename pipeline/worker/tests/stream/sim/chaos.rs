@@ -13,7 +13,7 @@ use super::producer::LATER;
 use super::rules::{self, RULES};
 use crate::world::TOPICS;
 
-/// A change that is to be undone.
+/// A change to undo.
 enum Undo {
     Registry,
     Brokers,
