@@ -8,7 +8,7 @@
 
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_samples::typical::typical;
-use prorata_schemas::event::{CapacityType, Event, EventKind, Labels, Payload};
+use prorata_schemas::event::{CapacityType, CommitmentKind, Event, EventKind, Labels, Payload};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -26,90 +26,113 @@ struct Story {
     during: Vec<Payload>,
 }
 
-fn node(number: usize, price: i32) -> Payload {
-    let mut payload = typical(EventKind::NodeStarted).payload;
-    if let Payload::NodeStarted(node) = &mut payload {
-        node.node_id = format!("node-{number}").into();
-        node.capacity_type = CapacityType::OnDemand;
-        node.hourly_cost = UnitPrice::from(price);
-    }
-    payload
+/// Typical events, made once.
+struct Samples {
+    node: Payload,
+    pod: Payload,
+    quota: Payload,
+    commitment: Payload,
 }
 
-/// Returns a pod with a namespace of its own.
-fn pod(number: usize, node: usize, label: usize) -> Payload {
-    let mut payload = typical(EventKind::PodStarted).payload;
-    if let Payload::PodStarted(pod) = &mut payload {
-        pod.pod_uid = format!("pod-{number:06}").into();
-        pod.namespace = format!("namespace-{number}").as_str().into();
-        pod.node_id = Some(format!("node-{node}").into());
-        pod.labels = Labels::from([("team".into(), format!("team-{label}").as_str().into())]);
+impl Samples {
+    fn new() -> Self {
+        let of = |kind| typical(kind).payload;
+        Self {
+            node: of(EventKind::NodeStarted),
+            pod: of(EventKind::PodStarted),
+            quota: of(EventKind::QuotaSet),
+            commitment: of(EventKind::CommitmentSet),
+        }
     }
-    payload
-}
 
-/// Returns a quota of that pod's namespace.
-fn quota(number: usize) -> Payload {
-    let mut payload = typical(EventKind::QuotaSet).payload;
-    if let Payload::QuotaSet(quota) = &mut payload {
-        quota.cluster_id = "acme-aws-use1".into();
-        quota.quota_id = format!("quota-{number}").into();
-        quota.namespaces = vec![format!("namespace-{number}").as_str().into()];
+    fn node(&self, number: usize, price: i32) -> Payload {
+        let mut payload = self.node.clone();
+        if let Payload::NodeStarted(node) = &mut payload {
+            node.node_id = format!("node-{number}").into();
+            node.capacity_type = CapacityType::OnDemand;
+            node.hourly_cost = UnitPrice::from(price);
+        }
+        payload
     }
-    payload
-}
 
-/// Returns a commitment of the size of a node.
-fn commitment(number: usize) -> Payload {
-    let mut payload = typical(EventKind::CommitmentSet).payload;
-    if let Payload::CommitmentSet(commitment) = &mut payload {
-        commitment.commitment_id = format!("commitment-{number}").into();
-        (commitment.provider, commitment.region) = ("aws".into(), "us-east-1".into());
-        commitment.instance_family = "p4d".into();
-        (commitment.vcpu, commitment.memory_gib) = ("96".parse().unwrap(), "1152".parse().unwrap());
-        (commitment.gpu, commitment.gpu_model) = (8, Some("A100".into()));
-        (commitment.enabled, commitment.allowed_utilization) = (true, None);
-        commitment.currency = "USD".into();
-        (commitment.starts_at, commitment.ends_at) = (Timestamp(0), None);
-        commitment.assignments.clear();
+    /// Returns a pod with a namespace of its own.
+    fn pod(&self, number: usize, node: usize, label: usize) -> Payload {
+        let mut payload = self.pod.clone();
+        if let Payload::PodStarted(pod) = &mut payload {
+            pod.pod_uid = format!("pod-{number:06}").into();
+            pod.namespace = format!("namespace-{number}").as_str().into();
+            pod.node_id = Some(format!("node-{node}").into());
+            pod.labels = Labels::from([("team".into(), format!("team-{label}").as_str().into())]);
+        }
+        payload
     }
-    payload
+
+    /// Returns a quota of that pod's namespace.
+    fn quota(&self, number: usize) -> Payload {
+        let mut payload = self.quota.clone();
+        if let Payload::QuotaSet(quota) = &mut payload {
+            quota.cluster_id = "acme-aws-use1".into();
+            quota.quota_id = format!("quota-{number}").into();
+            quota.namespaces = vec![format!("namespace-{number}").as_str().into()];
+        }
+        payload
+    }
+
+    /// Returns a commitment of the size of a node.
+    fn commitment(&self, number: usize) -> Payload {
+        let mut payload = self.commitment.clone();
+        if let Payload::CommitmentSet(commitment) = &mut payload {
+            commitment.commitment_id = format!("commitment-{number}").into();
+            (commitment.provider, commitment.region) = ("aws".into(), "us-east-1".into());
+            commitment.instance_family = "p4d".into();
+            (commitment.vcpu, commitment.memory_gib) = ("96".parse().unwrap(), "1152".parse().unwrap());
+            (commitment.gpu, commitment.gpu_model) = (8, Some("A100".into()));
+            (commitment.enabled, commitment.allowed_utilization) = (true, None);
+            commitment.currency = "USD".into();
+            (commitment.starts_at, commitment.ends_at) = (Timestamp(0), None);
+            commitment.assignments.clear();
+            commitment.kind = CommitmentKind::CommittedUseDiscount;
+            (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
+        }
+        payload
+    }
 }
 
 fn story(name: &str, size: usize) -> Story {
+    let samples = Samples::new();
     let all = || 0..size;
+    let on_one_node =
+        || [samples.node(0, 20)].into_iter().chain(all().map(|number| samples.pod(number, 0, 0))).collect();
+    let nodes = || all().map(|number| samples.node(number, 20));
     let price = |number: usize| 20 + i32::from(number.is_multiple_of(2));
     match name {
         // A node's price changes while many pods run on it.
         "prices-pods" => Story {
-            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
-            during: all().map(|number| node(0, price(number))).collect(),
+            before: on_one_node(),
+            during: all().map(|number| samples.node(0, price(number))).collect(),
         },
         // Commitments are set one after another while nodes of their family run.
         "commitments-nodes" => Story {
-            before: all().map(|number| node(number, 20)).collect(),
-            during: all().map(commitment).collect(),
+            before: nodes().collect(),
+            during: all().map(|number| samples.commitment(number)).collect(),
         },
         // Both run on from the hour before.
         "steady-commitments-nodes" => Story {
-            before: all().map(|number| node(number, 20)).chain(all().map(commitment)).collect(),
+            before: nodes().chain(all().map(|number| samples.commitment(number))).collect(),
             during: Vec::new(),
         },
         // Quotas are set again while pods run under each.
-        "quotas-pods" => Story {
-            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
-            during: all().map(quota).collect(),
-        },
+        "quotas-pods" => {
+            Story { before: on_one_node(), during: all().map(|number| samples.quota(number)).collect() }
+        }
         // Each pod changes its label once while the others run.
-        "labels-pods" => Story {
-            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
-            during: all().map(|number| pod(number, 0, 1)).collect(),
-        },
+        "labels-pods" => {
+            Story { before: on_one_node(), during: all().map(|number| samples.pod(number, 0, 1)).collect() }
+        }
         // One pod changes its label again and again on a full node.
-        "labels-of-a-pod" => Story {
-            before: [node(0, 20)].into_iter().chain(all().map(|number| pod(number, 0, 0))).collect(),
-            during: all().map(|number| pod(0, 0, number)).collect(),
-        },
+        "labels-of-a-pod" => {
+            Story { before: on_one_node(), during: all().map(|number| samples.pod(0, 0, number)).collect() }
+        }
         other => panic!("no product is named {other}"),
     }
 }

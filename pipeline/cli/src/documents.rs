@@ -12,14 +12,14 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the program's arguments, with those that clap adds.
+/// Returns the program's arguments, including the arguments that clap adds.
 fn arguments() -> clap::Command {
     let mut arguments = Arguments::command();
     arguments.build();
     arguments
 }
 
-/// Returns the names in the first column of the table with the head `command`, without backticks or a link.
+/// Returns the names in the first column of the table with the header `command`, without backticks or links.
 fn listed(page: &str) -> BTreeSet<&str> {
     let lines = page.lines().skip_while(|line| !line.starts_with("| command |")).skip(2);
     let cells = lines.map_while(|line| line.strip_prefix('|')?.split('|').next());
@@ -74,8 +74,8 @@ fn command_lines(page: &str) -> Vec<Vec<String>> {
     lines.into_iter().filter_map(words).collect()
 }
 
-/// First words after `prorata` that are not commands. For example, the first line of a digest is `prorata
-/// rows 1`.
+/// First words after `prorata` that are not commands. For example, `prorata rows 1` is the first line of a
+/// digest.
 const NO_COMMANDS: &[&str] = &["rows"];
 
 /// Returns the fault of a command line of the program; `None` if it has none.

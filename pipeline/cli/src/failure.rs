@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use prorata_inspect::text::plain;
 use prorata_worker::WorkerError;
 
-/// Some input was dead-lettered.
+/// Exit code if some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;
 
-/// Something was left out, and a person must fix it first.
+/// Exit code if something was left out, and a person must fix the cause first.
 pub const LEFT_OUT: u8 = 1;
 
 const INTERNAL: u8 = 1;
@@ -25,12 +25,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates the failure of wrong arguments or configuration.
+    /// Creates the failure for wrong arguments or configuration.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { code: USAGE, message: message.to_string() }
     }
 
-    /// Creates the failure of a worker or backfill that stopped.
+    /// Creates the failure for a worker or backfill that stopped.
     pub fn from_worker(error: &WorkerError) -> Self {
         Self { code: error.exit_code(), message: error.to_string() }
     }
@@ -40,7 +40,7 @@ impl Failure {
         self.code
     }
 
-    /// Creates the failure of unavailable storage.
+    /// Creates the failure for unavailable storage.
     pub fn storage(message: impl fmt::Display) -> Self {
         Self { code: STORAGE, message: message.to_string() }
     }

@@ -7,8 +7,8 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{LogConfig, LogFormat};
 use crate::failure::Failure;
 
-/// Libraries whose logs are off. Most log errors that the worker handles itself: a lost commit race is not an
-/// error. The Avro library repeats whole schemas.
+/// Libraries whose logs are off. Most of them log errors that the worker handles itself, such as a lost
+/// commit race. The Avro library repeats whole schemas.
 const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off,kube_client=off,apache_avro=off";
 
 /// Starts logging.
@@ -27,8 +27,8 @@ pub fn start(log: &LogConfig) -> Result<(), Failure> {
         .with_env_filter(filter)
         .with_ansi(colours)
         .with_writer(std::io::stderr)
-        // A line that cannot be written, for example on a full disk, is lost. A report of it goes to standard
-        // error, which fails too. That would be a panic in whatever code logs the line.
+        // A line that cannot be written, for example on a full disk, is lost. A report on standard error
+        // would fail too, and would panic in the code that logs the line.
         .log_internal_errors(false);
     let started = match log.format {
         LogFormat::Text => logs.try_init(),

@@ -53,9 +53,9 @@ enum Command {
     Diff(look::diff::DiffArgs),
     /// Explain the cost of a pod, node, agreement or namespace in one hour, step by step
     Explain(look::explain::ExplainArgs),
-    /// Write the rows of one organization as plain Parquet files, to hand them to it
+    /// Write the rows of one organization as plain Parquet files, to give to that organization
     Export(look::export::ExportArgs),
-    /// Generate synthetic events to files or Kafka
+    /// Write synthetic events to files or Kafka
     Generate(generate::GenerateArgs),
     /// Compact small table files, and delete replaced files, expired versions and leftovers
     Maintain(maintain::MaintainArgs),
@@ -69,7 +69,7 @@ enum Command {
     Report(look::report::ReportArgs),
     /// Print or register the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
-    /// Show what is stored of a shard as JSON: its checkpoint, rules, snapshots and archive
+    /// Show the stored data of a shard as JSON: its checkpoint, rules, snapshots and archive
     Show(look::show::ShowArgs),
     /// Run a worker: build hourly tables from Kafka
     Work(work::WorkArgs),

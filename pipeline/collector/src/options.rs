@@ -23,13 +23,13 @@ pub enum StartAt {
     Running,
 }
 
-/// Which end of the span of a missed stop is sent.
+/// The end of the span of a missed stop that is sent as the time of the stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedStop {
-    /// The earlier one: nothing is charged that cannot be proved.
+    /// The earlier end. Nothing is charged that cannot be proved.
     #[default]
     Earliest,
-    /// The later one.
+    /// The later end.
     Latest,
 }
 
@@ -40,7 +40,7 @@ pub struct CollectorOptions {
     pub organization_id: OrganizationId,
     /// Id of the cluster in events.
     pub cluster_id: ClusterId,
-    /// The organization's currency; all prices are in it.
+    /// The organization's currency. All prices are in this currency.
     pub currency: Text,
     /// Provider of nodes that do not name one.
     pub provider: Text,
@@ -50,8 +50,8 @@ pub struct CollectorOptions {
     pub region: Text,
     /// Instance type of nodes that do not name one.
     pub instance_type: Text,
-    /// The instant before which nothing is sent: older objects start here. If `None`, the instant of the
-    /// first input counts, and the state keeps it.
+    /// The instant before which nothing is sent. Older objects start at this instant. If `None`, the instant
+    /// of the first input counts, and the state keeps it.
     pub since: Option<Timestamp>,
     /// The instant from which a pod counts.
     pub start: StartAt,
@@ -71,7 +71,7 @@ pub struct CollectorOptions {
     pub price_annotation: Text,
     /// Domain of the labels and annotations of TensorFusion.
     pub tensor_fusion_domain: Text,
-    /// Names of GPU models: as objects have them, mapped to the names in events.
+    /// Names of GPU models in objects, mapped to the names in events.
     pub gpu_models: BTreeMap<Text, Text>,
     /// Resource names whose units are GPUs.
     pub gpu_resources: Vec<Text>,
@@ -79,8 +79,8 @@ pub struct CollectorOptions {
     pub device_classes: BTreeMap<Text, Text>,
     /// Ways in which pods share GPUs, in the order in which they are looked for.
     pub gpu_sharing: Vec<GpuScheme>,
-    /// Patterns of the names of resources that look like parts of GPUs: a pod that requests one which no
-    /// scheme knows is reported. A `*` at the beginning or the end stands for any text.
+    /// Patterns of the names of resources that look like parts of GPUs. A pod that requests such a resource
+    /// is reported if no scheme knows it. A `*` at the beginning or the end stands for any text.
     pub gpu_share_names: Vec<Text>,
     /// Kinds that are watched: a pod waits for its claims only if claims are watched.
     pub watched: BTreeSet<ObjectKind>,

@@ -76,7 +76,7 @@ pub struct Announced {
 pub struct PodsVersion {
     /// Resource version up to which everything was reported.
     pub version: Text,
-    /// Whether pods waited that were seen up to this version. A watch would not show them again, so a restart
+    /// Whether pods that were seen up to this version waited. A watch would not show them again, so a restart
     /// first lists the pods as of this version: see [`Change::ResumeBegins`](crate::Change::ResumeBegins).
     pub has_waiting: bool,
 }

@@ -45,7 +45,7 @@ pub struct BackfillArgs {
     /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
-    /// Organization that the events may be of, such as acme or acme-*; can be repeated [default: any]
+    /// Organization whose events are accepted, such as acme or acme-*; can be repeated [default: any]
     ///
     /// Events of other organizations become dead letters (foreign_organization).
     #[arg(long = "organization", value_name = "ID|PREFIX*")]
@@ -61,7 +61,7 @@ pub struct BackfillArgs {
     pub take_over: bool,
 }
 
-/// Runs a backfill and prints what it did.
+/// Runs a backfill and prints the result.
 ///
 /// # Errors
 /// See [`prorata_worker::WorkerError`].
@@ -132,7 +132,7 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
     }
 }
 
-/// Returns the ports of such a backfill. Its input is added later.
+/// Returns the ports of a backfill that adds events. The input is added later.
 ///
 /// # Errors
 /// If the lake's tables cannot be reached.

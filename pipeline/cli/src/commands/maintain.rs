@@ -15,7 +15,7 @@ use crate::{config, logging, report, wiring};
 /// Arguments of `prorata maintain`.
 #[derive(Clone, Debug, Args)]
 pub struct MaintainArgs {
-    /// Configuration file, of which root.url is the lake
+    /// Configuration file whose root.url is the lake
     #[arg(long, value_name = "FILE", required_unless_present = "lake")]
     pub config: Option<PathBuf>,
     /// Folder or URL (s3://, gs://, az://, file://) of the lake; overrides root.url
@@ -26,11 +26,10 @@ pub struct MaintainArgs {
     pub json: bool,
 }
 
-/// Compacts and deletes, and prints what was done.
+/// Compacts and deletes files, and prints what was done.
 ///
 /// # Errors
-/// If there is no lake, or storage is unavailable. What was deleted stays deleted, and the next run
-/// continues.
+/// If there is no lake, or storage is unavailable. Deleted files stay deleted, and the next run continues.
 pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;

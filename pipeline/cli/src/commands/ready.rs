@@ -12,11 +12,11 @@ use tokio::runtime::Runtime;
 use crate::failure::Failure;
 use crate::{report, wiring};
 
-/// Longest time for one response.
+/// Maximum time to wait for one response.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time between two rounds of requests.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum bytes of a response.
+/// Maximum size of a response, in bytes.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Arguments of `prorata ready`.
@@ -33,7 +33,7 @@ pub struct ReadyArgs {
     pub wait: u64,
 }
 
-/// Asks all of them, prints each response, and exits with 0 if all are ready.
+/// Asks all addresses, prints each response, and exits with 0 if all are ready.
 ///
 /// # Errors
 /// If the responses cannot be printed, or the system refuses resources.
@@ -75,8 +75,7 @@ struct Asker {
 
 impl Asker {
     fn new() -> anyhow::Result<Self> {
-        // Requests go directly to the workers: through no proxy, and to no address that a response redirects
-        // to.
+        // Requests go directly to the workers, without proxies or redirects.
         let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(ANSWER);
         Ok(Self { runtime: wiring::small_runtime()?, client: client.build()? })
     }
@@ -115,7 +114,7 @@ impl Asker {
     }
 }
 
-/// Returns the innermost cause of an error, which says what the system or the other side did.
+/// Returns the innermost cause of an error, which says what the system or the server did.
 fn cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {

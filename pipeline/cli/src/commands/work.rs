@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 use crate::{logging, operations};
 
-/// Longest time for the last response of the probes at a clean stop.
+/// Maximum time that a clean stop waits for the last response of the probes.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Arguments of `prorata work`.
@@ -162,8 +162,8 @@ fn skipped_batch(skipped: &SkippedBatchConfig) -> SkippedBatch {
     }
 }
 
-/// Returns the bytes of memory of this process, without mapped files. 0 if the system does not report it
-/// (Linux does).
+/// Returns the resident memory of this process without mapped files, in bytes. Returns 0 if the system,
+/// unlike Linux, does not report it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status

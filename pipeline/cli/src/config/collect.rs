@@ -61,7 +61,7 @@ pub struct CollectConfig {
     pub tensor_fusion_domain: String,
     /// Names of GPU models in events, by the names that objects have.
     pub gpu_models: BTreeMap<Text, Text>,
-    /// Names of resources whose every unit is a GPU.
+    /// Names of resources whose units are GPUs.
     pub gpu_resources: Vec<Text>,
     /// Resource names of device classes.
     pub device_classes: BTreeMap<Text, Text>,
@@ -69,7 +69,7 @@ pub struct CollectConfig {
     pub gpu_sharing: Vec<GpuScheme>,
     /// Patterns of names of resources that look like parts of GPUs.
     pub gpu_share_names: Vec<Text>,
-    /// Largest share of running objects, in percent, that one list may end.
+    /// Maximum share of running objects, in percent, that one list may end.
     pub mass_stop_percent: u32,
     /// Number of lists that must agree before a larger share is believed.
     pub mass_stop_confirmations: u32,
@@ -88,7 +88,7 @@ pub struct CollectConfig {
     /// sent.
     #[serde(with = "duration")]
     pub relist_interval: Duration,
-    /// Time for which a file is written to.
+    /// Time between two files of events.
     #[serde(with = "duration")]
     pub file_rotation_interval: Duration,
 }
@@ -99,9 +99,9 @@ pub struct CollectConfig {
 pub enum MeasuredBy {
     /// Measured use is not read.
     None,
-    /// Source `metrics.k8s.io`.
+    /// The source is `metrics.k8s.io`.
     MetricsApi,
-    /// Source is each node's kubelet, through the API server.
+    /// The source is each node's kubelet, through the API server.
     Kubelet,
 }
 

@@ -9,8 +9,8 @@ use super::Config;
 /// Prefix of all variables.
 pub const PREFIX: &str = "PRORATA_";
 
-/// Variables with their values. If the default of a key is text, its value is read as text, whatever it looks
-/// like.
+/// Variables with their values. If the default of a key is text, its value is read as text, even if it looks
+/// like a number.
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {

@@ -30,12 +30,12 @@ pub struct KafkaConfig {
     pub budget_topic: String,
     /// Consumer group.
     pub group_id: String,
-    /// Consumer (group@cluster) that has read for the root so far, if reading moves to another. If empty,
-    /// reading does not move.
+    /// Consumer (group@cluster) that has read for the root so far, if reading moves to another consumer. If
+    /// empty, reading does not move.
     pub moved_from: String,
     /// Id of static membership. If empty, membership is dynamic.
     pub group_instance_id: String,
-    /// Time for which a member may be silent before its shards go to other members.
+    /// Maximum time that a member may be silent before its shards go to other members.
     #[serde(with = "duration")]
     pub session_timeout: Duration,
     /// Maximum bytes of prefetched messages.
@@ -109,10 +109,10 @@ pub fn names(topics: &[TopicConfig]) -> Vec<String> {
 }
 
 impl KafkaConfig {
-    /// Returns the organizations that each topic may bring, also for retired topics.
+    /// Returns the organizations that each topic may bring, including retired topics.
     ///
     /// # Errors
-    /// Returns the name of a topic with a wrong list.
+    /// If a topic has an invalid list. The message names the topic.
     pub fn organizations(&self) -> Result<TopicOrganizations, Failure> {
         let bound = self.topics.iter().chain(&self.retired_topics).filter_map(|topic| match topic {
             TopicConfig::Name(_) => None,
@@ -161,7 +161,7 @@ pub enum SaslMechanism {
     /// User name and password.
     #[serde(rename = "PLAIN")]
     Plain,
-    /// User name and password; the password itself is not sent. With SHA-256.
+    /// User name and password, with SHA-256. The password itself is not sent.
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
     /// The same with SHA-512.
@@ -186,7 +186,7 @@ pub struct RegistryConfig {
     pub password_file: String,
     /// File with the trusted certificates. If empty, the system's certificates are trusted.
     pub ca_file: String,
-    /// Longest time to wait for one response.
+    /// Maximum time to wait for one response.
     #[serde(with = "duration")]
     pub timeout: Duration,
 }

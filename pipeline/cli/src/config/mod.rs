@@ -61,7 +61,7 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// The configuration, and which parts of it were set rather than left at defaults.
+/// The configuration, with flags for parts that were set rather than left at their defaults.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// All values.

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 /// Keys of secrets.
 const SECRETS: [&str; 2] = ["kafka.sasl_password", "registry.password"];
 
-/// Refuses secrets in the configuration file, because many people and programs copy, mount and read such
-/// files.
+/// Refuses secrets in the configuration file, because many people and programs copy, mount and read that
+/// file.
 ///
 /// # Errors
 /// If a secret is set. The message says where the secret belongs, and does not contain it.
@@ -26,8 +26,8 @@ pub fn refuse_in_file(file: &Path, values: &Figment) -> Result<(), Failure> {
     )))
 }
 
-/// Returns a secret if it is set, otherwise the content of its file without one line end. The result is empty
-/// if neither is given.
+/// Returns a secret if it is set, otherwise the content of its file without the last line break. The result
+/// is empty if neither is given.
 ///
 /// # Errors
 /// If the file cannot be read or is empty.

@@ -14,7 +14,7 @@ pub struct RootConfig {
     pub url: String,
     /// Number of shards.
     pub shards: u16,
-    /// How long hours stay in checkpoints.
+    /// The time that hours stay in checkpoints.
     pub horizon: Retention,
     /// Format to raise the root to. If 0, the format stays as it is.
     pub format: u32,

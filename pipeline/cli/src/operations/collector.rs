@@ -23,9 +23,9 @@ use super::{JSON, LIVE_WITHIN, OPEN_METRICS, TEXT, answer, elsewhere, probe};
 /// The state of following one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KindReport {
-    /// Complete lists.
+    /// Number of complete lists.
     pub lists: u64,
-    /// Changes that the watch delivered.
+    /// Number of changes that the watch delivered.
     pub changes: u64,
     /// Time of the last list or change from the API server, or of a watch that showed no change.
     pub last_contact_at: Option<String>,
@@ -38,21 +38,21 @@ pub struct KindReport {
 /// The state of reading measured use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageReport {
-    /// Rounds of reads.
+    /// Number of rounds of reads.
     pub rounds: u64,
     /// End of the last round.
     pub round_end: Option<String>,
-    /// Responses that were read.
+    /// Number of responses that were read.
     pub responses: u64,
-    /// Failed reads: their pods have no interval in that round.
+    /// Number of failed reads. Their pods have no interval in that round.
     pub failed_reads: u64,
-    /// Intervals of measured use.
+    /// Number of intervals of measured use.
     pub intervals: u64,
-    /// Incomplete samples: their pods have no interval in that round.
+    /// Number of incomplete samples. Their pods have no interval in that round.
     pub incomplete_samples: u64,
-    /// Samples of pods that, according to events, do not run.
+    /// Number of samples of pods that, according to events, do not run.
     pub unknown_pods: u64,
-    /// Gaps between two rounds that have no samples.
+    /// Number of gaps without samples between two rounds.
     pub gaps: u64,
     /// Errors of the last round, at most five.
     pub errors: Vec<String>,
@@ -82,7 +82,7 @@ pub struct CollectorReport {
     pub nodes: usize,
     /// Number of pods that wait for their node or claims.
     pub waiting_pods: usize,
-    /// Nodes without a price. Each has the entry that the price list lacks.
+    /// Nodes without a price, each with the entry that the price list lacks.
     pub unpriced_nodes: BTreeMap<String, String>,
     /// Nodes with parts of GPUs that are not known, by reason, each with its first cause.
     pub unknown_gpu_shares: BTreeMap<String, BTreeMap<String, String>>,
@@ -92,7 +92,7 @@ pub struct CollectorReport {
     pub stored_at: Option<String>,
     /// Lag of the written events behind the API server, in seconds.
     pub lag_seconds: f64,
-    /// Error because of which events cannot be written now.
+    /// Error that currently prevents events from being written.
     pub write_error: Option<String>,
     /// Number of objects whose stop was missed: a list lacked them.
     pub missed_stops: u64,
@@ -104,7 +104,7 @@ pub struct CollectorReport {
     pub unreadable_fields: u64,
     /// State of reading measured use; `None` if it is not read.
     pub usage: Option<UsageReport>,
-    /// Error because of which the price list could not be read again.
+    /// Error that prevented the price list from being read again.
     pub price_list_error: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use prorata_schemas::rows::budget::BudgetUse;
 use super::metrics::{Labels, Out};
 use super::view::Snapshot;
 
-/// Atoms of a [`Decimal12`] in one unit of a currency.
+/// Number of atoms of a [`Decimal12`] in one unit of a currency.
 const ATOMS: f64 = 1e12;
 
 impl Snapshot {
@@ -67,12 +67,12 @@ fn day_labels(organization: &str, currency: &str) -> Labels {
     vec![("organization", organization.to_owned()), ("currency", currency.to_owned())]
 }
 
-/// Returns money as Prometheus takes it.
+/// Converts money to the float that Prometheus expects.
 fn units(money: Decimal12) -> f64 {
     money.atoms() as f64 / ATOMS
 }
 
-/// Returns spend over budget: 0 without spend, infinite if the budget is 0.
+/// Returns spend divided by budget. It is 0 without spend, and infinite if only the budget is 0.
 fn share(used: &BudgetUse) -> f64 {
     if used.spend == Decimal12::ZERO { 0.0 } else { units(used.spend) / units(used.budget) }
 }

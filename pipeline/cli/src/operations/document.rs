@@ -60,7 +60,7 @@ struct ShardDocument<'a> {
     topics: Vec<TopicDocument<'a>>,
 }
 
-/// Why a shard is stopped.
+/// The reason that a shard is stopped.
 #[derive(Serialize)]
 struct StopDocument<'a> {
     reason: &'static str,

@@ -244,7 +244,7 @@ impl Snapshot {
     }
 }
 
-/// Writes whole metrics.
+/// A writer of whole metrics.
 pub(super) struct Out<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Out<'_> {

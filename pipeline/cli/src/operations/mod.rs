@@ -39,18 +39,18 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Longest silence of a live worker. It exceeds one call to an object store that does not respond, because
-/// the client retries for three minutes.
+/// Maximum silence of a live worker. It exceeds the time of one call to an object store that does not
+/// respond, because the client retries for three minutes.
 const LIVE_WITHIN: Duration = Duration::from_secs(300);
 
-/// Default of [`Limits::cost_series`]: enough for every organization of a usual installation, and little for
-/// Prometheus.
+/// Default of [`Limits::cost_series`]. It suffices for every organization of a typical installation, and is a
+/// small load for Prometheus.
 const COST_SERIES: usize = 1_000;
 
 /// Limits of what the server reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest time between two iterations of the worker's loop or responses of storage, and before the first
+    /// Maximum time between two iterations of the worker's loop or responses of storage, and before the first
     /// one.
     pub live_within: Duration,
     /// Maximum number of series of each metric of costs and budgets.
@@ -63,7 +63,7 @@ impl Default for Limits {
     }
 }
 
-/// A server that answers until it is stopped.
+/// A server that responds until it is stopped.
 #[derive(Debug)]
 pub struct Serving {
     /// Address of the listener. The port is known even if port 0 was requested.
@@ -84,7 +84,7 @@ impl Serving {
 /// Listens at `listen`, and serves until `stop` resolves.
 ///
 /// # Errors
-/// If nothing can listen there. The message says how to fix `http.listen`.
+/// If the server cannot listen there. The message says how to fix `http.listen`.
 pub async fn serve(
     listen: &str,
     status: Arc<Status>,

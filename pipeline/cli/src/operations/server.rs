@@ -1,7 +1,7 @@
 //! Connections: their number and duration are limited, so that clients that disappear cost nothing.
 //!
-//! A new connection always gets in. If there are too many, the server ends the one whose last request is
-//! oldest, first among connections from the same address. So no client keeps probes out by holding
+//! A new connection is always accepted. If there are too many, the server ends the connection with the oldest
+//! last request, first among connections from the same address. So no client can block probes by holding
 //! connections.
 
 use std::future::Future;
@@ -29,10 +29,10 @@ pub(super) struct Bounds {
     pub connections: usize,
     /// Maximum number of connections at a time from one address. A browser opens six.
     pub connections_of_address: usize,
-    /// Longest time for which a connection may wait for the end of a request's head, from its start or its
-    /// last response.
+    /// Maximum time that a connection may wait for the end of a request's head, from its start or its last
+    /// response.
     pub head_within: Duration,
-    /// Longest time for which a connection may last, over all of its requests.
+    /// Maximum duration of a connection, over all of its requests.
     pub connection_within: Duration,
 }
 
@@ -49,7 +49,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// A connection that the server serves.
 struct Open {
     address: IpAddr,
-    /// Number of its last request among all requests and connections; its own number before the first.
+    /// Number of the connection's last request. Connections share the numbering: before the first request,
+    /// this is the number of the connection.
     last: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -79,7 +80,7 @@ impl Connections {
     }
 }
 
-/// Answers until `stop` resolves, and then finishes the requests that have already arrived.
+/// Serves until `stop` resolves, and then finishes the requests that have already arrived.
 pub(super) async fn run(
     listener: TcpListener,
     router: Router,

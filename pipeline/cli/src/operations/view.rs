@@ -27,7 +27,7 @@ impl Snapshot {
         Self { status, now, heartbeat_age, limits }
     }
 
-    /// Returns the most series of each metric of costs and budgets.
+    /// Returns the maximum number of series of each metric of costs and budgets.
     pub(super) fn cost_series(&self) -> usize {
         self.limits.cost_series
     }
@@ -47,8 +47,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns whether shards are assigned and loaded, storage needs no action by a person, and the worker
-    /// does not stop.
+    /// Returns whether shards are assigned and loaded, storage needs no action by a person, and the worker is
+    /// not stopping.
     pub(super) fn ready(&self) -> Result<String, String> {
         let status = &self.status;
         let (loaded, all) = (self.loaded(), status.shards.len());
@@ -93,8 +93,8 @@ impl Snapshot {
         seconds(self.now.event_time().0.saturating_sub(then.0).max(0))
     }
 
-    /// Returns how far a topic partition is behind now, in event time: 0 if its end is reached, `None` if
-    /// nothing of it was seen.
+    /// Returns the lag of a topic partition in event time, in seconds. Returns 0 if its end is reached, and
+    /// `None` if none of its events were seen.
     pub(super) fn lag_seconds(&self, topic: &TopicStatus) -> Option<f64> {
         if topic.at_end { Some(0.0) } else { topic.max_event_time.map(|seen| self.age_seconds(seen)) }
     }

@@ -11,7 +11,7 @@ use prorata_worker::backfill::{Outcome, Totals};
 use prorata_worker::names::Shard;
 use serde::Serialize;
 
-/// Maximum number of held organizations that are printed one by one.
+/// Maximum number of held organizations that are printed individually.
 const HELD_MAX: usize = 10;
 
 /// Maximum number of namespaces that are listed by name. The others share one line.
@@ -190,7 +190,7 @@ fn write_text(out: &mut PlainText, outcome: &Outcome, lake: &str, elapsed: Durat
     writeln!(out, "{:.1} s, {rate} events/s.", elapsed.as_secs_f64())
 }
 
-/// Writes which later hours have events but are not closed.
+/// Writes the later hours that have events but are not closed.
 fn write_hours_ahead(out: &mut PlainText, outcome: &Outcome) -> std::fmt::Result {
     let Some(ahead) = &outcome.ahead else { return Ok(()) };
     let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
@@ -332,7 +332,7 @@ mod tests {
         assert!(json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_recomputed\": null"));
     }
 
-    /// A padding of more than 65,535 characters would be a panic.
+    /// A padding of more than 65,535 characters would cause a panic.
     #[test]
     fn names_of_any_length_and_content_are_plain_lines() {
         let long = "x".repeat(70_000);

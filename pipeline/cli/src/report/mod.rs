@@ -10,8 +10,8 @@ use prorata_inspect::text::is_unsafe;
 
 use crate::failure::Failure;
 
-/// Prints a report. Characters that a terminal would obey are printed as JSON escapes, so that a document
-/// keeps its values. If the reader has gone away, such as `head`, that is not an error.
+/// Prints a report. Characters that a terminal would interpret are printed as JSON escapes, so that a
+/// document keeps its values. It is not an error if the reader, such as `head`, has closed the output.
 ///
 /// # Errors
 /// If standard output cannot be written.
@@ -19,7 +19,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     print_some(text).map(|_wants_more| ())
 }
 
-/// Prints a part of a report in the same way. Returns `false` if the reader has gone away.
+/// Prints a part of a report in the same way. Returns `false` if the reader has closed the output.
 ///
 /// # Errors
 /// If standard output cannot be written.

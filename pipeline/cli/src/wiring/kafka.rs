@@ -53,7 +53,7 @@ fn login(kafka: &KafkaConfig) -> Result<Login, Failure> {
     })
 }
 
-/// Returns the message of Kafka's error, with its exit code.
+/// Converts an error of Kafka to a failure with an exit code.
 pub fn failure(error: SourceError) -> Failure {
     match error {
         SourceError::Unavailable(_) => Failure::storage(error),

@@ -18,7 +18,7 @@ use prorata_worker::ports::{Clock, ObjectStore};
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// Number of attempts after which an unchanged lake has no worker that is writing it.
+/// Number of attempts after which an unchanged lake counts as a lake that no worker is writing.
 const RESTS_AFTER: usize = 3;
 
 /// Returns the lake that an argument names, or else the configured lake.
@@ -74,8 +74,8 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(4),
 ];
 
-/// Longest time after deciding a checkpoint for which a worker may be committing it to tables. Clocks differ
-/// by less.
+/// Maximum time after the decision on a checkpoint for which a worker may be committing it to tables. Clocks
+/// differ by less than this time.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// Returns whether a worker may be committing the newest of these checkpoints to tables. If the checkpoint is
@@ -85,8 +85,8 @@ pub fn may_be_under_way(checkpoints: &Checkpoints) -> bool {
     age.is_some_and(|age| i128::from(age) < COMMITTED_WITHIN.as_micros() as i128)
 }
 
-/// Prints a message and waits before a lake is read again after so many attempts. Returns `false` if the lake
-/// must not be read again.
+/// Prints a message and waits before a lake is read again after this many attempts. Returns `false` if the
+/// lake must not be read again.
 pub async fn try_again(attempts: usize) -> bool {
     let Some(pause) = PAUSES.get(attempts) else { return false };
     // If the message cannot be written, the command still prints its result.
@@ -110,7 +110,8 @@ pub fn hours(from: Option<Hour>, to: Option<Hour>) -> Result<HourRange, Failure>
 
 /// Reads the tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first,
 /// and then commits to one table after another. If a worker is running, this function reads the lake again
-/// until all of them agree. The tables of a worker that died in between stay as the worker left them.
+/// until tables and checkpoints agree. The tables of a worker that died in between stay as the worker left
+/// them.
 ///
 /// # Errors
 /// If the lake changes faster than it is read, or storage is unavailable.

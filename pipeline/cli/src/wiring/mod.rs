@@ -19,8 +19,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config;
 use crate::failure::Failure;
 
-/// Builds a runtime with this many threads (0: one per core), and returns it with their number. Rayon gets as
-/// many threads for folding and encoding.
+/// Builds a runtime with this many threads (0: one per core), and returns it with their number. Rayon gets
+/// the same number of threads for folding and encoding.
 ///
 /// # Errors
 /// If threads cannot be started.
@@ -52,7 +52,7 @@ pub fn store(lake: &str) -> Result<Store, Failure> {
     Store::open(lake).map_err(Failure::usage)
 }
 
-/// Returns the ports of backfill and stream worker, after a check that the store can do what they need.
+/// Returns the ports of backfill and stream worker, after checking that the store supports what they need.
 ///
 /// # Errors
 /// If the store is unavailable or lacks create-if-absent.

@@ -33,6 +33,7 @@ pub fn open(registry: &RegistryConfig) -> Result<Option<Registry>, Failure> {
 }
 
 /// Creates the decoder of messages in the format that the configuration implies.
+///
 /// # Errors
 /// See [`open`].
 pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dyn MessageDecoder>> {
@@ -42,8 +43,8 @@ pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dy
     })
 }
 
-/// Asks a question that a producer needs answered at its start. Repeats it as [`REGISTER`] says while the
-/// registry is unavailable.
+/// Sends a request that a producer needs at its start. While the registry is unavailable, repeats the request
+/// as [`REGISTER`] says.
 ///
 /// # Errors
 /// Returns the last error, with its exit code.
@@ -63,7 +64,7 @@ pub async fn ask<T>(question: impl AsyncFn() -> Result<T, RegistryFault>) -> Res
     }
 }
 
-/// Returns the message of a registry's error, with its exit code.
+/// Converts an error of the registry to a failure with an exit code.
 pub fn failure(fault: RegistryFault) -> Failure {
     match fault {
         RegistryFault::Unavailable(_) => Failure::storage(fault),

@@ -95,19 +95,19 @@ pub struct CommitmentEntry {
     pub provider: Text,
     /// Kind of the commitment, in its provider's terms.
     pub kind: KindEntry,
-    /// Region of the covered nodes. Means nothing for a savings plan.
+    /// Region of the covered nodes. It has no meaning for a savings plan.
     #[serde(default)]
     pub region: Text,
-    /// Instance family of the covered nodes. Means nothing for a savings plan.
+    /// Instance family of the covered nodes. It has no meaning for a savings plan.
     #[serde(default)]
     pub instance_family: Text,
-    /// Committed vCPUs.
+    /// Number of committed vCPUs.
     #[serde(default)]
     pub vcpu: Amount,
     /// Committed memory in GiB.
     #[serde(default)]
     pub memory_gib: Amount,
-    /// Committed GPUs.
+    /// Number of committed GPUs.
     #[serde(default)]
     pub gpu: i32,
     /// Model of the GPUs. `None` if the commitment covers any model.
@@ -287,10 +287,10 @@ pub struct PoolEntry {
     /// Part of the memory that adds to VRAM, in percent.
     #[serde(default = "host_mem")]
     pub vram_expand_to_host_mem_percent: i32,
-    /// The most capacity that the pool may grow to.
+    /// Maximum capacity to which the pool may grow.
     #[serde(default)]
     pub max_capacity: BTreeMap<Text, QuantityText>,
-    /// The least capacity that the pool keeps.
+    /// Minimum capacity that the pool keeps.
     #[serde(default)]
     pub min_capacity: BTreeMap<Text, QuantityText>,
     /// The capacity that the pool keeps free for future pods.

@@ -2,8 +2,8 @@
 //! times.
 //!
 //! An entry is one version of an object, from one instant to another. Several entries with the same id are
-//! versions of one object; they must not overlap. The file is the whole truth: events of earlier files are
-//! corrected. So sending the last file gives the same result as if it were the only one.
+//! versions of one object; they must not overlap. The file is the whole truth, and events of earlier files
+//! are corrected to match it. So sending the last file gives the same result as if it were the only file.
 
 mod check;
 mod entries;
@@ -59,7 +59,7 @@ pub struct AgreementEvents {
     pub events: Vec<Event>,
     /// Objects whose description changes.
     pub changes: Vec<ChangedObject>,
-    /// Entries that begin later: send the file again at that time.
+    /// Entries that begin later. The file must be sent again at that time.
     pub later: Vec<(EntryPlace, Timestamp)>,
 }
 
@@ -70,7 +70,7 @@ pub struct ChangedObject {
     pub object: String,
     /// The first instant at which the descriptions differ.
     pub from: Timestamp,
-    /// The end of the last such span, exclusive; at most the time of the run.
+    /// The end of the last span in which the descriptions differ, exclusive; at most the time of the run.
     pub to: Timestamp,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for ChangedObject {
     }
 }
 
-/// Names an entry in messages.
+/// The place of an entry, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
     /// The section, such as `reservations`.
@@ -155,14 +155,14 @@ struct Version {
     from: Timestamp,
     to: Option<Timestamp>,
     set: Payload,
-    /// The event that ends the version. `None` if the description has its own end, and for a rate, which the
+    /// The event that ends the version. `None` if the description has its own end, or is a rate, which the
     /// next rate replaces.
     deleted: Option<Payload>,
 }
 
 impl Agreements {
     /// Returns the events to send after `sent`, which holds every event of earlier files of the organization.
-    /// Events after `now` are left out, because a worker refuses events of the future.
+    /// Events after `now` are left out, because a worker refuses future events.
     ///
     /// # Errors
     /// Returns the first entry error. Also returns an error if a corrected event was not recorded before this

@@ -37,7 +37,7 @@ fn standing(events: &[Event]) -> StandingEvents<'_> {
 /// event that was sent from files of this organization.
 ///
 /// # Errors
-/// If an event was sent with a `recorded_at` that is not before `recorded_at`.
+/// If a sent event that must be corrected was not recorded before `recorded_at`.
 pub(super) fn to_send(
     wanted: &[Event],
     sent: &[Event],
@@ -106,7 +106,7 @@ fn span(before: &[Event], after: &[Event], now: Timestamp) -> Option<(Timestamp,
 
 /// Returns the description of an object at an instant, without its span.
 fn described(events: &[Event], at: Timestamp) -> Option<Payload> {
-    // Events are in the order of time. If a set and a deletion are at one instant, the deletion comes last.
+    // Events are in time order. If a set and a deletion are at one instant, the deletion comes last.
     let last = events.iter().rev().find(|event| event.event_time <= at)?;
     let is_deleted = matches!(last.payload.kind(), EventKind::PoolDeleted);
     let has_ended = ends_at(&last.payload).is_some_and(|ends_at| ends_at <= at);

@@ -1,5 +1,5 @@
-//! Specs of capacity reservations, such as `P16EN x2`, from the file next to this one. The head of the file
-//! explains its form.
+//! Specs of capacity reservations, such as `P16EN x2`, from `specs.txt`. The head of the file explains its
+//! format.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const TABLE: &str = include_str!("specs.txt");
 /// Returns the GPU model and the capacity of the unit that a spec stands for.
 ///
 /// # Errors
-/// If the table does not have the spec. The message names the specs of the card, or the cards.
+/// If the table does not have the spec. The message lists the specs of the card, or the known cards.
 pub fn unit(spec: &str) -> Result<(Text, BTreeMap<Text, QuantityText>), String> {
     let (wanted, gpus) = spec.trim().rsplit_once(' ').unwrap_or((spec, ""));
     let (mut cards, mut of_card) = (Vec::new(), Vec::new());

@@ -13,10 +13,10 @@ use crate::state::{Announced, Key, Phase};
 pub(super) struct Since {
     /// The instant of the first announcement.
     pub start: Timestamp,
-    /// The instant of a change of what was announced.
+    /// The instant at which an announced description changes.
     pub change: Timestamp,
-    /// The time at which the object says it last changed: the later of two descriptions counts. It is not the
-    /// collector's time, because a repeated event would have a different one.
+    /// The time of the last change, according to the object. Of two descriptions, the later one counts. It is
+    /// not the collector's time, because a repeated event would have a different time.
     pub recorded: Option<Timestamp>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Intent {
 }
 
 impl Intent {
-    /// The entry to store before the batch is sent; `now` is the entry to store after it.
+    /// Returns the entry to store before the batch is sent. `now` is the entry to store after it.
     pub(super) fn entry(self, now: Option<&Announced>) -> Announced {
         let announcing = |known: &Announced| Announced { phase: Phase::Announcing, ..known.clone() };
         let known = self.stored.or_else(|| now.map(announcing)).unwrap_or_else(|| Announced {
@@ -87,7 +87,7 @@ impl Collector {
     }
 
     /// Announces the stop of a running object, never before its last event. A stop at the instant of the
-    /// start says that the object never ran. Only a start that no other event followed allows that.
+    /// start means that the object never ran. This is possible only if no other event followed the start.
     pub(super) fn announce_stop(&mut self, key: &Key, at: Timestamp, payload: Payload) {
         let Some(known) = self.state.announced.get(key).filter(|known| known.phase.is_running()) else {
             return;
@@ -107,7 +107,7 @@ impl Collector {
         self.send(at, None, payload);
     }
 
-    /// The intent of an object in this batch, created from the stored entry if needed.
+    /// Returns the intent of an object in this batch, and creates it from the stored entry if needed.
     fn intend(&mut self, key: &Key) -> &mut Intent {
         let announced = &self.state.announced;
         self.intents.entry(key.clone()).or_insert_with(|| Intent {
@@ -146,13 +146,13 @@ impl Collector {
         digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
     }
 
-    /// The first instant for which anything is sent.
+    /// Returns the first instant for which anything is sent.
     pub(super) fn since(&self) -> Timestamp {
         self.state.since.unwrap_or(Timestamp(0))
     }
 }
 
-/// The first instant after another.
+/// Returns the first instant after another.
 pub(super) const fn after(instant: Timestamp) -> Timestamp {
     Timestamp(instant.0.saturating_add(1))
 }

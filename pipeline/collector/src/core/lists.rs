@@ -1,9 +1,9 @@
 //! Handles the objects that a complete list lacks.
 //!
-//! An announced object that a complete list lacks has ended between two instants: the instant up to which
-//! everything was known, and the start of the list. A list is not believed at once if it lacks very many
-//! objects, or has no node at all: a truncated cache must not end everything. A list that does not complete
-//! says nothing about missing objects.
+//! An announced object that a complete list lacks has ended between two instants. The first is the instant up
+//! to which everything was known, and the second is the start of the list. A list that lacks very many
+//! objects, or has no node at all, is not believed at once. A truncated cache must not end everything. A list
+//! that does not complete says nothing about missing objects.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::object::ObjectKind;
 use crate::options::MissedStop;
 use crate::state::{Key, Phase};
 
-/// Fewer stops than this are believed at once.
+/// Minimum number of stops that are not believed at once.
 const MASS_STOPS_MIN: usize = 10;
 
 /// The purpose of a list.
@@ -68,8 +68,8 @@ impl Collector {
         }
     }
 
-    /// The instant at which an object ended that no longer exists: `now`, or a missed stop if a list is in
-    /// progress.
+    /// Returns the instant at which an object that no longer exists ended. It is `now`, or a missed stop if a
+    /// list is in progress.
     pub(super) fn unseen_end(&self, key: &Key, now: Timestamp) -> Timestamp {
         match self.lists.get(&key.kind) {
             None => now,
@@ -77,7 +77,7 @@ impl Collector {
         }
     }
 
-    /// The instant of the missed stop of an object, after all of its events that may have been sent.
+    /// Returns the instant of an object's missed stop, after all of its events that may have been sent.
     fn lost_of(&self, key: &Key, list: &ListInProgress) -> Timestamp {
         let known = self.state.announced.get(key);
         let intended = known.and_then(|known| known.intended_start.max(known.intended_stop));

@@ -1,4 +1,4 @@
-//! The collector: takes changes of objects, returns events and the state to store.
+//! The collector: it takes changes of objects, and returns events and the state to store.
 //!
 //! Reading order: [`Collector::apply`] here; `pods` and `nodes` for the events of one object; `lists` for the
 //! objects that a complete list lacks; `sets` for quotas and pools; `announce` for times and repeats.
@@ -33,8 +33,8 @@ use nodes::KnownNode;
 /// An input of the collector.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A list of this kind begins. Objects that an earlier, unfinished list has shown stay valid; objects
-    /// that the unfinished list lacks mean nothing.
+    /// A list of this kind begins. Objects that an earlier, unfinished list has shown stay valid. An object
+    /// that the unfinished list lacks may still exist.
     ListBegins(ObjectKind),
     /// Like [`Self::ListBegins`], with the version up to which everything was already reported. The list
     /// shows only known objects, unless something went wrong.
@@ -68,7 +68,7 @@ pub enum Notice {
         /// The error.
         fault: String,
     },
-    /// A node has no price: it is held back, and its pods have no price either.
+    /// A node has no price. It is held back, and its pods have no price either.
     UnpricedNode {
         /// Name of the node.
         name: Text,
@@ -89,11 +89,11 @@ pub enum Notice {
         /// Driver and device of each unmapped device.
         devices: Vec<String>,
     },
-    /// A part of the GPUs of a node is not known, for the first time with this reason.
+    /// A part of the GPUs of a node is not known. Each reason is reported once.
     UnknownGpuShare {
         /// Name of the node.
         node: Text,
-        /// Why it is not known.
+        /// The reason that the part is not known.
         reason: FaultReason,
         /// The cause.
         what: String,
@@ -116,7 +116,8 @@ pub enum Notice {
         /// Namespace and name of the object, or its id if it is gone.
         name: String,
     },
-    /// A list would end very many objects at once. It is not believed yet: list again in a minute.
+    /// A list would end very many objects at once. It is not believed yet; the kind must be listed again in a
+    /// minute.
     SuspectList {
         /// Kind of the objects.
         kind: ObjectKind,
@@ -125,7 +126,7 @@ pub enum Notice {
         /// Number of running objects.
         running: usize,
     },
-    /// A node started again and may bring back objects of this kind: list the kind again.
+    /// A node started again and may bring back objects of this kind. The kind must be listed again.
     Relist(ObjectKind),
 }
 
@@ -159,9 +160,9 @@ pub struct Collector {
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
-    /// The time of the first input, and whether slices were listed since.
+    /// The time of the first input, and whether slices were listed since then.
     slices: (Option<Timestamp>, bool),
-    /// Pods that wait for their node, pool or claims, or were sent without them, and all pods that name a
+    /// Pods that wait for their node, pool or claims, or were sent without them. Also all pods that name a
     /// pool, have claims, or may share GPUs.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
@@ -260,24 +261,26 @@ impl Collector {
         }
     }
 
-    /// The announced objects, and the time up to which each kind is known.
+    /// Returns the announced objects, and the time up to which each kind is known.
     pub const fn state(&self) -> &CollectorState {
         &self.state
     }
 
-    /// Nodes that are held back because they have no price: their names, and the key that a price list lacks.
+    /// Returns the names of nodes that are held back because they have no price, and the keys that a price
+    /// list lacks.
     pub fn unpriced_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
     }
 
-    /// Nodes with parts of GPUs that are not known: their names, the reason and its first cause.
+    /// Returns the nodes with parts of GPUs that are not known: their names, each reason, and its first
+    /// cause.
     pub fn gpu_faults(&self) -> impl Iterator<Item = (&Text, FaultReason, &str)> {
         self.nodes.iter().flat_map(|(name, node)| {
             node.gpu_faults.iter().map(move |(reason, what)| (name, *reason, what.as_str()))
         })
     }
 
-    /// Number of announced objects of a kind that run, as far as is known.
+    /// Returns the number of announced objects of a kind that run, as far as is known.
     pub fn running(&self, kind: ObjectKind) -> usize {
         // Keys are ordered by kind.
         let first = Key { kind, id: Text::default() };
@@ -285,12 +288,12 @@ impl Collector {
         of_kind.filter(|(_, known)| known.phase.is_running()).count()
     }
 
-    /// Names of the nodes that exist.
+    /// Returns the names of the nodes that exist.
     pub fn node_names(&self) -> impl Iterator<Item = &Text> {
         self.nodes.keys()
     }
 
-    /// Uids of the running pods, by namespace and name.
+    /// Returns the uids of the running pods, by namespace and name.
     pub fn running_pods(&self) -> HashMap<(&str, &str), &Text> {
         let runs = |(key, known): &(&Key, &Announced)| {
             key.kind == ObjectKind::Pod && matches!(known.phase, Phase::Started | Phase::Changed)
@@ -299,7 +302,7 @@ impl Collector {
         running.map(|(key, known)| ((&*known.namespace, &*known.name), &key.id)).collect()
     }
 
-    /// Number of pods that wait for their node, their pool or their claims.
+    /// Returns the number of pods that wait for their node, their pool or their claims.
     pub fn waiting_pods(&self) -> usize {
         let is_sent = |known: &Announced| known.phase != Phase::Announcing;
         let waits = |uid: &&Text| !self.state.announced.get(&pods::key(uid)).is_some_and(is_sent);
@@ -368,7 +371,8 @@ impl Collector {
         }
     }
 
-    /// Moves the known time of a kind after a change from a watch. During a list, it does not move.
+    /// After a change from a watch, advances the time up to which its kind is known. During a list, the time
+    /// does not advance.
     fn catch_up(&mut self, object: &KubeObject, now: Timestamp) {
         let kind = object.kind();
         if !self.lists.contains_key(&kind) {
@@ -389,8 +393,8 @@ impl Collector {
         }
     }
 
-    /// Returns whether slices are watched and not known yet, in the first minutes after a start: until then,
-    /// what is announced of their devices stays.
+    /// Returns whether slices are watched and not known yet, in the first minutes after a start. Until the
+    /// slices are known, the announcements of their devices stay.
     fn awaits_slices(&self, now: Timestamp) -> bool {
         let (first, listed) = self.slices;
         let is_new = first.is_none_or(|first| first > now.before(pods::WAIT_MAX));

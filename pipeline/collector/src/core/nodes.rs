@@ -20,17 +20,17 @@ use crate::state::{Key, Phase};
 #[derive(Debug)]
 pub(super) struct KnownNode {
     pub facts: NodeFacts,
-    /// The id of the node in events; it stays the announced id.
+    /// The id of the node in events. An announced id does not change.
     pub node_id: Text,
     /// Whether the node was announced.
     pub is_announced: bool,
     /// Whether it was reported that the node is held back.
     pub is_reported: bool,
-    /// Why parts of the node's GPUs are not known, with the first cause of each reason.
+    /// The reasons that parts of the node's GPUs are not known, each with its first cause.
     pub gpu_faults: BTreeMap<FaultReason, String>,
     /// The reasons that were reported.
     pub gpu_reported: BTreeSet<FaultReason>,
-    /// Lower bound for the starts of the node's pods: until then, another node of this id existed.
+    /// Lower bound for the starts of the node's pods. Until then, another node with this id existed.
     pub least: Timestamp,
 }
 
@@ -51,7 +51,7 @@ impl KnownNode {
     }
 }
 
-/// Returns the spelling of a price list.
+/// Returns the spelling in a price list.
 const fn shown(capacity_type: CapacityType) -> &'static str {
     match capacity_type {
         CapacityType::OnDemand => "ON_DEMAND",
@@ -104,7 +104,7 @@ impl Collector {
         announced.map_or_else(|| facts.node_id.clone(), |(key, _)| key.id.clone())
     }
 
-    /// Ends other nodes of this name or this id: their objects are gone.
+    /// Ends other nodes with this name or this id, because their objects are gone.
     fn end_predecessors(&mut self, facts: &NodeFacts, node_id: &Text, now: Timestamp) {
         let same_name = self.nodes.get(&facts.name).filter(|node| node.facts.uid != facts.uid);
         let by_name = same_name.map(|node| node.node_id.clone());
@@ -250,7 +250,7 @@ impl Collector {
         }
     }
 
-    /// Notes why a part of a node's GPUs is not known. People are notified once of each reason.
+    /// Records the reason that a part of a node's GPUs is not known. Each reason is reported once.
     pub(super) fn gpu_fault(&mut self, name: &Text, fault: ShareFault) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let ShareFault { reason, what } = fault;

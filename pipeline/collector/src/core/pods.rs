@@ -14,7 +14,7 @@ use crate::object::{ObjectKind, PodObject};
 use crate::sharing::{PodShare, ShareFault, gpus};
 use crate::state::{Announced, Key, Phase};
 
-/// The longest time that a pod waits for the objects that it names: pods may be bound to a node that never
+/// Maximum time that a pod waits for the objects that it names. A pod may be bound to a node that never
 /// appears.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
@@ -92,8 +92,8 @@ impl Collector {
         }
     }
 
-    /// Ends a pod. A pod that was not announced, because its life fell between two looks or because it
-    /// waited, is announced first. A pod that ended before collection began is never announced.
+    /// Ends a pod. A pod that was not announced, because it was never seen running or because it waited, is
+    /// announced first. A pod that ended before collection began is never announced.
     fn pod_ended(&mut self, key: Key, facts: &PodFacts, end: &PodEnd, now: Timestamp) {
         let at = end.at.unwrap_or(now).min(now);
         let phase = self.state.announced.get(&key).map(|known| known.phase);
@@ -180,7 +180,7 @@ impl Collector {
                 None if may_wait => return None,
                 None => missing.push("its claims".to_owned()),
                 Some(claimed) => {
-                    // Before the claims are added: what the requests alone count.
+                    // This counts the requests alone, before the claims are added.
                     let counted = description.size(&self.options.gpu_resources).gpu_millis;
                     if let Some(part) = claimed.gpus
                         && let Some(millis) = part.thousandths()
@@ -221,7 +221,7 @@ impl Collector {
         }
     }
 
-    /// Processes the pods that waited for this node, or share its GPUs, again.
+    /// Processes again the pods that waited for this node, or share its GPUs.
     pub(super) fn look_again_on_node(&mut self, name: &str, now: Timestamp) {
         let waiting = self.kept.values().filter(|facts| *facts.node_name == *name);
         for facts in waiting.cloned().collect::<Vec<_>>() {
@@ -229,7 +229,7 @@ impl Collector {
         }
     }
 
-    /// Processes the pods that have claims again.
+    /// Processes again the pods that have claims.
     pub(super) fn look_again_at_claims(&mut self, now: Timestamp) {
         let claiming = self.kept.values().filter(|facts| !facts.claims.is_empty());
         for facts in claiming.cloned().collect::<Vec<_>>() {
@@ -237,7 +237,7 @@ impl Collector {
         }
     }
 
-    /// Processes the pods that name a pool again.
+    /// Processes again the pods that name a pool.
     pub(super) fn look_again_at_pools(&mut self, now: Timestamp) {
         let naming = self.kept.values().filter(|facts| facts.pool.is_some());
         for facts in naming.cloned().collect::<Vec<_>>() {
@@ -245,7 +245,7 @@ impl Collector {
         }
     }
 
-    /// Processes the pods that have waited too long again: they continue without the missing objects.
+    /// Processes again the pods that have waited too long. They continue without the missing objects.
     pub(super) fn end_waits(&mut self, now: Timestamp) {
         let is_sent = |uid: &Text| {
             let known = self.state.announced.get(&key(uid));
@@ -258,8 +258,8 @@ impl Collector {
         }
     }
 
-    /// Marks the pods that the stop of a node has ended. A pod whose start is only intended keeps its phase:
-    /// the start may not have been sent.
+    /// Marks the pods that the stop of a node has ended. A pod whose start is only intended keeps its phase,
+    /// because the start may not have been sent.
     pub(super) fn end_pods_of_node(&mut self, node_id: &str) {
         let of_node = |(key, known): &(&Key, &mut Announced)| {
             let was_sent = matches!(known.phase, Phase::Started | Phase::Changed);

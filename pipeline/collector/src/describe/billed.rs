@@ -1,11 +1,11 @@
-//! Under which resource and account a provider bills a node, as `spec.providerID` says.
+//! The resource and the account under which a provider bills a node, according to `spec.providerID`.
 
 use prorata_schemas::Text;
 
 /// Prefix of a node's id at Azure.
 const SUBSCRIPTIONS: &str = "/subscriptions/";
 
-/// The resource and the account under which a node is billed, as far as its provider id says.
+/// The resource and the account under which a node is billed, if its provider id contains them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BilledAs {
     /// The id of the resource in the provider's bill.
@@ -20,7 +20,7 @@ impl BilledAs {
         match provider_id.split_once("://") {
             Some(("gce", path)) => Self::of_google(path),
             Some(("azure", path)) => Self::of_azure(path),
-            // Of AWS and others, a bill has the last part.
+            // Bills of AWS and other providers have the last part.
             Some((_, path)) => Self { resource_key: last_part(path), account_id: None },
             None => Self { resource_key: last_part(provider_id), account_id: None },
         }
@@ -34,7 +34,8 @@ impl BilledAs {
         }
     }
 
-    /// Reads the path of a virtual machine. A bill has the scale set of a machine in one, in any case.
+    /// Reads the path of a virtual machine. For a machine in a scale set, a bill has the scale set. Case is
+    /// ignored.
     fn of_azure(path: &str) -> Self {
         let path = path.to_lowercase();
         let billed = match path.split_once("/virtualmachinescalesets/") {

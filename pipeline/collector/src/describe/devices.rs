@@ -45,7 +45,7 @@ struct DeviceFacts {
     profile: Option<Text>,
     /// Bytes of memory.
     memory: Option<u128>,
-    /// Set of counters and bytes of memory that the device takes of it.
+    /// Set of counters, and the bytes of memory that the device takes from it.
     takes: Option<(Text, u128)>,
     /// The card that the device is, or is a part of.
     card: Text,
@@ -141,7 +141,8 @@ impl Devices {
         }
     }
 
-    /// Returns the quantities that these claims give a pod, or `None` if one is not known or not allocated.
+    /// Returns the quantities that these claims give a pod, or `None` if a claim is not known or not
+    /// allocated.
     pub fn claimed(&self, claims: &[Option<Text>], options: &CollectorOptions) -> Option<Claimed> {
         let mut claimed =
             Claimed { quantities: Quantities::new(), changed: None, unmapped: Vec::new(), gpus: None };

@@ -43,7 +43,7 @@ pub struct NodeFacts {
     pub os: Text,
     /// The description, without the price and without additions from the GPU node.
     pub description: NodeStarted,
-    /// The cards of the node, and what the parts of its pods depend on.
+    /// The cards of the node, and the values on which the parts of its pods depend.
     pub gpus: NodeGpus,
     /// Values that could not be read, for messages.
     pub faults: Vec<String>,
@@ -120,7 +120,7 @@ impl NodeFacts {
         }
     }
 
-    /// Returns whether the node itself says that it has GPUs.
+    /// Returns whether the node itself reports GPUs.
     pub fn has_gpus(&self, options: &CollectorOptions) -> bool {
         self.description.size(&options.gpu_resources).gpu_millis > 0
     }

@@ -48,7 +48,7 @@ pub struct PodFacts {
 pub struct PodEnd {
     /// Time of the end. `None` if the object does not have it.
     pub at: Option<Timestamp>,
-    /// Reason of the end.
+    /// Reason for the end.
     pub reason: Option<Text>,
 }
 
@@ -255,7 +255,8 @@ impl<'p> Annotations<'p> {
     }
 }
 
-/// Returns the id of a pool of this cluster: pool names are not unique among clusters.
+/// Returns the id of a pool of this cluster. The id includes the cluster, because pool names are not unique
+/// among clusters.
 pub fn pool_id(options: &CollectorOptions, name: &str) -> Text {
     format!("{}/{name}", options.cluster_id).into()
 }

@@ -79,7 +79,7 @@ pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet,
     }
 }
 
-/// Parses a capacity, and gives its resources the names that nodes and pods have for them.
+/// Parses a capacity, and gives its resources the names that nodes and pods use.
 fn capacity(list: &ResourceList, field: &str) -> Result<Quantities, String> {
     let parse = |(name, text): (&Text, &QuantityText)| {
         let resource = match &**name {

@@ -44,8 +44,7 @@ pub struct ClaimRequest {
     pub name: String,
     /// The request, if it has no alternatives.
     pub exactly: Option<SubRequest>,
-    /// Alternatives, of which the first available one is allocated. A result names it as
-    /// `request/alternative`.
+    /// Alternatives. The first available one is allocated, and a result names it as `request/alternative`.
     #[serde(deserialize_with = "or_default")]
     pub first_available: Vec<SubRequest>,
 }
@@ -148,10 +147,10 @@ pub struct SlicePool {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CounterSet {
-    /// Name of the set, in the list of what there is.
+    /// Name of the set, if this is the set of available amounts.
     #[serde(deserialize_with = "or_default")]
     pub name: Text,
-    /// Name of the set, in what a device takes.
+    /// Name of the set, if these are the amounts that a device takes.
     #[serde(deserialize_with = "or_default")]
     pub counter_set: Text,
     /// Values by the names of counters.

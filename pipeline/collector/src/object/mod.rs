@@ -1,6 +1,6 @@
 //! Kubernetes objects with the fields that affect events, and no others.
 //!
-//! A pod of 13 kB of JSON becomes a few hundred bytes: the types of a full client cost thirty times the
+//! A pod of 13 kB of JSON becomes a few hundred bytes. The types of a full client need thirty times the
 //! memory and four times the processor time. Field names match the Kubernetes API. A field that is missing or
 //! null takes its default, and fields without a name here are skipped and not kept.
 
@@ -110,7 +110,7 @@ impl KubeObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Identity of the object: never given to another object.
+    /// Identity of the object, which is never given to another object.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// Name of the object, which another object may have later.
@@ -148,8 +148,8 @@ impl ObjectMeta {
         self.managed_fields.iter().filter_map(|fields| fields.time).map(|time| time.0).max()
     }
 
-    /// Returns the time of removal if this is the last revision: the final delete sets the grace period to 0
-    /// and the time to its own instant. Before that, the time lies in the future.
+    /// Returns the time of removal if this is the last revision. The final delete sets the grace period to 0,
+    /// and the time to the instant of the delete. Before that, the time is in the future.
     pub fn removed(&self) -> Option<prorata_schemas::time::Timestamp> {
         let removed = self.deletion_grace_period_seconds == Some(0);
         self.deletion_timestamp.filter(|_| removed).map(|time| time.0)

@@ -40,7 +40,7 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// The whole capacity of the node, of which a part is not allocatable.
+    /// The whole capacity of the node, including the part that is not allocatable.
     #[serde(deserialize_with = "or_default")]
     pub capacity: ResourceList,
 }

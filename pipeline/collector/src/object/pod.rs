@@ -85,7 +85,7 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "or_default")]
     pub phase: String,
-    /// Reason of a failure, such as `Evicted`.
+    /// Reason for a failure, such as `Evicted`.
     pub reason: Option<Text>,
     /// Time at which the kubelet accepted the pod.
     pub start_time: Option<Instant>,
@@ -111,7 +111,7 @@ pub struct PodCondition {
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Reason of the status.
+    /// Reason for the status.
     pub reason: Option<Text>,
     /// Time at which the status last changed.
     pub last_transition_time: Option<Instant>,
@@ -132,7 +132,7 @@ pub struct ContainerStatus {
     /// Resources that the kubelet has allocated.
     #[serde(deserialize_with = "or_default")]
     pub allocated_resources: ResourceList,
-    /// Resources that the runtime has set. `None` if they are not known, and so without a resize.
+    /// Resources that the runtime has set. `None` if they are not known; resizes are then ignored.
     pub resources: Option<Resources>,
 }
 
@@ -158,7 +158,7 @@ pub struct Running {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
-    /// Reason of the end, such as `Completed` or `OOMKilled`.
+    /// Reason for the end, such as `Completed` or `OOMKilled`.
     pub reason: Option<Text>,
     /// Time of the start.
     pub started_at: Option<Instant>,

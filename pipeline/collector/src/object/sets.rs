@@ -58,10 +58,11 @@ pub struct GpuPoolSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityConfig {
-    /// The most that the pool may grow to: `cpu`, `memory`, `tflops` and `vram`, as the two below.
+    /// Maximum capacity to which the pool may grow. It has `cpu`, `memory`, `tflops` and `vram`, and so do
+    /// the next two fields.
     #[serde(deserialize_with = "or_default")]
     pub max_resources: ResourceList,
-    /// The least that the pool keeps.
+    /// Minimum capacity that the pool keeps.
     #[serde(deserialize_with = "or_default")]
     pub min_resources: ResourceList,
     /// The capacity that the pool keeps free for future pods.

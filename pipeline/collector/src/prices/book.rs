@@ -38,7 +38,7 @@ pub struct PricedNode<'n> {
     pub capacity_type: CapacityType,
     /// The whole capacity of the node.
     pub capacity: &'n Quantities,
-    /// GPUs of the node, in thousandths.
+    /// Number of GPUs of the node, in thousandths.
     pub gpu_millis: u128,
 }
 

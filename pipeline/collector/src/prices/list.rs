@@ -74,7 +74,7 @@ pub enum PriceListError {
         /// The other price.
         other: UnitPrice,
     },
-    /// A list has only one currency.
+    /// A price is not in the list's currency.
     #[error("a price in {other}, but the list is in {one}; make a list for each currency")]
     TwoCurrencies {
         /// Currency of the list.
@@ -116,7 +116,7 @@ impl PriceList {
     /// Adds a price. The same price counts once, even if its provider or region is spelled differently.
     ///
     /// # Errors
-    /// If the price is negative, or in another currency than the list. If the list has another price of this
+    /// If the price is negative or not in the list's currency. Also if the list has a different price of this
     /// type from the same instant, which stays.
     pub fn add(
         &mut self,

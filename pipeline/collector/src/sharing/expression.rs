@@ -94,7 +94,8 @@ impl Expression {
         self.terms.iter().any(|(_, term)| is(term))
     }
 
-    /// Returns the value for these objects. An absent term of the pod counts more than a fault of the node.
+    /// Returns the value for these objects. An absent term of the pod takes precedence over a fault of the
+    /// node.
     pub(super) fn value(&self, objects: &Objects<'_>) -> Value {
         let values: Vec<_> =
             self.terms.iter().map(|(divides, term)| (divides, term.value(objects))).collect();
@@ -149,7 +150,8 @@ impl Operand {
     }
 }
 
-/// Returns the text at the `*` of a pattern, empty without one. `None` if the name does not match.
+/// Returns the text at the `*` of a pattern, or an empty text if there is no `*`. `None` if the name does not
+/// match.
 pub(super) fn like<'n>(pattern: &str, name: &'n str) -> Option<&'n str> {
     match pattern.split_once('*') {
         None => (pattern == name).then_some(""),

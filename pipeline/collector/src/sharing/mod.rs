@@ -1,8 +1,8 @@
-//! Parts of GPUs: how many cards a node has, and which part of them a pod holds, where names of resources do
-//! not say it.
+//! Parts of GPUs: the number of cards of a node, and the part of them that a pod holds. Schemes give them if
+//! resource names do not.
 //!
-//! Which objects say it depends on what shares the cards. That is data ([`GpuScheme`]), so that a new scheme
-//! needs no release.
+//! The objects to read depend on the software that shares the cards. This is data ([`GpuScheme`]), so that a
+//! new scheme needs no release.
 
 mod defaults;
 mod expression;
@@ -41,13 +41,13 @@ pub struct GpuOptions<'a> {
     pub tensor_fusion_domain: &'a str,
 }
 
-/// Largest number of GPUs in an event, in thousandths.
+/// Maximum number of GPUs in an event, in thousandths.
 const GPU_MILLIS_MAX: u128 = DEVICES_MAX * 1000;
 
 /// The scheme in events if no scheme is known.
 const UNKNOWN: &str = "unknown";
 
-/// Why a part of a GPU is not known.
+/// The reason that a part of a GPU is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultReason {
     /// The node lacks a label, an annotation or a resource that the scheme needs.
@@ -56,7 +56,7 @@ pub enum FaultReason {
     Unreadable,
     /// The part is larger than its card, or than all cards of the node.
     AboveCard,
-    /// A pod requests what looks like a part of a GPU, and no scheme knows it.
+    /// A pod requests a resource that looks like a part of a GPU, and no scheme knows it.
     UnknownScheme,
 }
 
@@ -78,7 +78,7 @@ impl FaultReason {
 /// A part of a GPU, or a number of cards, that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareFault {
-    /// Why it is not known.
+    /// The reason that it is not known.
     pub reason: FaultReason,
     /// The cause, for people.
     pub what: String,
@@ -90,9 +90,9 @@ pub struct NodeGpus {
     labels: BTreeMap<Text, Text>,
     capacity: Quantities,
     registers: BTreeMap<Text, Option<Register>>,
-    /// Physical cards; `None` to count the capacity.
+    /// Number of physical cards. `None` if the capacity counts.
     pub cards: Option<Quantity>,
-    /// Why the number of cards is not known, although a scheme applies.
+    /// The reason that the number of cards is not known, although a scheme applies.
     pub fault: Option<ShareFault>,
 }
 
@@ -112,7 +112,7 @@ pub struct PodGpus {
 pub struct PodShare {
     /// Name of the scheme.
     pub scheme: Text,
-    /// Physical cards, or why they are not known.
+    /// Number of physical cards, or the reason that it is not known.
     pub gpus: Result<Quantity, ShareFault>,
 }
 
@@ -144,8 +144,8 @@ impl NodeGpus {
         gpus
     }
 
-    /// Returns the thousandths of cards of the node: its physical cards, or else the whole GPUs of its
-    /// capacity. `None` if it has none of them.
+    /// Returns the number of the node's cards, in thousandths: its physical cards, or else the whole GPUs of
+    /// its capacity. `None` if there are none.
     fn all_millis(&self, options: GpuOptions<'_>) -> Option<u128> {
         let whole = || {
             let named = options.gpu_resources.iter().filter_map(|name| self.capacity.get(name));
@@ -235,7 +235,7 @@ impl PodGpus {
     }
 }
 
-/// Returns the part as a quantity, if the node has as many thousandths of cards.
+/// Returns the part as a quantity, if it does not exceed the node's cards, in thousandths.
 fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     let millis = part.thousandths();
     match (millis, cards) {
@@ -248,8 +248,8 @@ fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     }
 }
 
-/// Returns whether a resource looks like a part of a GPU: it matches a configured pattern, and is neither a
-/// whole GPU nor a MIG slice.
+/// Returns whether a resource looks like a part of a GPU. It does if it matches a configured pattern, and is
+/// neither a whole GPU nor a MIG slice.
 fn looks_like_share(name: &str, options: GpuOptions<'_>) -> bool {
     let is_counted = name == GPU_MEMORY
         || name.starts_with(MIG_PREFIX)
@@ -258,12 +258,12 @@ fn looks_like_share(name: &str, options: GpuOptions<'_>) -> bool {
     !is_counted && is_gpu(name, options)
 }
 
-/// Returns whether a name, of a resource or of a driver, matches a configured pattern of GPUs.
+/// Returns whether the name of a resource or driver matches a configured pattern of GPUs.
 pub(crate) fn is_gpu(name: &str, options: GpuOptions<'_>) -> bool {
     options.gpu_share_names.iter().any(|pattern| contains(pattern, name))
 }
 
-/// Returns whether a name matches a pattern with a `*` at its beginning, at its end, at both, or at none.
+/// Returns whether a name matches a pattern with a `*` at its beginning, at its end, at both, or at neither.
 fn contains(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(_), Some(_)) if pattern.len() > 1 => name.contains(pattern.trim_matches('*')),

@@ -68,7 +68,7 @@ impl Ratio {
         self.over.div_ceil(self.under)
     }
 
-    /// Returns thousandths, rounded down so that parts never exceed their card, but never down to nothing.
+    /// Returns thousandths, rounded down so that parts never exceed their card, but never down to 0.
     pub fn thousandths(self) -> Option<u128> {
         let millis = self.over.checked_mul(1000)? / self.under;
         Some(if self.over > 0 { millis.max(1) } else { 0 })

@@ -1,4 +1,4 @@
-//! The annotations of HAMi and Volcano: the devices of a node, and what a pod got of them.
+//! The annotations of HAMi and Volcano: the devices of a node, and the parts of them that a pod got.
 
 use std::collections::BTreeMap;
 
@@ -44,19 +44,20 @@ impl Register {
         Some(Self { memory: devices.into_iter().collect(), first })
     }
 
-    /// Number of devices.
+    /// Returns the number of devices.
     pub fn devices(&self) -> usize {
         self.memory.len()
     }
 
-    /// Memory of a device, in MiB: the first one's, as the devices of a node are alike.
+    /// Returns the memory of the first device, in MiB. The devices of a node are alike.
     pub const fn memory(&self) -> Option<u128> {
         self.first
     }
 
-    /// Returns the part of cards that a pod got: of each device the larger of memory and cores. Containers
-    /// are separated by semicolons, their devices by colons, each `uuid,type,memory,cores`. `None` if it
-    /// cannot be read, or names a device that the node does not have.
+    /// Returns the parts of cards that a pod got: for each device, the larger of the parts of memory and
+    /// cores. Containers are separated by semicolons, and devices by colons. Each device is
+    /// `uuid,type,memory,cores`. `None` if the text cannot be read, or names a device that the node does not
+    /// have.
     pub fn allocated(&self, text: &str) -> Option<Vec<Ratio>> {
         let devices = text.split([';', ':']).filter(|device| !device.trim().is_empty());
         let part = |device: &str| {

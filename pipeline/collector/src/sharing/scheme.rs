@@ -1,5 +1,5 @@
-//! One way in which pods share GPUs: where nodes and pods say how many cards there are, and who holds which
-//! part of them.
+//! One way in which pods share GPUs: the places where nodes and pods name the number of cards and the part
+//! that each pod holds.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::expression::{Expression, ExpressionError, Objects, Value, like};
 use super::ratio::Ratio;
 use super::{FaultReason, NodeGpus, PodGpus, ShareFault};
 
-/// A way in which pods share GPUs, and where objects say which part a pod holds.
+/// A way in which pods share GPUs, and the places where objects name the part that a pod holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuScheme {
@@ -20,7 +20,7 @@ pub struct GpuScheme {
     /// Namespace of the pods. `None` for all pods, and for the cards of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Text>,
-    /// Condition of the node. `None` if the names that a pod uses say enough.
+    /// Condition of the node. `None` if the names that a pod uses are sufficient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Condition>,
     /// Annotation of the node that lists its devices, as HAMi writes it. The scheme needs it if it is set.
@@ -99,7 +99,7 @@ impl GpuScheme {
         of_node || self.of_pods().chain(&self.cards).any(|of| of.reads_label(name))
     }
 
-    /// Returns whether the scheme is about the pods of a namespace.
+    /// Returns whether the scheme applies to the pods of a namespace.
     pub(super) fn is_about(&self, namespace: &str) -> bool {
         self.namespace.as_ref().is_none_or(|only| **only == *namespace)
     }

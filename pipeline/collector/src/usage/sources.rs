@@ -38,7 +38,7 @@ type PodKey = (String, String);
 #[derive(Clone, Debug, Default)]
 pub struct UsageRound {
     pub(super) pods: BTreeMap<PodKey, Reading>,
-    /// Whether a source of GPU metrics was not read: pods without GPU readings may have used some.
+    /// Whether a source of GPU metrics was not read. Pods without GPU readings may then have used GPUs.
     pub(super) lacks_gpus: bool,
 }
 
@@ -121,8 +121,8 @@ impl Gpu {
     }
 }
 
-/// Divides the value of a GPU among its pods: whole numbers that add up to it. They are in proportion to what
-/// the pods use, or equal if that is not known.
+/// Divides the value of a GPU among its pods, as whole numbers that add up to the value. They are
+/// proportional to the pods' usage, or equal if the usage is not known.
 fn divided(whole: f64, used: &BTreeMap<PodKey, f64>, pods: BTreeSet<&PodKey>) -> Vec<(PodKey, f64)> {
     let is_known = pods.len() == used.len() && used.values().any(|used| *used > 0.0);
     let weight = |pod: &PodKey| if is_known { used.get(pod).copied().unwrap_or_default() } else { 1.0 };
@@ -176,7 +176,7 @@ impl UsageRound {
     /// Adds a list of `PodMetrics` of `metrics.k8s.io/v1beta1`: CPU over the last window, and memory.
     ///
     /// # Errors
-    /// If the text is not such a list. Nothing of it is added then.
+    /// If the text is not such a list. Nothing is added then.
     pub fn add_pod_metrics(&mut self, json: &[u8]) -> Result<(), UsageError> {
         let list: PodMetricsList = serde_json::from_slice(json)?;
         let mut read = Vec::with_capacity(list.items.len());
@@ -187,7 +187,7 @@ impl UsageRound {
                 let fault = |source| UsageError::Quantity { pod: format!("{}/{}", name.0, name.1), source };
                 for (resource, text) in &container.usage {
                     match &**resource {
-                        // In nanos: `12345n` is less than a thousandth.
+                        // Parsed in billionths, because `12345n` is less than a thousandth.
                         "cpu" => cpu += nano_cpus(&text.0).map_err(fault)? / 1e6,
                         MEMORY => memory += Quantity::amount_of(MEMORY, &text.0).map_err(fault)? as f64,
                         _ => {}

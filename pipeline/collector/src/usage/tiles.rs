@@ -14,7 +14,7 @@ use super::sources::Reading;
 #[derive(Debug)]
 pub struct UsageTiles {
     organization_id: OrganizationId,
-    /// Longest interval, in microseconds.
+    /// Maximum length of an interval, in microseconds.
     most_micros: i64,
     /// End of the last round.
     last: Option<Timestamp>,
@@ -29,19 +29,19 @@ pub struct UsageTiles {
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Intervals sent.
+    /// Number of intervals sent.
     pub intervals: u64,
-    /// Readings of unknown pods.
+    /// Number of readings of unknown pods.
     pub unknown_pods: u64,
-    /// Readings of pods without their CPU and memory, or without their GPUs: these pods have no interval.
+    /// Number of readings of pods without CPU and memory, or without GPUs. These pods have no interval.
     pub incomplete: u64,
-    /// Pauses longer than the longest interval: their time has no sample.
+    /// Number of pauses longer than the longest interval. Their time has no sample.
     pub pauses: u64,
 }
 
 impl UsageTiles {
-    /// Creates intervals for rounds that are usually `period_micros` apart. A distance of more than twice
-    /// that, or of more than an hour, is a pause.
+    /// Creates intervals for rounds that are usually `period_micros` apart. A gap of more than twice that, or
+    /// of more than an hour, is a pause.
     pub fn new(organization_id: OrganizationId, period_micros: i64) -> Self {
         let most_micros = period_micros.saturating_mul(2).clamp(1, HOUR_MICROS);
         let (last, counted, with_gpus, totals) = Default::default();
@@ -141,8 +141,8 @@ impl UsageTiles {
         }
     }
 
-    /// Returns CPU in thousandths of a vCPU: the source's own value, or the counted seconds since the last
-    /// time. Returns `None` if the pod was not counted before, or if a counter has restarted.
+    /// Returns CPU in thousandths of a vCPU: the source's own value, or the seconds counted since the last
+    /// count. Returns `None` if the pod was not counted before, or if a counter has restarted.
     fn count(
         &mut self,
         uid: &Text,
@@ -159,7 +159,8 @@ impl UsageTiles {
     }
 }
 
-/// Rounds to the nearest whole number. Returns 0 if the value was not measured, or exceeds any machine.
+/// Rounds to the nearest whole number. Returns 0 if the value was not measured, or is impossible for any
+/// machine.
 fn whole(value: Option<f64>) -> i64 {
     const MOST: f64 = 1e18;
     value.filter(|value| (0.0..MOST).contains(value)).map_or(0, |value| value.round() as i64)

@@ -32,8 +32,8 @@ fn importer(costs: &[(&str, &str)]) -> AgreementsImporter {
     importer
 }
 
-/// Asserts that the importer has left out exactly this: how often, and the starts of the reason and the
-/// example.
+/// Asserts that the importer has left out exactly these entries. Each has a count, and the starts of the
+/// reason and the example.
 fn assert_left_out(importer: AgreementsImporter, expected: &[(u64, &str, &str)]) -> (String, usize) {
     let (yaml, count, imported) = importer.finish("acme");
     let mut left: Vec<_> = imported.skipped.iter().collect();
@@ -88,7 +88,7 @@ fn lists_become_agreements_and_reasons() {
     assert_eq!(yaml, std::fs::read_to_string(golden).unwrap());
 }
 
-/// An importer without machines, so that it reports none as unused.
+/// Returns an importer without machines, so that it reports none as unused.
 fn bare() -> AgreementsImporter {
     let mut bare = importer(&[]);
     bare.machines.clear();

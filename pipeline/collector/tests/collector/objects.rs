@@ -33,7 +33,7 @@ impl<'w> Words<'w> {
         Self { words: words.iter().map(split).collect(), now }
     }
 
-    /// Takes the value of a word out of the words.
+    /// Removes a word, and returns its value.
     fn take(&mut self, key: &str) -> Option<&'w str> {
         let at = self.words.iter().position(|(known, _)| *known == key)?;
         Some(self.words.remove(at).1)
@@ -43,7 +43,7 @@ impl<'w> Words<'w> {
         self.take(key).map(|text| rfc3339(micros(text)))
     }
 
-    /// Takes the words with this prefix out of the words, and removes the prefix.
+    /// Removes the words with this prefix, and returns them without the prefix.
     fn starting(&mut self, beginning: &str) -> Map<String, Value> {
         let (with, without) = self.words.iter().partition(|(key, _)| key.starts_with(beginning));
         let with: Vec<(&str, &str)> = with;
@@ -51,7 +51,7 @@ impl<'w> Words<'w> {
         with.iter().map(|(key, value)| (resource(&key[beginning.len()..]), json!(value))).collect()
     }
 
-    /// Takes all remaining words, which are quantities.
+    /// Removes and returns all remaining words, which are quantities.
     fn rest(&mut self) -> Map<String, Value> {
         self.starting("")
     }

@@ -15,10 +15,10 @@ use crate::failure::DEAD_LETTERED;
 use crate::{config, report, wiring};
 use start::{CheckOutcome, StartCheck};
 
-/// Exit code of a lake with errors.
+/// Exit code for a lake with errors.
 const ERRORS: u8 = 1;
 
-/// Exit code of an intact lake with warnings.
+/// Exit code for an intact lake with warnings.
 const WARNINGS: u8 = DEAD_LETTERED;
 
 /// Arguments of `prorata check`.
@@ -44,9 +44,9 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Runs the checks, and prints what is wrong. The exit code of a lake is 0 if nothing is wrong, 1 with
-/// errors, and 3 with only warnings. The exit code of a configuration is 0, or the exit code of the start
-/// that would fail.
+/// Runs the checks, and prints the problems. For a lake, the exit code is 0 if nothing is wrong, 1 if there
+/// are errors, and 3 if there are only warnings. For a configuration, the exit code is 0, or the exit code of
+/// the start that would fail.
 ///
 /// # Errors
 /// If there is no lake, the configuration cannot be read, or storage is unavailable.

@@ -17,7 +17,8 @@ use crate::config::{self, Config, Loaded, TopicConfig, exposed};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 
-/// Maximum bytes of a compressed batch. Events have a few kB, and gzip compresses up to a thousandfold.
+/// Maximum size of a compressed batch, in bytes. An event has a few kB, and gzip compresses up to a
+/// thousandfold.
 const BATCH_BYTES: u64 = 256 << 10;
 
 /// Folder of the object that shows the store's time.
@@ -226,7 +227,7 @@ async fn batches(config: &Config) -> CheckOutcome {
     ))
 }
 
-/// Checks that a topic to which the worker sends exists. `unset` says what holds without one.
+/// Checks that an output topic of the worker exists. `unset` is the message if no topic is configured.
 fn output_topic(config: &Config, topic: &str, unset: &'static str) -> CheckOutcome {
     if topic.is_empty() {
         return CheckOutcome::Skipped(unset);

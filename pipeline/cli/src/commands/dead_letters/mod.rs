@@ -23,7 +23,7 @@ use topics::KafkaTopics;
 /// Arguments of `prorata dead-letters`.
 #[derive(Clone, Debug, Args)]
 pub struct DeadLettersArgs {
-    /// Configuration file, of which root.url is the lake; a replay needs sections kafka and registry
+    /// Configuration file whose root.url is the lake; a replay needs sections kafka and registry
     #[arg(long, value_name = "FILE", required_unless_present = "lake")]
     pub config: Option<PathBuf>,
     /// Folder or URL (s3://, gs://, az://, file://) of the lake; overrides root.url
@@ -128,7 +128,7 @@ async fn replay(
     replay.run(letters, done).await.map_err(failure)
 }
 
-/// Returns the error that stopped a replay, with its exit code.
+/// Converts the error that stopped a replay to an error with an exit code.
 pub fn failure(error: ReplayError) -> anyhow::Error {
     match error {
         ReplayError::Worker(error) => error.into(),

@@ -13,7 +13,7 @@ use crate::config::KafkaConfig;
 use crate::failure::Failure;
 use crate::wiring::kafka;
 
-/// Longest time for which a message may wait for a broker.
+/// Maximum time that a message may wait for a broker.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The configured Kafka. It connects when there is a message to send.
@@ -54,7 +54,7 @@ fn connect(kafka: &KafkaConfig) -> Result<KafkaProducer, SourceError> {
     KafkaProducer::new(&connection, PATIENCE)
 }
 
-/// Returns the message of Kafka's error, with its exit code.
+/// Converts an error of Kafka to a failure with an exit code.
 pub(super) fn failure(error: &SourceError) -> Failure {
     let message = format!("messages cannot be sent back: {error}");
     match error {

@@ -37,8 +37,9 @@ pub struct AgreementsArgs {
     pub output: Option<String>,
     /// Folder or URL with the events of earlier versions of the file [default: --output]
     ///
-    /// They show what to correct: an entry that was moved or removed is taken back. The new events are added
-    /// to them, and all of them go to --output. Without --output, prints what would change, and adds nothing.
+    /// They show what to correct: an entry that was moved or removed is retracted. New events are added to
+    /// this folder, and all events go to --output. Without --output, the command prints what would change,
+    /// and adds nothing.
     #[arg(long, value_name = "FOLDER|URL")]
     pub sent: Option<String>,
     /// The destination.
@@ -46,7 +47,7 @@ pub struct AgreementsArgs {
     pub kafka: KafkaArgs,
 }
 
-/// Checks the file, and writes or sends its events, with corrections of what was sent before. A second run
+/// Checks the file, writes or sends its events, and corrects events that were sent before. A second run
 /// changes nothing.
 ///
 /// # Errors
@@ -72,12 +73,12 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
         (None, _) => "checked, not sent".to_owned(),
         (Some(to), None) if !is_kafka => write(to, &agreements, &found.events)?,
         (Some(to), folder) => {
-            // The events are kept first. It does no harm to correct an event that never arrived, but the
-            // opposite would.
+            // The events are stored first. A correction of an event that never arrived is harmless, but a
+            // missing correction is not.
             if let Some(folder) = folder {
                 write(folder, &agreements, &found.events)?;
             }
-            // Events that were kept and perhaps never sent are sent again. A repeated event counts once.
+            // Stored events that were perhaps never sent are sent again. A repeated event counts once.
             let all = [sent, found.events.clone()].concat();
             if is_kafka { send(&args.kafka, &agreements, &all)? } else { write(to, &agreements, &all)? }
         }

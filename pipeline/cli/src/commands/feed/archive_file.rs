@@ -7,7 +7,8 @@ use prorata_schemas::body;
 use prorata_schemas::event::{Event, EventKind};
 use sha2::{Digest, Sha256};
 
-/// Returns an archive file of these events, and a name that equal events share: 16 hexadecimal digits.
+/// Returns an archive file of these events, and its name of 16 hexadecimal digits. Equal events give the same
+/// name.
 ///
 /// # Errors
 /// If memory runs out.

@@ -29,9 +29,9 @@ pub enum AgreementsAction {
 pub struct AgreementsImportArgs {
     /// Documents that list commitments, as JSON or as Azure's CSV
     ///
-    /// Output of `gcloud compute commitments list --format=json`, `aws ec2 describe-reserved-instances`, or
-    /// `az reservations reservation list`, or the CSV export of the reservations in Azure's portal. Their
-    /// fields say which they are.
+    /// Output of `gcloud compute commitments list --format=json`, `aws ec2 describe-reserved-instances` or
+    /// `az reservations reservation list`, or the CSV export of reservations in Azure's portal. The fields of
+    /// a document determine its kind.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Organization that owns the agreements

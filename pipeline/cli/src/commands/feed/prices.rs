@@ -97,7 +97,7 @@ fn read(args: &ImportArgs) -> anyhow::Result<(PriceList, Imported)> {
     Ok(importer.finish().map_err(Failure::usage)?)
 }
 
-/// Replaces a file as a whole: a reader sees the old file or the new file.
+/// Replaces a file atomically: a reader sees the old file or the new file.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -19,7 +19,7 @@ use super::progress_bar;
 /// Encodes canonical bodies as one archive file.
 pub type EncodeFile<'a> = &'a (dyn Fn(&[(EventKind, &[u8])]) -> io::Result<Vec<u8>> + Sync);
 
-/// Reasons why files could not be written.
+/// The reason that files could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The folder is not empty: new files would mix with another input.

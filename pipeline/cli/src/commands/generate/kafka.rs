@@ -1,5 +1,5 @@
-//! Generated events as messages. Organizations are the keys, event types spread over topics, and the rate is
-//! limited.
+//! Generated events as messages. Organizations are the keys, event types are spread over topics, and the rate
+//! is limited.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,9 +36,9 @@ pub struct KafkaArgs {
     pub bootstrap_servers: Option<String>,
     /// Topic to send to, which must exist; can be repeated [default: the first of kafka.topics]
     ///
-    /// With several topics, event type i goes to topic i modulo the number of topics, both counted from 0, in
-    /// the order of prorata schemas. Message keys are organizations. If all topics have the same number of
-    /// partitions, an organization has the same partition number in each.
+    /// With several topics, event type i goes to topic i modulo the number of topics. Both are counted from
+    /// 0, and types are in the order of prorata schemas. Message keys are organizations. If all topics have
+    /// the same number of partitions, an organization has the same partition number in each.
     #[arg(long, value_name = "NAME")]
     pub topic: Vec<String>,
     /// Maximum number of events to send per second [default: no limit]
@@ -90,7 +90,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Longest time for which a message may wait for a slow broker before it counts as failed.
+/// Maximum time that a message may wait for a slow broker before it counts as failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 impl EventSink for KafkaProducer {
@@ -115,9 +115,9 @@ pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure>
     Ok(topics)
 }
 
-/// Checks what a producer would otherwise learn only from timeouts of its messages: brokers accept the login
-/// and have the topics. Also checks that an organization has the same partition number in all topics, which
-/// readers require.
+/// Checks that brokers accept the login and have the topics. Otherwise, a producer would learn about such
+/// errors only from timeouts. Also checks that an organization has the same partition number in all topics,
+/// which readers require.
 pub fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
     let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
     let partitions = prorata_connectors::kafka::partitions(connection, &names).map_err(kafka::failure)?;

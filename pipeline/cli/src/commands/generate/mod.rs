@@ -125,12 +125,12 @@ fn progress_bar(hours: u64) -> ProgressBar {
     bar
 }
 
-/// Error: a text is not a share.
+/// The error for a text that is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a decimal from 0 to 1, such as 0.01")]
 struct ParseShareError;
 
-/// Error: a text is not the length of an interval.
+/// The error for a text that is not the length of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a duration from 1s to 1h, such as 30s or 1m")]
 struct ParseIntervalError;

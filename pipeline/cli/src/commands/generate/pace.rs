@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-/// Largest delay behind its rate that a run makes up. Time lost beyond it is not made up in a burst.
+/// Maximum delay that a run makes up. A longer delay is not made up, because that would need a burst.
 const CATCH_UP: Duration = Duration::from_millis(100);
-/// Shorter waits are accumulated, because timers are not finer.
+/// Minimum wait. Shorter waits are accumulated, because timers are not precise enough.
 const WAIT_MIN: Duration = Duration::from_millis(2);
 
 /// Spreads events evenly over time.
 pub struct Pace {
     /// Time between two events; `None` if there is no limit.
     every: Option<Duration>,
-    /// When the next event is due.
+    /// The time at which the next event is due.
     due: Instant,
 }
 
@@ -21,7 +21,7 @@ impl Pace {
         Self { every: per_second.map(|rate| Duration::from_secs(1) / rate.max(1)), due: now }
     }
 
-    /// Returns how long to wait from `now` before the next event is sent.
+    /// Returns the time to wait from `now` before the next event is sent.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let Some(every) = self.every else { return Duration::ZERO };
         self.due = self.due.max(now.checked_sub(CATCH_UP).unwrap_or(now)) + every;

@@ -26,7 +26,7 @@ fn load() -> Load {
     }
 }
 
-/// Stands in for the archive's format: bodies, one after another.
+/// Joins bodies one after another, in place of the archive's format.
 fn joined(bodies: &[(EventKind, &[u8])]) -> std::io::Result<Vec<u8>> {
     Ok(bodies.iter().flat_map(|(_, body)| body.iter().copied()).collect())
 }

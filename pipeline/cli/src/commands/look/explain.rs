@@ -61,7 +61,8 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Explains a cost, and prints the explanation. The exit code is 0, or 1 if the table files have other rows.
+/// Explains a cost, and prints the explanation. The exit code is 0, or 1 if the rows of the table files
+/// differ.
 ///
 /// # Errors
 /// If the lake has nothing of the kind, or cannot be read.
@@ -72,7 +73,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.is_same() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
 }
 
-/// The lake of a question, and its copy if one is made.
+/// The lake to read, and the pack if one is made.
 struct Lake {
     store: Store,
     ports: Ports,

@@ -1,4 +1,5 @@
-//! `prorata export`: writes the rows of one organization as plain Parquet files, to hand them to it.
+//! `prorata export`: writes the rows of one organization as plain Parquet files, to give to that
+//! organization.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ pub struct ExportArgs {
     /// Folder or URL (s3://, gs://, az://, file://) of the lake
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// Organization to export: the files hold nothing of any other
+    /// Organization to export; the files contain no rows of other organizations
     #[arg(long, value_name = "ID")]
     pub organization: String,
     /// First hour, such as 2026-11-20T13

@@ -29,7 +29,7 @@ pub struct ReportArgs {
     /// Number of days to report, up to now
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["from", "to"], value_parser = 1..=3_660)]
     pub days: Option<i64>,
-    /// Organization to report: the page holds nothing of any other [default: all]
+    /// Organization to report; the page contains nothing of other organizations [default: all]
     #[arg(long, value_name = "ID")]
     pub organization: Option<String>,
     /// Grouping of costs

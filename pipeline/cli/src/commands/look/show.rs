@@ -1,4 +1,4 @@
-//! `prorata show`: shows what is stored of a shard, as JSON.
+//! `prorata show`: shows the stored data of a shard as JSON.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,9 +28,9 @@ pub enum ShownPart {
     Checkpoint(ShardArgs),
     /// Show the organizations in the snapshot of an hour, or the state of one of them
     Snapshot(HourArgs),
-    /// Show the rules, each from an hour on
+    /// Show the rules, each with the hour from which it applies
     Rules(ShardArgs),
-    /// Show the archive files of an hour with their events, one JSON document a line
+    /// Show the archive files of an hour with their events, one JSON document per line
     Archive(HourArgs),
 }
 
@@ -58,7 +58,7 @@ pub struct HourArgs {
     pub organization: Option<String>,
 }
 
-/// Prints what is stored. Objects that cannot be read are reported on standard error, and the exit code is 1.
+/// Prints the stored data. Reports objects that cannot be read on standard error, and then exits with code 1.
 ///
 /// # Errors
 /// If the lake has nothing of the kind, or storage is unavailable.
@@ -72,7 +72,7 @@ pub fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
 }
 
-/// Prints what is stored. Returns a message for each object that cannot be read.
+/// Prints the stored data. Returns a message for each object that cannot be read.
 async fn show(what: &ShownPart) -> anyhow::Result<Vec<String>> {
     let Shown { json, faults } = match what {
         ShownPart::Checkpoint(args) => {

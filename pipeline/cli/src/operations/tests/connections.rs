@@ -60,7 +60,7 @@ async fn connected(address: SocketAddr, host: u8, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// Sends a request on a kept connection; returns whether it is answered.
+/// Sends a request on a kept connection, and returns whether a response arrives.
 async fn answered(stream: &mut TcpStream) -> bool {
     let mut answer = Vec::new();
     let asked = stream.write_all(b"GET /livez HTTP/1.1\r\nHost: worker\r\n\r\n").await;

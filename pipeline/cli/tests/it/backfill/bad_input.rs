@@ -81,7 +81,7 @@ fn an_unknown_record() {
     assert_eq!(room.content("lake"), tables_of_the_trace());
 }
 
-/// Builds a container file with one record of a byte, as if a writer of this schema had made it.
+/// Builds a container file with a one-byte record, as if a writer of this schema had made it.
 fn container(schema: &[u8]) -> Vec<u8> {
     let sync = [7; 16];
     let mut file = b"Obj\x01".to_vec();
@@ -95,8 +95,8 @@ fn container(schema: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Each schema costs a library all time or memory, or many log lines. Here, each makes a dead letter and no
-/// log line.
+/// Each schema would exhaust a library's time or memory, or cause many log lines. Here, each schema causes a
+/// dead letter and no log line.
 #[test]
 fn hostile_schemas() {
     let room = with_trace();

@@ -107,7 +107,7 @@ fn a_file_that_somebody_adds_to_a_table_is_named() {
     let room = Room::new();
     lake(&room);
     let (name, place) = file(&room, Table::CostAllocation);
-    // The copy has the same rows under another name in our format.
+    // The copy has the same rows under another name in the format of this project.
     let other = |path: &str| path.replace("-00000", "-99999");
     let foreign = PathBuf::from(other(place.to_str().unwrap()));
     std::fs::copy(&place, &foreign).unwrap();
@@ -274,8 +274,8 @@ fn a_configuration_that_cannot_start_is_reported_check_by_check() {
     assert!(!room.path("fresh").join("root.json").exists(), "a check makes no root");
 }
 
-/// Builds a lake whose first hours are beyond a horizon of two days and joined to files of days. Returns the
-/// last hour with events.
+/// Builds a lake whose first hours are beyond a horizon of two days and compacted into daily files. Returns
+/// the last hour with events.
 fn compacted_lake(room: &Room) -> Hour {
     lake(room);
     let (_, report) = check(room, &[]);
@@ -289,7 +289,7 @@ fn compacted_lake(room: &Room) -> Hour {
         assert_eq!(code(&output.unwrap()), 0);
     };
     backfill("two", &["--to", &to, "--from", &to]);
-    // Hours leave the checkpoint with the first checkpoint that knows that they are published.
+    // Hours are removed by the first checkpoint that knows that they are published.
     backfill("three", &["--from", &to]);
     let output = program().args(["maintain", "--json", "--lake"]).arg(room.path("lake")).output().unwrap();
     let done = json(&output);

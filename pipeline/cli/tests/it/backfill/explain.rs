@@ -107,8 +107,8 @@ fn an_unknown_resource_is_reported_with_the_nearest_names() {
     assert_eq!(code(&nothing), 2);
 }
 
-/// Tenants name their pods and namespaces. No command prints a name so that a terminal obeys it or it looks
-/// like a line.
+/// Tenants choose the names of their pods and namespaces. No command prints a name that a terminal would
+/// interpret, or that looks like a line of its own.
 #[test]
 fn names_cannot_move_a_terminal() {
     const EVIL: &str = "a\u{1b}]0;t\u{7}\u{1b}[2J\r\n  idle  0.00\u{9b}1m\u{202e}\u{2028}";
@@ -214,7 +214,7 @@ fn changes_by_a_late_event_are_reported_and_add_up() {
     assert!(people.contains("  new events in "), "{people}");
 }
 
-/// Packs an hour, and explains it from the folder alone.
+/// Packs an hour, and explains it from the pack alone.
 #[test]
 fn a_packed_hour_is_explained_in_the_same_words_without_the_lake() {
     let room = sample_day();
@@ -236,7 +236,7 @@ fn a_packed_hour_is_explained_in_the_same_words_without_the_lake() {
         let alone = alone.output().unwrap();
         assert_eq!((code(&alone), text(&alone)), (0, text(&expected)), "{}", error(&alone));
     }
-    // The pack has the hours since the snapshot that the hour is folded from, and no other.
+    // The pack has the hours since the snapshot from which the hour is folded, and no other hours.
     let objects = room.objects("pack");
     let of = |folder: &str| objects.iter().filter(|name| name.starts_with(folder)).collect::<Vec<_>>();
     assert!(objects.len() < room.objects("elsewhere").len() / 2, "{objects:#?}");

@@ -33,7 +33,7 @@ impl Room {
         self.folder.path().join(name)
     }
 
-    /// Puts a file next to the events.
+    /// Puts a file into the events' folder.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let path = self.path("events").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -68,7 +68,7 @@ impl Room {
         command
     }
 
-    /// Runs that command to its end.
+    /// Runs `prorata backfill` of the events into a lake, and returns its output.
     pub fn run(&self, lake: &str, args: &[&str]) -> Output {
         self.backfill(lake).args(args).output().unwrap()
     }

@@ -1,4 +1,4 @@
-//! An hour need not fit in memory: the peak memory of a backfill of many pods with a sample a minute.
+//! The peak memory of a backfill of many pods with a sample per minute. An hour need not fit in memory.
 //!
 //! `PODS=62500 cargo test --release -p prorata --test it backfill::memory` runs the full shape, in 512 MiB.
 //! `SAMPLES` changes the samples of a pod, and `LIMIT_MIB` the limit.

@@ -186,7 +186,8 @@ fn the_page_explains_what_cost_most() {
     assert_eq!(page(&room, &["--explain", "0"]).1["explained"], serde_json::json!({}));
 }
 
-/// A lake with a damaged archive cannot be explained. The page is still written, and says why in that place.
+/// A lake with a damaged archive cannot be explained. The page is still written, and says why in place of the
+/// explanations.
 #[test]
 fn a_page_says_why_costs_cannot_be_explained() {
     let room = sample_day();
@@ -202,7 +203,7 @@ fn a_page_says_why_costs_cannot_be_explained() {
     assert_eq!(sums(&data, "cost", "organization"), expected("hours", "organization_id", "allocated_cost"));
 }
 
-/// For more than four days, the page goes by days. It explains an hour of a day in which there is a cost.
+/// If a page covers more than four days, it shows days. For a day, it explains an hour that has a cost.
 #[test]
 fn costs_on_a_page_of_days_can_be_explained() {
     let room = Room::new();
@@ -240,7 +241,7 @@ fn a_page_of_one_organization_holds_nothing_of_another() {
     let totals = sums(&all, "cost", "organization");
     assert_eq!(sums(&data, "cost", "organization"), [(aurora.to_owned(), totals[aurora])].into());
     assert!(!text.contains("org-0001"), "the page names another organization");
-    // Names of the other organization that this organization does not have too.
+    // Names that the other organization has and this organization does not.
     let (_, other) = page(&room, &["--organization", borealis]);
     let texts = |data: &Value| -> BTreeSet<String> {
         data["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()

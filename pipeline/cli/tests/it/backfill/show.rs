@@ -145,7 +145,7 @@ fn a_damaged_checkpoint_is_shown_as_it_is_stored_and_hides_nothing_else() {
     let before = json(&show(&room, "checkpoint", shard, &[]));
     let whole = lines(&show(&room, "archive", shard, &[]));
     let name = before["object"].as_str().unwrap();
-    // A digit that is changed is still JSON.
+    // With one digit changed, the object is still JSON.
     change(&room, name, |bytes| {
         let at = bytes.windows(6).rposition(|window| window == b"\"seq\":").unwrap() + 6;
         bytes[at] = b'0' + (bytes[at] - b'0' + 1) % 10;

@@ -14,7 +14,7 @@ use super::harness::*;
 
 const LATE: &str = "2026-11-01T01";
 
-/// A lake that a late event has restated, and commits to a table that are withheld.
+/// A lake that a late event has restated, and the withheld commits to one table.
 struct Unsettled {
     room: Room,
     log: PathBuf,
@@ -68,7 +68,7 @@ impl Unsettled {
         command
     }
 
-    /// Runs a command, and publishes after the command reports that something is missing.
+    /// Runs a command, and publishes the commits after the command reports that something is missing.
     fn run_meanwhile(&self, args: &[&str]) -> Output {
         let piped = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = piped.unwrap();

@@ -23,7 +23,7 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
         let reason = "another currency; import it with --currency into a file of its own";
         return import.skip(reason, || format!("{id}: '{currency}'"));
     }
-    // A reservation of a region does not name it. A zone is its region and a letter.
+    // A regional reservation does not name its region. The name of a zone is its region and a letter.
     let region = match text(value, "AvailabilityZone") {
         "" => import.region.clone(),
         zone => Some(zone.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned()),
@@ -46,8 +46,8 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
     });
 }
 
-/// Returns the cost of the reserved instances per hour: the part of the upfront price, the recurring charges
-/// and the usage price, times the number of instances, rounded down to 10^-12.
+/// Returns the hourly cost of the reserved instances, rounded down to 10^-12. It is the number of instances
+/// times the sum of the hourly part of the upfront price, the recurring charges and the usage price.
 fn hourly_cost(value: &Value) -> Option<UnitPrice> {
     let atoms = |value: &Value, key: &str| match text(value, key) {
         "" => Some(0),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::bounded::{Bounded, ELEMENT_BYTES_MAX};
 use super::{AgreementsImporter, DAMAGED, NOT_ACTIVE, ReservedMachines, last, text};
 
-/// Columns of the export that are read, in the order of [`read_export`]. Their order in the file is free.
+/// Columns that are read, in the order of [`read_export`]. In the file, they may have any order.
 const COLUMNS: [&str; 8] = [
     "Reservation Id",
     "Type",
@@ -31,7 +31,7 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
         machine: value.get("sku").map_or("", |sku| text(sku, "name")),
         count: text(properties, "quantity"),
         region: text(value, "location"),
-        // `effectiveDateTime` is when the reservation was last changed.
+        // `effectiveDateTime` is the time of the reservation's last change.
         from: first(["benefitStartTime", "effectiveDateTime"]).unwrap_or_default(),
         to: first(["expiryDateTime", "expiryDate"]).unwrap_or_default(),
         hourly_cost: None,

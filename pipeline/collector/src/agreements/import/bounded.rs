@@ -1,4 +1,4 @@
-//! A bound for one element of a document: an element is held in memory, a document is not.
+//! A bound on the size of one element of a document. An element is held in memory, but a document is not.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 /// Maximum size of one element of a document, in bytes.
 pub const ELEMENT_BYTES_MAX: usize = 1 << 20;
 
-/// A document of which only so many bytes may be read until its reader raises the number.
+/// A document with a limit on the bytes that may be read. Its reader can raise the limit.
 pub struct Bounded<'b, R> {
     /// The document.
     pub from: R,

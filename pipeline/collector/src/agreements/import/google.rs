@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{AgreementsImporter, EMPTY, FoundCommitment, NOT_ACTIVE, ONE, UNREADABLE, last, text, whole};
 
 /// Types of commitments that cover all machines of one family and no others, with the family. Every other
-/// type covers several families, or a part of one: nodes of A3 and of A3 Mega have one family, and so have
-/// M4 and X4 of all sizes.
+/// type covers several families or a part of one. For example, nodes of A3 and of A3 Mega have one family. M4
+/// nodes of all sizes also have one family, and so do X4 nodes.
 ///
 /// Source: Google's public documentation of resource-based commitments, as known in November 2026.
 const FAMILIES: &[(&str, &str)] = &[
@@ -91,7 +91,8 @@ fn add_resource<'v>(
             let reason = "several GPU models in one commitment; add an entry for each by hand";
             return Err((reason, model.to_owned()));
         }
-        // Its cost pays for this resource too, so the rest alone would be too expensive.
+        // The commitment's cost pays for this resource too, so the other resources alone would be too
+        // expensive.
         _ => {
             let reason = "a committed resource other than vCPU, memory and GPU; add the entry by hand";
             return Err((reason, kind.to_owned()));

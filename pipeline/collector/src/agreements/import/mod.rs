@@ -1,7 +1,8 @@
 //! A file of agreements from the documents in which providers list commitments.
 //!
 //! A document is a JSON list, an object with lists, or the CSV export of Azure's portal. The fields of an
-//! element say what it is. What a document does not contain is asked for: it is never assumed.
+//! element determine its kind. A value that a document does not contain is requested from the user, and never
+//! assumed.
 
 mod aws;
 mod azure;
@@ -36,9 +37,9 @@ const NO_COST: &str = "without a cost; give --hourly-cost ID=AMOUNT";
 const NO_MACHINE: &str = "a machine of unknown size; give --machine TYPE=VCPU,GIB[,GPUS,MODEL]";
 /// Reason for an id that occurs again.
 const TWICE: &str = "an id that an earlier entry has; add the entry by hand if it is another commitment";
-/// Reason for a cost that was given in vain.
+/// Reason for a cost that no commitment uses.
 const UNKNOWN_COST: &str = "--hourly-cost without an imported commitment of this id; correct the id";
-/// Reason for a machine that was given in vain.
+/// Reason for a machine that no commitment uses.
 const UNUSED_MACHINE: &str = "--machine without a commitment of this type; correct the type";
 /// Reason for a document that ends early.
 const DAMAGED: &str = "the rest of a document that is damaged; fetch it again";
@@ -56,7 +57,7 @@ pub struct MachineSize {
     pub gpu_model: Option<Text>,
 }
 
-/// Makes a file of agreements from documents of commitments.
+/// Builds a file of agreements from documents of commitments.
 #[derive(Debug, Default)]
 pub struct AgreementsImporter {
     /// Currency of the commitments to import.
@@ -106,11 +107,11 @@ struct ReservedMachines<'d> {
     hourly_cost: Option<UnitPrice>,
 }
 
-/// 1 in units of 10^-12.
+/// The number one, in units of 10^-12.
 const ONE: i128 = 1_000_000_000_000;
 
 impl AgreementsImporter {
-    /// Reads a document once. A document that ends early keeps what came before its end.
+    /// Reads a document once. If a document ends early, everything before its end is kept.
     pub fn read(&mut self, name: &str, from: impl Read) {
         let mut from = BufReader::new(from);
         // Windows marks UTF-8 with these bytes. An error recurs when the document is read.
@@ -168,7 +169,7 @@ impl AgreementsImporter {
             provider: reserved.provider,
             kind: "RESERVED_INSTANCE",
             region: reserved.region,
-            // The family that the collector gives a node of the type.
+            // The family that the collector gives to a node of this type.
             family: &family(reserved.provider, of),
             vcpu: i128::from(machine.vcpu) * ONE * count,
             memory_gib: machine.memory_gib.atoms().saturating_mul(count),
@@ -222,7 +223,7 @@ impl AgreementsImporter {
     }
 }
 
-/// Returns a field's text, or nothing if it is absent.
+/// Returns a field's text, or an empty text if the field is absent.
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default().trim()
 }

@@ -23,7 +23,7 @@ const OTHER_RATE: &str = "a rate for another product than Linux/UNIX on shared E
 const TOO_MANY: &str = "more rates than a savings plan may have discounts; give --region, and the rates of \
                         other regions by hand";
 
-/// Savings plans and discounts that documents have so far.
+/// Savings plans and discounts of the documents that were read so far.
 #[derive(Debug, Default)]
 pub struct FoundPlans {
     plans: BTreeMap<String, Plan>,
@@ -79,7 +79,7 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
     if import.plans.plans.contains_key(id) || import.entries.contains_key(id) {
         return import.skip(TWICE, || id.to_owned());
     }
-    // However it is paid, the amortized cost of an hour is the commitment.
+    // The amortized cost of an hour is the commitment, regardless of the payment option.
     let cost = import.hourly_costs.get(id).copied().unwrap_or(spend);
     let head = format!(
         "  - {{id: {}, from: \"{from}\", to: \"{to}\",\n     provider: aws, kind: SAVINGS_PLAN, \

@@ -95,7 +95,7 @@ struct Found<'d> {
     valid_from: &'d str,
 }
 
-/// Makes a price list from documents.
+/// Builds a price list from documents.
 #[derive(Debug)]
 pub struct Importer {
     currency: String,
@@ -136,7 +136,7 @@ impl Importer {
     }
 
     /// Returns the list from all documents, and the entries that were left out. A type with two prices from
-    /// the same instant is left out entirely: neither price is known to be right, and an older price would
+    /// the same instant is left out entirely. Neither price is known to be right, and an older price would
     /// stay valid.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Importer {
         Ok((self.list, self.imported))
     }
 
-    /// Returns the reasons why the list is empty, for the error.
+    /// Returns the reasons that the list is empty, for the error.
     fn why_nothing(&self) -> String {
         let currencies: Vec<&str> = self.other_currencies.iter().map(String::as_str).collect();
         if !currencies.is_empty() {

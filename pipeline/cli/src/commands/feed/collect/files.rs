@@ -1,9 +1,9 @@
-//! Events as files of a folder or object store, which `prorata backfill` folds. The state is a log of
-//! numbered files next to them.
+//! Events as files in a folder or object store, which `prorata backfill` folds. The state is a log of
+//! numbered files in the same place.
 //!
 //! A record of the log is the whole state, or the changes of one step. So a batch writes only its changes.
-//! The whole state is written after [`STEPS_MAX`] steps, or when they are as large as the last whole state.
-//! The records before it are then removed.
+//! The whole state is written after [`STEPS_MAX`] steps, or when the steps are larger than the last whole
+//! state. Earlier records are then removed.
 //!
 //! The store lets only one collector write each number. A collector that starts takes the next number for the
 //! whole state. The earlier collector finds its next number taken, or finds a later one, and ends.
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 
 /// Number of steps after which the whole state is written.
 const STEPS_MAX: u64 = 64;
-/// Bytes of steps below which their size does not cause a whole state.
+/// Maximum size of the steps, in bytes, that never causes the whole state to be written.
 const STEP_BYTES_MIN: usize = 64 << 10;
 /// Number of attempts of a starting collector to get the next number.
 const CLAIMS_MAX: u32 = 5;
@@ -52,7 +52,8 @@ pub struct FileJournal {
     cluster_id: String,
     /// Number of the record that was written last.
     last: u64,
-    /// Number of steps since the whole state was written; then their bytes, and the bytes of the whole state.
+    /// Number of steps since the whole state was written, their size in bytes, and the size of the whole
+    /// state.
     steps: u64,
     step_bytes: usize,
     whole_bytes: usize,
@@ -92,7 +93,7 @@ impl FileJournal {
         Ok(listed.iter().filter_map(|object| number(&object.path)).collect())
     }
 
-    /// Reads back to the last whole state, and returns it with the later steps applied.
+    /// Reads the log back to the last whole state, and returns that state with the later steps applied.
     async fn read(&self, numbers: &[u64]) -> Result<CollectorState, Failure> {
         let mut steps = Vec::new();
         for number in numbers.iter().rev() {
@@ -109,8 +110,7 @@ impl FileJournal {
         if numbers.is_empty() { Ok(CollectorState::default()) } else { Err(no_whole(&self.folder())) }
     }
 
-    /// Writes the next record. Returns whether it is ours: another collector may have taken its number or a
-    /// later one.
+    /// Writes the next record. Returns `false` if another collector has written this number or a later one.
     async fn append(&mut self, bytes: Bytes) -> Result<bool, Failure> {
         let number = self.last + 1;
         let path = self.path(number);
@@ -138,7 +138,7 @@ impl FileJournal {
         Ok(())
     }
 
-    /// Writes the whole state. Returns whether the record is ours.
+    /// Writes the whole state. Returns `false` if another collector has begun to write.
     async fn append_whole(&mut self, state: &CollectorState) -> Result<bool, Failure> {
         // The record is large, so its memory is allocated once.
         let bytes = encoded(&WrittenRecord::Whole(state), self.whole_bytes + self.whole_bytes / 8)?;
@@ -159,7 +159,7 @@ impl FileJournal {
 
     async fn write_events(&self, batch: &Batch) -> Result<(), Failure> {
         let (digest, file) = archive_file(&batch.events).map_err(Failure::storage)?;
-        // Files sort by the time of their first event; equal batches have one name.
+        // Files sort by the time of their first event, and equal batches have the same name.
         let first = batch.events.iter().map(|event| event.event_time).min().unwrap_or(Timestamp(0));
         let first = first.to_string().get(..19).unwrap_or_default().replace(':', "");
         let path = format!("{}/{first}-{digest}.avro", self.organization_id);

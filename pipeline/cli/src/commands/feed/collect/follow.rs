@@ -26,10 +26,10 @@ use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
 
 /// Maximum number of changes in the queue. A pod has about a kilobyte.
 const QUEUE: usize = 1_024;
-/// Number of changes after which a batch is stored early. Its events and its changes of the state stay in
-/// memory until then.
+/// Number of changes after which a batch is stored early. Its events and state changes stay in memory until
+/// then.
 const BATCH_CHANGES: usize = 2_000;
-/// Time between two ticks of the collector and two looks at the price list.
+/// Time between two ticks of the collector, and between two checks of the price list.
 const TICK: Duration = Duration::from_secs(10);
 /// Time between two checks for a stop.
 const ROUND: Duration = Duration::from_millis(250);
@@ -38,8 +38,8 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// First wait between attempts to store a batch.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// Longest time for which a stop waits for a journal that fails. What is not stored is watched or listed
-/// again.
+/// Maximum time that a stop waits for a failing journal. Changes that are not stored are watched or listed
+/// again after a restart.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// Time after which a list that was not believed is requested again.
 const DOUBTED_AFTER: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ struct Progress {
     prices: PriceBook,
     /// Time and size of the price list's file when it was last read.
     price_stamp: Option<(SystemTime, u64)>,
-    /// Time of the last change. It never goes back.
+    /// Time of the last change. It never decreases.
     now: Timestamp,
     /// Changes since the last batch.
     changes: usize,
@@ -86,7 +86,7 @@ struct Progress {
 }
 
 impl Following {
-    /// Takes a cluster and the destination of its events.
+    /// Creates the loop for a cluster and the destination of its events.
     pub fn new(
         cluster: KubeCluster,
         journal: Box<dyn Journal>,
@@ -98,7 +98,7 @@ impl Following {
         Self { cluster, journal, report, config, periods, usage }
     }
 
-    /// Follows until a stop is requested. Returns how many events were stored.
+    /// Follows the cluster until a stop is requested. Returns the number of stored events.
     ///
     /// # Errors
     /// If another collector has begun, or the journal fails during a stop.
@@ -163,7 +163,7 @@ impl Following {
         change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Reads measured use, after it is known which pods exist.
+    /// Reads measured use, if the existing pods are known.
     fn measure(&mut self, run: &mut Progress) {
         let Some(usage) = self.usage.as_mut().filter(|_| run.is_ready) else { return };
         let mut events = usage.finish(&run.collector);
@@ -255,7 +255,7 @@ impl Following {
         Ok(())
     }
 
-    /// Logs what people should know.
+    /// Logs the notices of a batch and counts them in the report.
     fn log(&self, run: &mut Progress, batch: &Batch) {
         let (mut missed_stops, mut repaired, mut suspect_lists, mut unreadable) = (0, 0, 0, 0);
         for notice in &batch.notices {
@@ -360,7 +360,7 @@ fn lag_seconds(stored_to: Option<Timestamp>, contact: Option<Timestamp>, now: Ti
     Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
 }
 
-/// Returns when a stop is requested.
+/// Waits until a stop is requested.
 pub async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         sleep(ROUND).await;
@@ -373,8 +373,8 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// Returns how far the stored changes are behind the API server. If nothing is left to store, the last
-    /// contact counts: pods that do not change have no bookmarks, and lag nothing.
+    /// Returns the lag of the stored changes behind the API server. If nothing is left to store, the last
+    /// contact counts, because pods that do not change have no bookmarks and cause no lag.
     fn lag_seconds(&self, queued: usize, now: Timestamp) -> f64 {
         let is_idle = self.changes == 0 && queued == 0;
         let status = is_idle.then(|| self.watches.status());

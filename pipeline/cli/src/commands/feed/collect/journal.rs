@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Reasons why a batch is not stored.
+/// The reason that a batch is not stored.
 #[derive(Debug)]
 pub enum NotStored {
     /// Another collector of the cluster has begun, so this one must end.
     ShutOut(Failure),
-    /// The other side does not take the batch now, for whatever reason. The collector tries again.
+    /// The destination does not accept the batch now. The collector tries again.
     Fails(Failure),
 }
 
@@ -28,14 +28,14 @@ impl From<Failure> for NotStored {
     }
 }
 
-/// Destination of events and of the state. One collector of a cluster writes at a time: the one that loaded
-/// last. An earlier one learns this before it sends anything more.
+/// Destination of events and of the state. Only the collector of a cluster that loaded last may write. An
+/// earlier collector detects this before it sends more events.
 #[async_trait]
 pub trait Journal: Send {
-    /// Loads the state that was stored last. From now on, every earlier collector of the cluster is shut out.
+    /// Loads the last stored state. From then on, every earlier collector of the cluster is shut out.
     async fn load(&mut self) -> Result<CollectorState, Failure>;
 
-    /// Stores a batch and the state after it, `state`. Returns when all of it is stored.
+    /// Stores a batch and `state`, which is the state after the batch. Returns after all of it is stored.
     async fn store(&mut self, batch: &Batch, state: &CollectorState) -> Result<(), NotStored>;
 }
 

@@ -39,7 +39,7 @@ use start::Start;
 use topics::TopicJournal;
 use usage::UsageRounds;
 
-/// Longest time for the last response of the probes at a clean stop.
+/// Maximum time that a clean stop waits for the last response of the probes.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Time between two sends of messages.
 const SEND_EVERY: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
     outcome
 }
 
-/// Opens the cluster. Nothing has been requested from it yet.
+/// Opens the cluster. No request is sent yet.
 async fn open(config: &Config) -> Result<KubeCluster, Failure> {
     let collect = &config.collect;
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -179,7 +179,7 @@ struct Begun {
     options: CollectorOptions,
     prices: PriceBook,
     state: CollectorState,
-    /// Destination of events, for people.
+    /// Destination of events, for messages.
     to: String,
 }
 
@@ -191,7 +191,7 @@ impl Begun {
     }
 }
 
-/// Asks the API server and the state for what following needs.
+/// Reads everything that following needs from the API server and the stored state.
 async fn begin(
     args: &CollectArgs,
     config: &Config,
@@ -237,7 +237,7 @@ async fn begin(
     Ok(Begun { following, options, prices, state, to })
 }
 
-/// Returns the message of a cluster's fault, with its exit code.
+/// Converts a fault of the cluster to a failure with an exit code.
 fn failure(fault: KubeFault) -> Failure {
     match fault {
         KubeFault::Unavailable(_) => Failure::storage(fault),

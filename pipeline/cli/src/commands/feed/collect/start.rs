@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 use super::failure;
 use crate::failure::Failure;
 
-/// Longest silence of the API server at a start.
+/// Maximum time that a start waits for the API server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The kinds that are followed. Kinds that a cluster does not have are requested now and then.
+/// The kinds that are followed. Kinds that a cluster does not have are requested from time to time.
 pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::Node,
     ObjectKind::Pod,
@@ -27,8 +27,7 @@ pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::DeviceClass,
 ];
 
-/// Asks the API server what a start needs to know. Until a deadline, a request without a response is
-/// repeated.
+/// Requests of a start to the API server. A request without a response is repeated until a deadline.
 pub(super) struct Start<'c> {
     cluster: &'c KubeCluster,
     deadline: Instant,
@@ -55,8 +54,8 @@ impl<'c> Start<'c> {
     /// Waits until the API server responds.
     pub async fn reach(&self) -> Result<(), KubeFault> {
         self.answer(async || self.cluster.learn_time().await).await?;
-        // The first response was slow, because a connection was made. A second one gives the server's time
-        // more exactly.
+        // The first response was slow because it included the connection setup. A second response gives the
+        // server's time more precisely.
         self.answer(async || self.cluster.learn_time().await).await
     }
 

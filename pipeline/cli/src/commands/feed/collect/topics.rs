@@ -1,11 +1,12 @@
 //! Events as messages, and the state in a compacted topic. The topic has one record for each announced
-//! object, and one for how far the cluster is known. All records are keyed by cluster.
+//! object, and one progress record for each cluster. All records are keyed by cluster. The progress record
+//! holds the time up to which the cluster is known.
 //!
-//! The record of how far the cluster is known names the collector that wrote it, and has a number higher than
-//! any before. A collector that starts first writes such a record, and only then reads the state. An earlier
-//! collector stores its intents, checks whether there is a higher number, and only then sends events. So
-//! either it finds the other's record and ends, or the other has read its intents. If numbers are equal, the
-//! name decides.
+//! The progress record names the collector that wrote it, and has a number higher than any before. A
+//! collector that starts first writes such a record, and only then reads the state. An earlier collector
+//! stores its intents, checks whether there is a higher number, and only then sends events. So either the
+//! earlier collector finds the new record and ends, or the new collector has read its intents. If numbers are
+//! equal, the name decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +27,10 @@ use crate::wiring::kafka;
 /// Longest time for which a message may wait for a broker before it is sent again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The key of a record: the cluster, and the object. The object is `None` in the record of how far the
-/// cluster is known.
+/// The key of a record: the cluster, and the object. The object is `None` in the progress record.
 type RecordKey = (Text, Option<Key>);
 
-/// Progress of a cluster: how far it is known, without entries, and the collector that wrote it.
+/// Progress of a cluster, without entries, and the collector that wrote it.
 #[derive(Serialize, Deserialize)]
 struct HeldProgress {
     number: u64,
@@ -137,7 +137,7 @@ impl TopicJournal {
         self.record(None, Some(serde_json::to_vec(&held).map_err(Failure::storage)?))
     }
 
-    /// Reads what was added to the topic since the last time, into a state if one is given.
+    /// Reads the records that were added to the topic since the last read, into a state if one is given.
     async fn read_on(&mut self, mut state: Option<&mut CollectorState>) -> Result<(), Failure> {
         let topic = Text::from(self.state_topic.as_str());
         let settings =
@@ -174,7 +174,7 @@ impl TopicJournal {
         Ok(())
     }
 
-    /// Refuses a topic that drops records by age, because it would lose objects that run for longer.
+    /// Refuses a topic that drops records by age, because such a topic would lose objects that run longer.
     async fn check_policy(&self) -> Result<(), Failure> {
         let topic = &self.state_topic;
         let policy =
@@ -192,7 +192,7 @@ impl TopicJournal {
         }
     }
 
-    /// Ends this collector if, as far as was read, another one has begun to write.
+    /// Returns an error if the records read so far show that another collector has begun to write.
     fn check_holder(&self) -> Result<(), Failure> {
         if self.highest == self.holder {
             return Ok(());
@@ -254,8 +254,8 @@ impl Journal for TopicJournal {
         };
         self.holder.0 = self.highest.0 + 1;
         self.send(vec![self.progress(&self.progress)?]).await?;
-        // This reads what an earlier collector has stored meanwhile. From now on, that collector finds our
-        // record.
+        // This reads the records that an earlier collector has stored in the meantime. From now on, that
+        // collector finds our record.
         self.read_on(Some(&mut state)).await?;
         self.check_holder()?;
         Ok(state)
@@ -286,7 +286,7 @@ impl Journal for TopicJournal {
         let changes = batch.changes.iter().map(|(key, change)| self.entry(key, change.as_ref()));
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         self.send(changes).await?;
-        // The record of how far the cluster is known comes last, because a restart continues from there.
+        // The progress record comes last, because a restart continues from it.
         let progress = CollectorState {
             since: batch.since,
             caught_up: batch.caught_up.clone(),

@@ -1,5 +1,5 @@
-//! Measured use: one round of reads each period, so that the intervals between their ends cover time without
-//! gaps.
+//! Measured use: one round of reads in each period. The intervals between the ends of rounds cover time
+//! without gaps.
 //!
 //! Rounds end at whole multiples of the period, by the API server's clock. So a restarted collector continues
 //! where its predecessor stopped, and no two intervals of a pod overlap.
@@ -33,7 +33,7 @@ pub struct UsageRounds {
 }
 
 impl UsageRounds {
-    /// Creates rounds as configured; `None` if use is not measured.
+    /// Creates rounds as configured. Returns `None` if use is not measured.
     ///
     /// # Errors
     /// If a value is not valid for its key.

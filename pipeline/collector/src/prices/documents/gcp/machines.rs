@@ -1,5 +1,4 @@
-//! The table of Google's machine types, from the file next to this one. The head of the file explains its
-//! form.
+//! The table of Google's machine types, from `machines.txt`. The head of the file explains its format.
 
 /// The table.
 const TABLE: &str = include_str!("machines.txt");
