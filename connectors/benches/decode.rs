@@ -28,7 +28,7 @@ fn decoder(bencher: Bencher<'_, '_>, kind: EventKind) {
     bencher.bench(|| decoder.decode(black_box(&body)).unwrap());
 }
 
-/// Decodes a writer's schema with an extra field: every field is converted.
+/// Decodes an event of a writer's schema with an extra field, so every field is converted.
 #[divan::bench(args = KINDS)]
 fn decoder_of_another_version(bencher: Bencher<'_, '_>, kind: EventKind) {
     let text = avsc(kind);

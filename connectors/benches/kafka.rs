@@ -1,6 +1,6 @@
-//! The cost of taking a message from the client library: many by one call, as the source does, against one by
-//! one, as the library's Rust wrapper does. Both copy the message out. They run in alternation in one run, on
-//! an in-memory broker.
+//! The cost of taking a message from the client library. The source takes many messages by one call; the
+//! library's Rust wrapper takes them one by one. Both copy the message out. One run on an in-memory broker
+//! alternates between them.
 //!
 //! The output is processor time per message, of the reading thread and of the whole process, including the
 //! broker. Wall time here is the broker's.
@@ -57,7 +57,7 @@ fn thread_named(name: &str) -> String {
     named.max_by_key(|thread| thread.parse::<u64>().unwrap()).unwrap()
 }
 
-/// Measures taking messages one by one: the library's own calls, with the source's settings.
+/// Measures the library's own calls, which take messages one by one, with the source's settings.
 fn one_by_one(brokers: &str) -> (u64, u64) {
     let consumer = bare_consumer(brokers, "one-by-one");
     let mut all = TopicPartitionList::new();
@@ -89,7 +89,7 @@ fn one_by_one(brokers: &str) -> (u64, u64) {
     (thread_nanos("../../thread-self") - thread, process_nanos() - process)
 }
 
-/// Measures taking many messages by one call: the source.
+/// Measures the source, which takes many messages by one call.
 async fn by_the_source(settings: &KafkaSettings) -> (u64, u64) {
     let mut source = KafkaSource::connect(settings.clone()).await.unwrap();
     let deadline = Instant::now() + PATIENCE;

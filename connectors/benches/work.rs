@@ -47,12 +47,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const SHARDS: Shard = 4;
 const ROUNDS: usize = 3;
-/// Messages of one poll.
+/// Number of messages of one poll.
 const POLL_MESSAGES: usize = 2_000;
-/// The most polls until a worker must be done.
+/// Maximum number of polls until a worker must be done.
 const POLLS_MAX: usize = 100_000;
-/// The shortest time between two closings of hours in a shard while messages flow: an eighth of the time
-/// between two checkpoints.
+/// Minimum time between two closings of hours in a shard while messages flow: an eighth of the time between
+/// two checkpoints.
 const CLOSES_EVERY: Duration = Duration::from_millis(7_500);
 
 /// Content digests of live files.

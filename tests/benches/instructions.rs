@@ -1,7 +1,7 @@
 //! Counts instructions of a small fixed load. First it takes a worker's path of events: decode archive files,
 //! fold hours, close them, encode the tables. Then it folds an hour of one organization in which very many
 //! things change. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of
-//! each `counted_` function separately. Without Valgrind the program only prints what the load is.
+//! each `counted_` function separately. Without Valgrind the program only prints the load.
 //!
 //! Everything runs on the main thread, which is the only thread of rayon's pool, so a count depends only on
 //! the load and the code.
@@ -36,10 +36,11 @@ const LOAD: Load = Load {
     duplicates_per_million: 0,
     usage_interval: None,
 };
-/// Objects of each kind in the crowded hour. If each of them took time for each of the others, the count
-/// would be several times as high.
+/// Number of objects of each kind in the crowded hour. If each object took time for each other object, the
+/// count would be several times as high.
 const CROWD: i64 = 300;
-/// Fewer than the other objects, because each commitment looks at all nodes.
+/// Number of commitments. It is lower than the number of other objects, because each commitment looks at all
+/// nodes.
 const COMMITMENTS: i64 = CROWD / 10;
 const FILE_ROWS: u64 = 100_000;
 const CLOCK: HourClock = HourClock {

@@ -1,6 +1,6 @@
-//! Closes an hour in which two kinds of things meet that a tenant controls, as many of the one as of the
-//! other. `tests/bench/products` counts its instructions at several sizes. If each thing took time for each
-//! of the others, twice as many would take four times as long.
+//! Closes an hour in which two kinds of things that a tenant controls meet, in equal numbers.
+//! `tests/bench/products` counts its instructions at several sizes. If each thing took time for each thing of
+//! the other kind, twice as many would take four times as long.
 //!
 //! usage: products NAME SIZE
 
@@ -98,14 +98,14 @@ impl Samples {
     }
 }
 
-fn story(name: &str, size: usize) -> Story {
+fn story(name: &str, size: usize) -> Option<Story> {
     let samples = Samples::new();
     let all = || 0..size;
     let on_one_node =
         || [samples.node(0, 20)].into_iter().chain(all().map(|number| samples.pod(number, 0, 0))).collect();
     let nodes = || all().map(|number| samples.node(number, 20));
     let price = |number: usize| 20 + i32::from(number.is_multiple_of(2));
-    match name {
+    let story = match name {
         // A node's price changes while many pods run on it.
         "prices-pods" => Story {
             before: on_one_node(),
@@ -116,7 +116,7 @@ fn story(name: &str, size: usize) -> Story {
             before: nodes().collect(),
             during: all().map(|number| samples.commitment(number)).collect(),
         },
-        // Both run on from the hour before.
+        // Both continue from the hour before.
         "steady-commitments-nodes" => Story {
             before: nodes().chain(all().map(|number| samples.commitment(number))).collect(),
             during: Vec::new(),
@@ -133,8 +133,9 @@ fn story(name: &str, size: usize) -> Story {
         "labels-of-a-pod" => {
             Story { before: on_one_node(), during: all().map(|number| samples.pod(0, 0, number)).collect() }
         }
-        other => panic!("no product is named {other}"),
-    }
+        _ => return None,
+    };
+    Some(story)
 }
 
 fn hour(hour: Hour, payloads: Vec<Payload>, step: i64) -> HourEvents {
@@ -156,7 +157,7 @@ fn main() {
         println!("usage: products NAME SIZE; tests/bench/products counts all of them");
         return;
     };
-    let Story { before, during } = story(&name, size.parse().unwrap());
+    let Story { before, during } = story(&name, size.parse().unwrap()).unwrap();
     let state = State::new(ORGANIZATION.into());
     let (state, _) = close_hour(state, hour(HOUR.previous(), before, 0), &Rules::default()).unwrap();
     let step = HOUR_MICROS / (during.len() as i64 + 1);

@@ -22,9 +22,9 @@ use prorata_worker::names;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Checks a message. The first byte chooses one of our schemas. If it is out of their range, a writer's
-/// schema comes first, of the length in the next two bytes. An accepted event has one canonical body, which
-/// is read back as the same event.
+/// Checks a message. The first byte chooses one of our schemas. If it is out of their range, the next two
+/// bytes are the length of a writer's schema, which follows them. An accepted event has one canonical body,
+/// which is read back as the same event.
 pub fn decoder(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else { return };
     let decoded = match EventKind::ALL.get(usize::from(choice)) {
@@ -108,7 +108,7 @@ pub fn checkpoint(input: &[u8]) -> bool {
 }
 
 /// Checks a snapshot after correcting its format and checksum, and the input as the content of one. Readable
-/// states pack to bytes that are read back as the same states. Returns whether there are any.
+/// states pack to bytes that are read back as the same states. Returns whether there are any readable states.
 pub fn snapshot(input: &[u8]) -> bool {
     let Ok(empty) = snapshot::encode(&[]) else { return false };
     let body = input.get(snapshot::HEADER..).unwrap_or_default();

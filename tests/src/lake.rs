@@ -37,7 +37,7 @@ pub struct StoredLake {
 /// The progress that a lake must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
-    /// Messages taken, over all topics.
+    /// Number of messages taken, over all topics.
     pub messages: i64,
     /// Hour through which every shard with events is closed.
     pub through: Hour,
@@ -61,7 +61,7 @@ impl StoredLake {
         self.runtime.block_on(all).unwrap()
     }
 
-    /// Returns the owners of each shard, of all checkpoints that are kept.
+    /// Returns the owners of each shard in all checkpoints that are kept.
     pub fn owners(&self) -> BTreeSet<(Shard, String)> {
         let all = async {
             let mut found = BTreeSet::new();
@@ -119,7 +119,7 @@ impl StoredLake {
     /// tables equal the checkpoints.
     ///
     /// # Errors
-    /// If anything is missing; the message says what.
+    /// If anything is missing; the message says what is missing.
     pub fn reached(&self, goal: Goal) -> Result<(), String> {
         let checkpoints = self.checkpoints();
         let taken: i64 = checkpoints.values().map(taken).sum();
@@ -143,7 +143,7 @@ impl StoredLake {
     }
 
     fn published(&self, checkpoints: &BTreeMap<Shard, Checkpoint>, through: Hour) -> Result<(), String> {
-        // Old enough hours have left the checkpoints.
+        // Hours that are old enough have left the checkpoints.
         let named_hour = |(_, shard, hour): &(Table, Shard, Hour)| {
             checkpoints.get(shard).is_some_and(|checkpoint| checkpoint.hours.contains_key(hour))
         };

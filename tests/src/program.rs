@@ -1,4 +1,4 @@
-//! Programs that run next to a test: it starts them with their output in files, waits for them, and ends
+//! Programs that run alongside a test. It starts them with their output in files, waits for them, and ends
 //! them.
 
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use prorata_testkit::wait::eventually;
 
-/// Largest part of a log that is shown after a failure, in characters.
+/// Maximum length of the part of a log that is shown after a failure, in characters.
 const SHOWN: usize = 6_000;
 
-/// The program under test: the binary that `PRORATA_BINARY` names, else one built from the working tree,
-/// once.
+/// The program under test: the binary that `PRORATA_BINARY` names, or else a binary that is built once from
+/// the working tree.
 pub fn prorata() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let binary = BINARY.get_or_init(|| std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));

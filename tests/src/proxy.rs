@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Bytes passed on at a time.
+/// Number of bytes passed on at a time.
 const CHUNK: usize = 16 * 1024;
 
 /// The treatment of connections, new and existing.

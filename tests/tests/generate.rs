@@ -23,7 +23,7 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
-/// Partitions of every topic.
+/// Number of partitions of every topic.
 const PARTITIONS: i32 = 4;
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
@@ -35,7 +35,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The program: the binary that `PRORATA_BINARY` names, else one built from the working tree.
+/// The program: the binary that `PRORATA_BINARY` names, or else a binary that is built from the working tree.
 fn program() -> PathBuf {
     std::env::var_os("PRORATA_BINARY").map_or_else(
         || {

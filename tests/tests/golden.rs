@@ -277,7 +277,7 @@ fn the_sample_day_is_what_its_command_makes() {
     assert_eq!(made, committed);
 }
 
-/// Returns the digests of the files in the folders of a folder.
+/// Returns the digests of the files in the subfolders of a folder.
 fn avro_files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for organization in std::fs::read_dir(folder).unwrap() {

@@ -77,8 +77,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A backfill of the sample day by the binary that `PRORATA_BINARY` names, else one built from the working
-/// tree.
+/// A backfill of the sample day by the binary that `PRORATA_BINARY` names, or else by a binary that is built
+/// from the working tree.
 fn backfill(lake: &str) -> Command {
     backfill_of(&root().join("testdata/sample-day/events"), lake)
 }

@@ -16,9 +16,9 @@ pub const HOURS: i64 = 24;
 const SEED: u64 = 1;
 /// The organizations, two on each of four partitions.
 const ORGANIZATIONS: [&str; 8] = ["amber", "birch", "ember", "grove", "oak", "pine", "cedar", "flint"];
-/// Nodes per organization.
+/// Number of nodes per organization.
 const NODES: u64 = 40;
-/// Pods that run at the same time, per organization.
+/// Number of pods per organization that run at the same time.
 const PODS: u64 = 240;
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -108,7 +108,8 @@ impl Load {
         stops
     }
 
-    /// Sends an event if it lies within the hours: most within two minutes, some late, some twice.
+    /// Sends an event if it lies within the hours. Most events arrive within two minutes, some late, and some
+    /// twice.
     fn send(&mut self, organization: &OrganizationId, event_time: Timestamp, payload: Payload) {
         if event_time >= last_hour().end() {
             return;

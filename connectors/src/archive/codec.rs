@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
-/// The most bytes of one block as stored.
+/// Maximum size of a stored block, in bytes.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
-/// The most bytes of one block when unpacked.
+/// Maximum size of an unpacked block, in bytes.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
 
 /// The size limit for unpacking a block in one piece. Nearly all of our blocks state an unpacked size up to

@@ -30,11 +30,11 @@ const ORGANIZATIONS_DIGEST: &[u8] = b"prorata.organizations.sha256.hex";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
-/// The most bytes of a header: enough for the longest schema and other metadata.
+/// Maximum size of a header, in bytes: enough for the longest schema and other metadata.
 const HEADER_BYTES_MAX: usize = 2 << 20;
 /// The approximate size limit of a piece of damaged bytes.
 const LOST_BYTES_MAX: usize = 16 << 20;
-/// The most bytes of a block's record count and size.
+/// Maximum size of a block's record count and byte count, in bytes.
 const BLOCK_HEAD_MAX: usize = 20;
 
 /// A file with its header read.
@@ -109,8 +109,8 @@ impl<R: Read> Container<R> {
         })?;
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or(FileFault::NoSchema)?;
-        // Only our own files have it. Without it, a flipped bit in the schema would turn good blocks into
-        // other events.
+        // Only our own files have the digest. Without it, a flipped bit in the schema would turn good blocks
+        // into other events.
         let digest = format!("{:x}", Sha256::digest(&schema));
         if metadata.get(SCHEMA_DIGEST).is_some_and(|found| *found != digest.as_bytes()) {
             return Err(FileFault::SchemaChecksum.into());
@@ -317,8 +317,8 @@ impl ContainerWriter {
         })
     }
 
-    /// Notes the organization of the record that is appended next. In one file, all records are noted or
-    /// none. If organizations do not ascend, the file gets no index.
+    /// Notes the organization of the record that is appended next. Within one file, either all records are
+    /// noted or none are. If organizations do not ascend, the file gets no index.
     pub(super) fn note_organization(&mut self, organization: &[u8]) {
         if self.last != organization {
             if *self.last > *organization {

@@ -92,10 +92,10 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
     put_long(out, 0);
 }
 
-/// Reads a file of dead letters, of this version or of another one that resolves to it.
+/// Reads a file of dead letters in our schema, or in another version of it that resolves to ours.
 ///
 /// # Errors
-/// If the file is damaged or holds something else. Dead letters are our own files: nothing in them is
+/// If the file is damaged or holds something else. Files of dead letters are our own, so nothing in them is
 /// skipped.
 pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> {
     static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse(DEAD_LETTER_SCHEMA).ok());
@@ -140,7 +140,7 @@ fn decode(wire: &mut Wire<'_>) -> Result<DeadLetter, Reject> {
         (None, None, None, Some(path)) => Origin::File { path, position },
         _ => return Err(Reject::malformed("a dead letter comes from neither a message nor a file")),
     };
-    // The version of the program is only for people.
+    // The program's version is only for human readers.
     text(wire)?;
     Ok(DeadLetter { origin, rejected: Rejected { reject, bytes } })
 }

@@ -19,8 +19,8 @@ pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecordRef<'_>, Rejected>
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
 /// Reads an Avro object container file: records of one of our types or a union of records, in any supported
-/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only its block. Its
-/// bytes are rejected as `malformed`, and reading continues after the next sync marker.
+/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only the block that
+/// it hits. That block's bytes are rejected as `malformed`, and reading continues after the next sync marker.
 ///
 /// # Errors
 /// If the whole file cannot be read: see [`FileError`].
@@ -37,8 +37,8 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
     Ok(())
 }
 
-/// Reads a file of our own. Returns the wanted events without their bodies; skips the others without a
-/// verdict.
+/// Reads a file of our own. Returns the wanted events without their bodies, and skips the other events
+/// without a verdict.
 ///
 /// # Errors
 /// The damage, with its place.

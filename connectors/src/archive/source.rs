@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// Bytes requested from the reader at once.
+/// Number of bytes requested from the reader at once.
 const CHUNK: usize = 256 << 10;
 
 /// A reader with the bytes that were read and not yet consumed.
@@ -29,8 +29,9 @@ impl<R: Read> Source<R> {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are buffered or the file ends. Returns whether so many bytes are buffered.
-    /// A hostile length costs no memory: the buffer grows with the real content of the file.
+    /// Reads until `wanted` bytes are buffered or the file ends. Returns whether that many bytes are
+    /// buffered. A hostile length costs no memory, because the buffer grows only with the real content of the
+    /// file.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.at_hand().len() < wanted && !self.ended {
             if self.start > 0 {

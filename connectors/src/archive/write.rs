@@ -30,7 +30,7 @@ pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     write(records, false)
 }
 
-/// Like [`write_events`], with an index of the blocks if organizations ascend: the first organization of each
+/// Like [`write_events`], but if organizations ascend, the file has an index: the first organization of each
 /// block.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub(super) fn marker(digest: Sha256) -> [u8; 16] {
     std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default())
 }
 
-/// Returns a schema's text without docs and blanks. The order of its keys does not depend on the JSON
+/// Returns a schema's text without docs and white space. The order of its keys does not depend on the JSON
 /// library.
 pub(super) fn compact(schema: &str) -> String {
     let json: Json = serde_json::from_str(schema).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Running a plan: it converts the writer's bytes of one record to bytes of our newest schema.
+//! Execution of a plan: the conversion of one record from the writer's bytes to bytes of our newest schema.
 //!
 //! As in `prorata_schemas::body`, a value that does not resolve is noted, and the walk continues to the end
 //! of the record.
@@ -12,7 +12,7 @@ use super::error::shortened;
 use super::plan::{Node, RecordPlan, Step};
 use super::skip::{Skips, branch};
 
-/// One record under conversion.
+/// A record that is being converted.
 pub(super) struct Convert<'p> {
     skips: &'p Skips,
     out: Vec<u8>,

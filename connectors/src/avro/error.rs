@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::limits::{DEPTH_MAX, FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 
-/// The longest message about a schema, in characters. Names and defaults in a schema may have any length.
+/// Maximum length of a message about a schema, in characters. Names and defaults in a schema may have any
+/// length.
 const MESSAGE_CHARS_MAX: usize = 400;
 
 pub(super) fn shortened(message: String) -> String {

@@ -1,6 +1,6 @@
-//! Schemas of a few kilobytes that take a library endless time or memory. Each is compiled or refused, and
-//! zeros are skipped as its records. The tests count the work: the types visited, and the characters of the
-//! compiled form.
+//! Schemas of a few kilobytes that take a library endless time or memory. Each schema is compiled or refused,
+//! and zeros are skipped as if they were its records. The tests count the work: the types visited, and the
+//! characters of the compiled form.
 
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
@@ -12,7 +12,8 @@ use super::limits::{FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 use super::skip::STEPS;
 use super::{Decoder, Reading};
 
-/// The most types that a walk visits for each byte: the type that takes the byte, and the levels above.
+/// Maximum number of types that a walk visits for each byte: the type that takes the byte, and the levels
+/// above.
 const STEPS_PER_BYTE: u64 = 66;
 
 fn record(name: &str, fields: impl IntoIterator<Item = (String, Json)>) -> Json {
@@ -24,8 +25,8 @@ fn numbered<'a>(count: usize, of: impl Fn(usize) -> Json + 'a) -> impl Iterator<
     (0..count).map(move |at| (format!("f{at}"), of(at)))
 }
 
-/// Returns records of `wide` fields of the record below, around one of type `leaf`. A naive walk multiplies
-/// with each level.
+/// Returns nested records, each with `wide` fields of the record below it, around one of type `leaf`. The
+/// work of a naive walk multiplies with each level.
 fn laughs(depth: usize, wide: usize, leaf: Json) -> Json {
     let mut inner = (leaf, "L".to_owned());
     for level in 0..depth {
@@ -41,7 +42,7 @@ fn top(x: Json) -> Json {
     record("acme.Top", [("x".to_owned(), x), ("y".to_owned(), json!("boolean"))])
 }
 
-/// Returns records that are called `record`, for which a library takes `{"type": "record"}`.
+/// Returns records that are named `record`. A library takes `{"type": "record"}` for one of them.
 fn doubles(levels: usize) -> Json {
     let level = |at: usize| {
         let of = if at == 0 {
@@ -119,7 +120,7 @@ fn refused(schema: &Json) -> String {
     Decoder::compile(&schema.to_string()).unwrap_err().to_string()
 }
 
-/// Compiles a schema, and skips zeros as its records. Returns how many types were visited.
+/// Compiles a schema, and skips zeros as if they were its records. Returns how many types were visited.
 fn passed(schema: &Json) -> u64 {
     let text = schema.to_string();
     let decoder = Decoder::compile(&text).unwrap();

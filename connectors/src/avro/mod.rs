@@ -246,7 +246,7 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// The most schemas to keep. All are dropped when one more comes.
+    /// Maximum number of schemas to keep. If one more comes, all are dropped.
     const KEPT_MAX: usize = 256;
 
     /// Returns the decoder of a writer's schema, compiled at its first use.

@@ -259,7 +259,7 @@ mod tests {
         Schema::parse(text).map(|schema| format!("{:?}", schema.root)).map_err(|error| error.to_string())
     }
 
-    /// Returns the type of the second field of a record `a.b.R`, after the first.
+    /// Returns the type of the second field of a record `a.b.R`. The types of both fields are given.
     fn second(first: &str, second: &str) -> Result<String, String> {
         let fields = format!(r#"{{"name": "x", "type": {first}}}, {{"name": "y", "type": {second}}}"#);
         let text = format!(r#"{{"type": "record", "name": "a.b.R", "fields": [{fields}]}}"#);

@@ -7,7 +7,7 @@
 //!   logical type would change the value silently.
 //! - An enum is also read from text, because Kafka Connect writes enums as text.
 //! - A union of the writer resolves if any of its branches does. Values of the other branches are refused.
-//! - A null in a field with a default reads as the default: most writers make every field nullable.
+//! - A null in a field with a default reads as the default, because most writers make every field nullable.
 
 use std::collections::HashMap;
 

@@ -12,8 +12,8 @@ use Plain::{Boolean, Bytes, Double, Float, Int, Long, Null, Text};
 pub(super) const TIMESTAMP_MICROS: &str = "timestamp-micros";
 
 /// Logical types that give a number or bytes another meaning. As the specification requires, others are
-/// ignored; `uuid` does not change a string. The last two are types of Kafka Connect (`connect.name`). Only
-/// by them does Debezium show that a plain long does not count microseconds.
+/// ignored; `uuid` does not change a string. The last two are types of Kafka Connect (`connect.name`). They
+/// are the only sign from Debezium that a plain long does not count microseconds.
 const LOGICAL: [(Plain, &str); 13] = [
     (Int, "date"),
     (Int, "time-millis"),
@@ -69,7 +69,7 @@ pub(super) enum Plain {
     Text,
 }
 
-/// A decimal: all its digits, and the digits after the point.
+/// A decimal, with its total number of digits and its number of digits after the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
     pub(super) precision: u64,
@@ -89,7 +89,7 @@ pub(super) struct Fixed {
 pub(super) struct Enum {
     pub(super) name: String,
     pub(super) symbols: Vec<String>,
-    /// The reader's symbol for symbols that it does not have.
+    /// The reader's replacement for symbols that it does not have.
     pub(super) default: Option<String>,
 }
 

@@ -97,8 +97,8 @@ impl<'s> Skipper<'s> {
     }
 }
 
-/// Returns the length of fields that all have a fixed length. A sum that exceeds all memory saturates: no
-/// body has as many bytes.
+/// Returns the length of fields that all have a fixed length. A sum that exceeds all memory saturates,
+/// because no body has that many bytes.
 fn exact_sum(fields: &[Skip]) -> Option<usize> {
     fields.iter().try_fold(0_usize, |sum, field| match field {
         Skip::Exact(size) => Some(sum.saturating_add(*size)),

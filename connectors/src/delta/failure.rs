@@ -1,4 +1,4 @@
-//! Errors of the Delta library by kind. They separate what a person must fix from an outage.
+//! Kinds of the Delta library's errors. They separate faults that a person must fix from outages.
 
 use delta_kernel::Error as Kernel;
 use delta_kernel::arrow::error::ArrowError as Arrow;
@@ -16,7 +16,7 @@ pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> Ta
     let kind = kind_of(&error);
     let explained = match kind {
         ErrorKind::Permission => Explained::new(kind, error),
-        // More often than the bucket, a file of the log is missing, and the error names it.
+        // Usually a file of the log is missing rather than the bucket, and the error names that file.
         _ => Explained::plain(error),
     };
     TableError::new(kind, operation, table, explained)

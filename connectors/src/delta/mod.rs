@@ -1,7 +1,7 @@
 //! Delta logs behind the worker's port.
 //!
-//! A commit is tried once, from the snapshot that it was made from: the worker decides what an error means.
-//! The library never compares transaction versions and would try a commit again that has landed, so its own
+//! A commit is tried once, from the snapshot that it was made from; the worker decides what an error means.
+//! The library never compares transaction versions and would retry a commit that has landed, so its own
 //! retries are off. Its clean-up of expired logs is off too, because it lists the whole log at every commit.
 
 mod failure;
@@ -48,7 +48,7 @@ const PARTITION: &str = "date";
 /// The number of attempts to commit new columns while other writers win.
 const EXTEND_ATTEMPTS: u32 = 8;
 
-/// Commits between two checkpoints of a log, if its properties do not set an interval.
+/// Number of commits between two checkpoints of a log, if its properties do not set an interval.
 const CHECKPOINT_INTERVAL: u64 = 100;
 
 /// The Delta logs under a root.

@@ -13,11 +13,11 @@ use prorata_worker::ports::{
 use super::failure::failure;
 use super::{DeltaTables, view};
 
-/// Commits since the last checkpoint of a log that justify another checkpoint. Workers make one every
+/// Number of commits since a log's last checkpoint that justifies another checkpoint. Workers make one every
 /// [`super::CHECKPOINT_INTERVAL`] commits.
 const CHECKPOINT_AFTER: u64 = 10;
 
-/// Commits that are read concurrently.
+/// Number of commits that are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
 /// A log with its listed objects.

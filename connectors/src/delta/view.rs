@@ -21,11 +21,11 @@ use prorata_schemas::time::Date;
 use prorata_worker::names::partition_date;
 use serde::Deserialize;
 
-/// Loads for which a date is kept after the last request for it. Lagging shards ask less often than the
-/// others.
+/// Number of loads for which a date is kept after the last request for it. Lagging shards ask less often than
+/// the others.
 const KEPT_LOADS: u64 = 1_024;
 
-/// The most new commits that are read one by one. If there are more, the log is read again.
+/// Maximum number of new commits that are read one by one. If there are more, the log is read again.
 const COMMITS_READ: u64 = 128;
 
 /// Writer features that require nothing of commits such as ours.
@@ -58,7 +58,7 @@ pub(super) struct View {
 #[derive(Default)]
 struct KeptDate {
     files: Sizes,
-    /// The last load that asked for it.
+    /// The number of the last load that asked for the date.
     asked: u64,
 }
 
@@ -277,7 +277,8 @@ fn is_known(feature: &TableFeature) -> bool {
     protection || WRITER_FEATURES.contains(feature)
 }
 
-/// Runs kernel work on a thread that may block: the kernel reads in its own threads and blocks the caller.
+/// Runs kernel work on a thread that may block, because the kernel reads in its own threads and blocks the
+/// caller.
 async fn blocking<T: Send + 'static>(
     log_store: &LogStoreRef,
     work: impl FnOnce(&dyn Engine) -> std::result::Result<T, Kernel> + Send + 'static,

@@ -20,7 +20,7 @@ use super::client::context::{Watch, lock};
 use super::client::failure;
 use super::client::settings::{Connection, KafkaSettings};
 
-/// Bytes of messages that one call reads.
+/// Number of bytes of messages that one call reads.
 const READ_BYTES: u64 = 8 << 20;
 
 /// The time that a poll waits.

@@ -23,10 +23,10 @@ use crate::store::causes;
 
 /// The silence after which a connection counts as dead. A silent watch is opened again earlier.
 const SILENCE: Duration = Duration::from_secs(90);
-/// The most time that connecting may take.
+/// Maximum time that connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Requests for one check of the server's time. Six are enough unless answers are slow.
+/// Maximum number of requests for one check of the server's time. Six are enough unless answers are slow.
 const TIME_REQUESTS: usize = 8;
 
 /// The settings by which a client reaches a cluster.

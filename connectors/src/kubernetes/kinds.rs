@@ -45,7 +45,7 @@ pub(super) trait WireObject: DeserializeOwned + Clone + Send + 'static {
     /// Returns the object.
     ///
     /// # Errors
-    /// If a field has another shape than the API documents.
+    /// If a field does not have the shape that the API documents.
     fn object(self, kind: ObjectKind) -> Result<KubeObject, String>;
 }
 
@@ -61,8 +61,8 @@ impl WireObject for NodeObject {
     }
 }
 
-/// Kinds with few objects. Custom resources may have fields of any shape: an unreadable object must not hide
-/// the others.
+/// Kinds with few objects. Custom resources may have fields of any shape, so an unreadable object must not
+/// hide the others.
 impl WireObject for Value {
     fn object(self, kind: ObjectKind) -> Result<KubeObject, String> {
         let name = self.pointer("/metadata/name").and_then(Self::as_str).unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! A Kubernetes cluster as the collector follows it: by kubeconfig or from within. Each kind is listed and
-//! watched, and every change has the API server's time.
+//! A Kubernetes cluster as the collector follows it, with a kubeconfig or from within the cluster. Each kind
+//! is listed and watched, and every change has the API server's time.
 //!
 //! Reading order: [`KubeCluster`] connects; `kinds` has the path of each kind; `discovery` asks which kinds
 //! the server has; `watch` lists and watches one kind and never gives up; `usage` reads the usage of pods;

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prorata_schemas::time::Timestamp;
 
 const SECOND_MICROS: i64 = 1_000_000;
-/// The distance of the bounds at which the difference is known well enough.
+/// The distance between the bounds at which the difference is known well enough.
 const KNOWN_MICROS: i64 = 50_000;
 /// The drift of two clocks in ten minutes, at 100 ppm.
 const DRIFT_MICROS: i64 = 60_000;
@@ -31,12 +31,13 @@ struct Bounds {
 pub(super) struct ServerClock(Mutex<(Option<Bounds>, Timestamp)>);
 
 impl ServerClock {
-    /// Returns the server's time now; before its first response, ours.
+    /// Returns the server's time now, or our time before the server's first response.
     pub(super) fn now(&self) -> Timestamp {
         self.at(system_micros())
     }
 
-    /// Returns the earliest that the server's time may be now; before its first response, ours.
+    /// Returns the earliest that the server's time may be now, or our time before the server's first
+    /// response.
     pub(super) fn earliest(&self) -> Timestamp {
         let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Timestamp(system_micros().saturating_add(held.0.map_or(0, |bounds| bounds.least)))

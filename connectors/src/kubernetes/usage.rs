@@ -22,19 +22,19 @@ use super::client::{KubeCluster, fault};
 use super::watch::PageMeta;
 use crate::store::causes;
 
-/// The most concurrent reads.
+/// Maximum number of concurrent reads.
 const CONCURRENCY: usize = 8;
-/// The most time that one read may take.
+/// Maximum time that one read may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest answer of the metrics API, which holds all pods at once, some 700 bytes each.
+/// Maximum size of the metrics API's answer, in bytes. It holds all pods at once, about 700 bytes each.
 const LIST_BYTES_MAX: u64 = 128 << 20;
-/// The largest answer of one node.
+/// Maximum size of one node's answer, in bytes.
 const NODE_BYTES_MAX: u64 = 16 << 20;
-/// The most exporters that are read. A node with GPUs has one.
+/// Maximum number of exporters that are read. A node with GPUs has one.
 const EXPORTERS_MAX: usize = 10_000;
-/// Exporters in a page of their list.
+/// Number of exporters in a page of their list.
 const PAGE_EXPORTERS: u32 = 200;
-/// The most problems that are reported of one round. The others are only counted.
+/// Maximum number of problems of one round that are reported. The others are only counted.
 const PROBLEMS_MAX: usize = 5;
 
 const LATE: &str = "not asked, because the others were too slow";

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The shortest time between two discoveries, and the shortest life of a watch. The longest is twice as much,
-/// so that collectors that started together do not ask together.
+/// Minimum time between two discoveries, and minimum life of a watch. The maximum is twice as long, so that
+/// collectors that started together do not ask together.
 const MINUTES_MIN: u64 = 5;
 
 /// Returns a random time from five to ten minutes.

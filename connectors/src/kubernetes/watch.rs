@@ -1,8 +1,8 @@
 //! One kind: listed, then watched from the list's version. It is listed again when the server no longer has
 //! the later changes, or when somebody asks. It never gives up: a fault is reported and tried again.
 //!
-//! Every few hours the kind is checked: it is listed as of the exact version up to which the watch has
-//! reported everything, so the list must show what is already known. The watch continues from there.
+//! Every few hours the kind is checked. It is listed as of the exact version up to which the watch has
+//! reported everything. So the list must show what is already known. The watch continues from there.
 //!
 //! After a restart, pods are watched from the stored version. If pods waited then, the pods are first listed
 //! as of that version, because a watch would not show the waiting ones again.
@@ -33,7 +33,7 @@ use super::discovery::{self, Found};
 use super::kinds::{self, WireObject};
 use super::waits::{RETRY_FIRST, RETRY_MAX, longer, minutes};
 
-/// Objects in a page of a list: a pod may have 13 kB of JSON.
+/// Number of objects in a page of a list. A pod may have 13 kB of JSON.
 const PAGE_OBJECTS: u32 = 200;
 /// The silence after which a watch is opened again. Its connection may be dead, and the server forgets later
 /// changes after 75 seconds. Bookmarks come every minute, except while the version is still the one from
@@ -50,7 +50,7 @@ const ABSENT: &str = "the API server does not have this kind";
 pub struct Observation {
     /// The change.
     pub change: Change,
-    /// The arrival.
+    /// The time of the arrival.
     pub at: Timestamp,
 }
 

@@ -21,15 +21,16 @@ use super::{MAGIC, SINGLE_OBJECT};
 use crate::avro::Decoder;
 use crate::registry::{Lookup, Registry};
 
-/// The most schemas to keep. When one more comes, all are dropped, and fetched again as messages need them.
+/// Maximum number of schemas to keep. If one more comes, all are dropped, and fetched again as messages need
+/// them.
 const KEPT_MAX: usize = 1024;
-/// The most bytes of the schemas' texts. Beyond that, all schemas are dropped too.
+/// Maximum size of the schemas' texts, in bytes. Beyond that, all schemas are dropped too.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// The most unknown ids to keep.
+/// Maximum number of unknown ids to keep.
 const MISSING_MAX: usize = 16 * 1024;
 /// The time for which repeated requests for an unknown id count as one. It is a few times the longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
-/// The most ids to keep that are being asked for again.
+/// Maximum number of ids to keep that are being asked for again.
 const SETTLING_MAX: usize = 1024;
 /// The factor by which an id is asked for longer if the registry returns its list of types but no other
 /// schema. It may be unable to return any schema for a while.
@@ -70,7 +71,7 @@ pub struct ConfluentMessages {
 #[derive(Debug, Default)]
 struct Cache {
     kept: HashMap<u32, KnownSchema>,
-    /// Bytes of the texts in `kept`.
+    /// Number of bytes of the texts in `kept`.
     bytes: usize,
     /// Ids that count as unknown.
     missing: HashMap<u32, Missing>,

@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use super::RegistryFault;
 use crate::avro::SCHEMA_BYTES_MAX;
 
-/// The longest answer in bytes: a schema's text within JSON, with every quote in it escaped.
+/// Maximum length of an answer, in bytes: a schema's text within JSON, with every quote in it escaped.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
-/// The longest registry text that a message repeats, in characters. The registry's own messages may have any
-/// length.
+/// Maximum length of a registry's text that a message repeats, in characters. The registry's own messages may
+/// have any length.
 const TEXT_CHARS_MAX: usize = 300;
 
 /// An answer that was read to its end.

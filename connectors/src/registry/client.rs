@@ -16,10 +16,10 @@ use super::{RegistryFault, Settings};
 use crate::Secret;
 use crate::store::causes;
 
-/// The most time that connecting may take. If a network drops everything, the caller does not wait longer,
-/// whatever the time for an answer.
+/// Maximum time that connecting may take. If a network drops everything, the caller does not wait longer,
+/// however long an answer may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most redirects that one request follows.
+/// Maximum number of redirects that one request follows.
 const REDIRECTS_MAX: usize = 5;
 /// Confluent's code for an id that does not exist. Other 404 answers are about the URL.
 const SCHEMA_NOT_FOUND: u32 = 40403;

@@ -27,7 +27,7 @@ pub struct Settings {
     pub password: Secret,
     /// File with the certificates to trust (PEM); `None` for the system's certificates.
     pub ca_file: Option<PathBuf>,
-    /// The most time of one answer, from connecting to its last byte.
+    /// Maximum time of one answer, from connecting to its last byte.
     pub timeout: Duration,
 }
 

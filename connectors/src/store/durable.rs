@@ -1,8 +1,8 @@
 //! Local folders whose objects survive a power cut.
 //!
-//! The library's store leaves file and name in the system's cache: after a power cut an object may exist by
-//! name and be empty. Here the bytes are on disk before the name exists, and the name is on disk before the
-//! object counts as stored.
+//! The library's store leaves a file and its name in the system's cache. So after a power cut, an object may
+//! exist by name but be empty. Here the bytes are on disk before the name exists, and the name is on disk
+//! before the object counts as stored.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -129,8 +129,8 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// Writes a file. If it `is_new` and the file exists, the file stays as it is, and the error is
-/// `AlreadyExists`. Then the existing file is made durable, too, because its writer may still be writing it.
+/// Writes a file. If `is_new` and the file exists, the existing file stays as it is, and the error is
+/// `AlreadyExists`. The existing file is then made durable too, because its writer may still be writing it.
 fn write(
     path: &FilePath,
     payload: &PutPayload,

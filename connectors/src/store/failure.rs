@@ -140,7 +140,8 @@ pub(crate) fn causes(error: &dyn Error) -> String {
     without_markup(&without_logins(&text))
 }
 
-/// Returns the text without user and password in its URLs: an endpoint in the environment may have them.
+/// Returns the text without user and password in its URLs, because an endpoint in the environment may have
+/// them.
 pub(super) fn without_logins(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

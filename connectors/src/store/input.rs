@@ -18,7 +18,7 @@ use url::Url;
 
 use super::{Explained, LocationError, Store, kind_of};
 
-/// Bytes of an object that one request reads.
+/// Number of bytes of an object that one request reads.
 const PIECE_BYTES: u64 = 8 << 20;
 
 /// The depth limit of nested folders.

@@ -93,8 +93,8 @@ impl Store {
         self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
     }
 
-    /// Refuses a store that lets a second writer create the same object: some clones of S3 ignore the
-    /// condition.
+    /// Refuses a store that lets a second writer create the same object, because some clones of S3 ignore the
+    /// condition of a conditional write.
     ///
     /// # Errors
     /// If the store cannot be written, or ignores the condition.

@@ -41,7 +41,7 @@ mod tests {
         LosesTheFirstAnswer,
         /// The store accepts every write.
         TakesAll,
-        /// The store accepts every write, and denies it.
+        /// The store accepts every write, but reports that the object exists.
         TakesAllAndDenies,
     }
 

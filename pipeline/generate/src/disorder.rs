@@ -11,15 +11,16 @@ use rand_chacha::ChaCha8Rng;
 use crate::random::{chance, span};
 use crate::{HOUR, MINUTE};
 
-/// Largest number of events delayed at once. Beyond it, the event that is due first is sent early.
+/// Maximum number of events that are delayed at once. If one more is delayed, the event that is due first is
+/// sent early.
 const DELAYED_MAX: usize = 4096;
 
 /// Numbers of events that arrive late or twice, in a million.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// Events that arrive a minute to six hours late.
+    /// Number of events that arrive a minute to six hours late.
     pub late: u32,
-    /// Events that arrive a second time, up to two hours later.
+    /// Number of events that arrive a second time, up to two hours later.
     pub duplicates: u32,
 }
 

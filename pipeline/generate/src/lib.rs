@@ -1,12 +1,12 @@
 //! Synthetic load: the events of realistic Kubernetes clusters, the same for the same seed.
 //!
 //! Read in this order:
-//! 1. here: [`Load`] says how much to generate, [`OrganizationEvents`] and [`Arrivals`] are the streams of
-//!    events;
-//! 2. `clusters`: what every organization runs on, with the catalogue of instance types and prices;
-//! 3. `organization`: one organization over time: its pods, nodes, agreements and oddities;
-//! 4. `disorder`, `arrivals`: how its events reach prorata: some late, some twice, many organizations at
-//!    once.
+//! 1. here: [`Load`] is the amount of events to generate, and [`OrganizationEvents`] and [`Arrivals`] are the
+//!    streams of events;
+//! 2. `clusters`: the infrastructure of every organization, with the catalogue of instance types and prices;
+//! 3. `organization`: one organization over time, with its pods, nodes, agreements and oddities;
+//! 4. `disorder`, `arrivals`: the order in which its events reach prorata, some late, some twice, and many
+//!    organizations at once.
 //!
 //! Nothing here does I/O or reads a clock. Every organization draws from its own stream of the seed, so
 //! events depend on the arguments alone, in whatever order organizations are generated. Memory grows with the
@@ -42,7 +42,7 @@ const HOUR: i64 = 60 * MINUTE;
 pub struct Load {
     /// Number of organizations.
     pub organizations: u64,
-    /// Pods that run at once in each organization, on average over a day.
+    /// Number of pods that run at once in each organization, on average over a day.
     pub pods: u64,
     /// Length of the run in hours.
     pub hours: u64,
@@ -50,9 +50,9 @@ pub struct Load {
     pub start: Hour,
     /// Seed of everything random.
     pub seed: u64,
-    /// Events in a million that arrive a minute to six hours late.
+    /// Number of events in a million that arrive a minute to six hours late.
     pub late_per_million: u32,
-    /// Events in a million that arrive a second time, up to two hours later.
+    /// Number of events in a million that arrive a second time, up to two hours later.
     pub duplicates_per_million: u32,
     /// Length of the intervals of measured use, at most an hour. Pods are measured at whole multiples of it,
     /// as the collector does. If `None`, most pods are measured every 5, 10 or 15 minutes, and some never.

@@ -11,7 +11,7 @@ use prorata_worker::WorkerError;
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{LiveFile, ObjectStore};
 
-/// Number of files read at a time: limits the memory that a day needs.
+/// Number of files read at a time. It limits the memory that a day needs.
 const CONCURRENCY: usize = 8;
 
 /// The content of one table's log.

@@ -12,7 +12,7 @@ pub fn is_unsafe(letter: char) -> bool {
         || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a line without unsafe characters, each of which becomes U+FFFD.
+/// Returns the line with U+FFFD in place of each unsafe character.
 pub fn plain(line: &str) -> Cow<'_, str> {
     if line.contains(is_unsafe) { line.replace(is_unsafe, "\u{fffd}").into() } else { line.into() }
 }

@@ -2,8 +2,8 @@
 //!
 //! This file has the policies of the worker, of claims and commits, and of the Kafka client: one [`Policy`]
 //! per user, with its reason. The clock and the seed of the jitter come from the caller, so that a simulation
-//! repeats itself exactly. That is why no crate is used: `backon` draws its jitter and its sleep inside a
-//! future, and most users here only note when to retry.
+//! repeats itself exactly. For this reason, no crate is used: `backon` draws its jitter and sleeps inside a
+//! future. Most users here only note when to retry.
 //!
 //! Some loops keep their numbers as constants of their own, in `src` of the crate:
 //!
@@ -30,12 +30,12 @@ use std::time::Duration;
 use prorata_schemas::time::WallTime;
 use sha2::{Digest, Sha256};
 
-/// Retries of creating one object until it is clear whether it was created, and what is there. Without delay,
-/// because the client of the object store already waits and retries inside each call.
+/// Retries of the creation of one object, until it is clear whether it was created, and which content exists.
+/// There is no delay, because the client of the object store already waits and retries inside each call.
 pub const OBJECT: Policy = Policy::immediate(3);
 
-/// A claim whose sequence number was taken. Without delay: each attempt begins by reading the newest
-/// checkpoint, so it fails again only if the shard changes hands all the time.
+/// A claim whose sequence number was taken. There is no delay: each attempt begins by reading the newest
+/// checkpoint, so it fails again only if the shard changes hands repeatedly.
 pub const CLAIM: Policy = Policy::immediate(8);
 
 /// A commit to a table. Conflicts are normal while many owners commit to one log, so the first delay is
@@ -70,9 +70,9 @@ pub const REGISTER: Policy = Policy {
     attempts: Some(3),
 };
 
-/// A stopped shard of the stream worker. Each attempt is a claim and a release, two checkpoints, and the
-/// cause rarely goes away on its own. So the first delay is a minute, and the longest an hour. A shard that
-/// somebody has fixed is taken at once, whatever the delay.
+/// A stopped shard of the stream worker. Each attempt writes two checkpoints, a claim and a release, and the
+/// cause rarely goes away on its own. So the first delay is a minute, and the longest is an hour. A shard
+/// that somebody has fixed is taken at once, regardless of the delay.
 pub const STOPPED_SHARD: Policy = Policy {
     first: Duration::from_secs(60),
     factor: 2,
@@ -82,7 +82,7 @@ pub const STOPPED_SHARD: Policy = Policy {
 };
 
 /// A Kafka partition that cannot be read and is assigned again. All partitions are assigned together, which
-/// interrupts their fetches: so the first delay is 1 s.
+/// interrupts their fetches, so the first delay is 1 s.
 pub const KAFKA_PARTITION: Policy = Policy {
     first: Duration::from_secs(1),
     factor: 2,
@@ -102,12 +102,12 @@ pub struct Policy {
     pub cap: Duration,
     /// The random part of a delay, in percent of the delay, 0 to 100.
     pub jitter_percent: u32,
-    /// Attempts before the operation fails; `None` for no limit.
+    /// Number of attempts before the operation fails; `None` for no limit.
     pub attempts: Option<u32>,
 }
 
 impl Policy {
-    /// A policy of this many attempts without a delay.
+    /// Creates a policy of this many attempts without a delay.
     pub const fn immediate(attempts: u32) -> Self {
         Self {
             first: Duration::ZERO,
@@ -118,14 +118,14 @@ impl Policy {
         }
     }
 
-    /// The delay after this many failures in a row, without jitter; zero after none.
+    /// Returns the delay after this many failures in a row, without jitter; zero if there was no failure.
     pub fn delay(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
         let factor = self.factor.saturating_pow(doublings);
         self.first.saturating_mul(factor).min(self.cap)
     }
 
-    /// The delay after this many failures in a row, with jitter. The same seed gives the same delay.
+    /// Returns the delay after this many failures in a row, with jitter. The same seed gives the same delay.
     pub fn delay_jittered(&self, failures: u32, seed: &str) -> Duration {
         let delay = self.delay(failures);
         let digest = Sha256::digest(format!("{seed}/{failures}"));
@@ -134,13 +134,13 @@ impl Policy {
         delay - random + random * drawn / 256
     }
 
-    /// The numbers of the attempts, from 0.
+    /// Returns the numbers of the attempts, from 0.
     pub fn attempts(&self) -> std::ops::Range<u32> {
         0..self.attempts.unwrap_or(u32::MAX)
     }
 }
 
-/// Failures in a row of one operation, and when it may be retried.
+/// The number of failures in a row of one operation, and the time from which it may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     policy: Policy,
@@ -164,7 +164,7 @@ impl Backoff {
         self.retry_at <= now
     }
 
-    /// Failures in a row.
+    /// Returns the number of failures in a row.
     pub const fn failures(&self) -> u32 {
         self.failures
     }

@@ -12,7 +12,7 @@ use crate::names::{ArchivePath, DayFile, Shard};
 use crate::ports::source::SourceError;
 use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 
-/// Why a run stopped.
+/// The reason that a run stopped.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum WorkerError {
@@ -55,7 +55,7 @@ pub enum WorkerError {
         state_seq: u64,
     },
 
-    /// A shard that has closed no hour begins so far back that closing all hours since then would not end.
+    /// A shard that has closed no hour begins so early that closing all hours since then would not end.
     #[error(
         "history_too_long: the archive of shard {shard} begins at {first}, {hours} hours ago, more than \
          work.max_history_hours: {max_history_hours}, and every hour since would be closed one by one; fold \
@@ -160,8 +160,8 @@ impl WorkerError {
         }
     }
 
-    /// Returns why a worker stops a shard for this error and continues with its other shards. `None` if the
-    /// error does not concern one shard.
+    /// Returns the reason for which this error stops a shard while the worker continues with its other
+    /// shards. `None` if the error does not concern one shard.
     pub const fn stop_reason(&self) -> Option<StopReason> {
         match self {
             Self::Damaged { .. } => Some(StopReason::Damaged),
@@ -195,9 +195,9 @@ impl WorkerError {
         !matches!(self, Self::OffsetsLost { .. })
     }
 
-    /// The exit code, by kind of remedy: `pipeline/cli/README.md`, "Exit codes". Storage that does not answer
-    /// is 4: run the command again. Storage that waits for a person is 2, like any other configuration that
-    /// can never work.
+    /// Returns the exit code, by kind of remedy: see `pipeline/cli/README.md`, "Exit codes". If storage does
+    /// not answer, the code is 4: run the command again. If storage waits for a person, the code is 2, as for
+    /// any other configuration that can never work.
     pub const fn exit_code(&self) -> u8 {
         if let Some(kind) = self.storage_kind() {
             return if kind.is_retryable() { 4 } else { 2 };
@@ -228,7 +228,7 @@ impl WorkerError {
     }
 }
 
-/// Why a shard is stopped.
+/// The reason that a shard is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
     /// An object under the root cannot be read.
@@ -241,7 +241,7 @@ pub enum StopReason {
     ForeignFile,
     /// A table knows a later checkpoint than the checkpoint log.
     StateBehindTables,
-    /// The archive of a shard that has closed no hour begins too far back.
+    /// The archive of a shard that has closed no hour begins too early.
     HistoryTooLong,
     /// Rows or another value could not be encoded as a file.
     EncodeFailed,
@@ -250,7 +250,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The reason's name, as in metrics.
+    /// Returns the reason's name, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",

@@ -1,7 +1,7 @@
 //! Names of everything under the root, built and read in one place.
 //!
 //! Everything that is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner,
-//! counter). So two owners never write one name. An object counts only if a checkpoint names it.
+//! counter). So two owners never write the same name. An object counts only if a checkpoint names it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 
-/// Number of a shard: the partition number of all topics.
+/// Number of a shard, which is also its partition number in all topics.
 pub type Shard = u16;
 
 /// The object with the root's fixed choices.
@@ -81,7 +81,7 @@ pub fn parse_hour(text: &str) -> Option<Hour> {
     text.parse().ok()
 }
 
-/// Parses a date such as `2026-11-20`; only dates of the calendar.
+/// Parses a date such as `2026-11-20`, which must be a date of the calendar.
 pub fn parse_date(text: &str) -> Option<Date> {
     text.parse().ok()
 }
@@ -106,7 +106,7 @@ pub fn state_folder(shard: Shard) -> String {
     format!("{STATE}shard={shard:04}/")
 }
 
-/// A shard's checkpoint.
+/// Returns the object of a shard's checkpoint.
 pub fn checkpoint(shard: Shard, seq: u64) -> String {
     format!("{}checkpoint-{seq:010}.json", state_folder(shard))
 }
@@ -160,7 +160,7 @@ pub struct ArchivePath {
 }
 
 impl ArchivePath {
-    /// The path under the root.
+    /// Returns the path under the root.
     pub fn path(&self) -> String {
         let Self { shard, hour, object_id } = self;
         format!("{}hour={:02}/{object_id}.avro", archive_date(*shard, *hour), hour.of_day())
@@ -195,8 +195,8 @@ pub fn dead_letter_folder(shard: Shard) -> String {
     format!("dead-letter/shard={shard:04}/")
 }
 
-/// Returns a file of dead letters. The digest of its content lets the same input be rejected twice but
-/// written once.
+/// Returns a file of dead letters. The name has the digest of the content, so that input that is rejected
+/// twice is written once.
 pub fn dead_letters(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
     format!("{}{object_id}-{digest}.avro", dead_letter_folder(shard))
 }
@@ -247,7 +247,7 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// The path under the table's folder.
+    /// Returns the path under the table's folder.
     pub fn path(&self) -> String {
         let Self { hour, shard, object_id, digest } = self;
         format!("{}{:02}-{shard:04}-{object_id}-{digest}.parquet", partition(*hour), hour.of_day())
@@ -302,7 +302,7 @@ impl HoursOfDay {
 }
 
 impl DayFile {
-    /// The path under the table's folder.
+    /// Returns the path under the table's folder.
     pub fn path(&self) -> String {
         let Self { date, shard, hours: HoursOfDay(hours), object_id, digest } = self;
         format!("date={date}/day-{shard:04}-{hours:06x}-{object_id}-{digest}.parquet")

@@ -1,5 +1,5 @@
-//! Objects that are created once, and the number of their format. After an answer of "exists", or a lost
-//! answer, the object that is there is read.
+//! Objects that are created once, and the number of their format. After the answer "exists", or a lost
+//! answer, the existing object is read.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -12,8 +12,8 @@ use crate::ports::{ErrorKind, ObjectStore, PutOutcome, StoreError};
 /// The number of objects written or read at a time.
 pub const CONCURRENCY: usize = 16;
 
-/// Creates an object unless it exists, and returns the content that is there: the same bytes, or another
-/// writer's.
+/// Creates an object unless it exists, and returns the content that exists then: the same bytes, or another
+/// writer's bytes.
 ///
 /// # Errors
 /// If storage is unavailable: then it is not known what is there.
@@ -87,8 +87,8 @@ pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<
     stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
 }
 
-/// Refuses a JSON object of a format other than the one that this program knows. It reads the number alone:
-/// another format may have fields that this release does not know.
+/// Refuses a JSON object of a format other than the one that this program knows. It reads only the number,
+/// because another format may have fields that this release does not know.
 ///
 /// # Errors
 /// If the format differs, or there is none.

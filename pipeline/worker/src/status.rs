@@ -31,7 +31,7 @@ impl Status {
 /// The status of a worker at one time.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerStatus {
-    /// When the loop last iterated, or storage last answered; `None` before the first time.
+    /// The time at which the loop last iterated or storage last answered; `None` before the first time.
     pub heartbeat: Option<Instant>,
     /// Whether the group has assigned shards, and every assigned shard is loaded.
     pub ready: bool,
@@ -41,13 +41,13 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
-    /// Seconds that the wall clock is ahead of its witness, if they exceed the allowed skew.
+    /// Number of seconds by which the wall clock is ahead of its witness, if they exceed the allowed skew.
     pub clock_skew_seconds: i64,
     /// The dependencies that the worker waits for, and why, as last observed.
     pub waits: BTreeMap<Dependency, Wait>,
 }
 
-/// Why the worker waits for a dependency.
+/// The reason that the worker waits for a dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The kind of remedy: the wait may end on its own, or it needs a person.
@@ -84,7 +84,7 @@ impl WorkerStatus {
 pub enum Dependency {
     /// Objects and tables under the root.
     Storage,
-    /// Room in memory, which returns once storage has taken the events that are there.
+    /// Room in memory, which returns once storage has taken the events in memory.
     Memory,
     /// Kafka, as the source.
     Kafka,
@@ -110,7 +110,7 @@ impl Dependency {
         Self::Clock,
     ];
 
-    /// The dependency's name, as in metrics.
+    /// Returns the dependency's name, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -134,7 +134,7 @@ impl Dependency {
     }
 }
 
-/// Why a shard is stopped while others continue.
+/// The reason that a shard is stopped while others continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardStop {
     /// The reason.
@@ -143,8 +143,8 @@ pub struct ShardStop {
     pub message: String,
 }
 
-/// The gate at which the dirty hours of a shard stand: the hours whose events have changed since they were
-/// folded.
+/// The gate at which the dirty hours of a shard wait. Dirty hours are hours whose events have changed since
+/// they were folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecomputeGate {
     /// Open: each checkpoint recomputes a slice of the hours.
@@ -153,7 +153,7 @@ pub enum RecomputeGate {
     Due,
     /// The checkpoint with the late events is not decided, so the events cannot be read from the archive yet.
     Checkpoint,
-    /// A run began less than `work.checkpoint_interval` ago, and the hours do not lie after its end.
+    /// A run began less than `work.checkpoint_interval` ago, and the hours are not after its end.
     Interval,
     /// Late events keep coming. The hours wait until none has come for an hour, until live hours have
     /// written twice the bytes that were written again, or for `work.max_restate_delay`.
@@ -163,7 +163,7 @@ pub enum RecomputeGate {
 }
 
 impl RecomputeGate {
-    /// The gate's name, as in the status.
+    /// Returns the gate's name, as in the status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -191,19 +191,19 @@ impl RecomputeGate {
 pub struct ShardStatus {
     /// Whether the shard's state is loaded and the shard is read.
     pub loaded: bool,
-    /// Why the shard is stopped; `None` if it is not.
+    /// The reason that the shard is stopped; `None` if it is not.
     pub stopped: Option<ShardStop>,
     /// The sequence number of the shard's latest checkpoint.
     pub seq: u64,
-    /// When that checkpoint was decided.
+    /// The time at which that checkpoint was decided.
     pub checkpoint_at: Option<WallTime>,
-    /// When tables were last known to be equal to that checkpoint.
+    /// The time at which tables were last known to be equal to that checkpoint.
     pub published_at: Option<WallTime>,
     /// The shard's watermark, in event time.
     pub watermark: Option<Timestamp>,
     /// The last hour closed.
     pub closed_through: Option<Hour>,
-    /// The version of the rules in force for its open hours; `None` while it lists none.
+    /// The version of the rules in force for the shard's open hours; `None` while the shard lists none.
     pub rules_version: Option<Text>,
     /// The oldest hour with events that is not closed.
     pub oldest_open_hour: Option<Hour>,
@@ -211,9 +211,9 @@ pub struct ShardStatus {
     pub dirty_from: Option<Hour>,
     /// Number of hours that wait to be recomputed.
     pub dirty_hours: u64,
-    /// When the first of these hours began to wait.
+    /// The time at which the first of these hours began to wait.
     pub dirty_since: Option<WallTime>,
-    /// The gate at which these hours stand; `None` if there are none.
+    /// The gate at which these hours wait; `None` if there are none.
     pub recompute_gate: Option<RecomputeGate>,
     /// Number of organizations in the shard's state.
     pub organizations: u64,
@@ -256,37 +256,37 @@ pub struct TopicStatus {
 /// Counts since the start of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Events taken, by type.
+    /// Number of events taken, by type.
     pub events: BTreeMap<EventKind, u64>,
-    /// Dead letters, by reason.
+    /// Number of dead letters, by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Events that came after their hour had closed, without known events.
+    /// Number of events that came after their hour had closed, without known events.
     pub late_events: u64,
-    /// Events of closed hours that the archive already held.
+    /// Number of events of closed hours that the archive already held.
     pub late_duplicates: u64,
-    /// Hours closed, once per shard.
+    /// Number of hours closed, counted once per shard.
     pub closed_hours: u64,
-    /// Pod-hours without a price, counted as their hours close.
+    /// Number of pod hours without a price, counted as their hours close.
     pub unpriced_pod_hours: u64,
-    /// Hours whose rows changed when they were recomputed, once per shard.
+    /// Number of hours whose rows changed when they were recomputed, counted once per shard.
     pub restated_hours: u64,
-    /// Hours of organizations folded, for the first time or again.
+    /// Number of hours folded, for the first time or again, counted once per organization.
     pub folded_organization_hours: u64,
-    /// Recomputations of some organizations that had to include all organizations.
+    /// Number of recomputations of some organizations that had to include all organizations.
     pub full_restatements: u64,
-    /// Checkpoints decided.
+    /// Number of checkpoints decided.
     pub checkpoints: u64,
-    /// Checkpoints that another owner had decided, and shards that a table's log fenced.
+    /// Number of checkpoints that another owner had decided, and of shards that a table's log fenced.
     pub conflicts: u64,
-    /// Assignments and revocations by the group.
+    /// Number of assignments and revocations by the group.
     pub rebalances: u64,
-    /// Commits to tables.
+    /// Number of commits to tables.
     pub commits: u64,
-    /// Failures of storage, Kafka or the registry that were retried.
+    /// Number of failures of storage, Kafka or the registry that were retried.
     pub retries: u64,
-    /// Messages about exceeded budgets that their topic has.
+    /// Number of messages about exceeded budgets that their topic has.
     pub budget_messages: u64,
-    /// Failed attempts to send such messages.
+    /// Number of failed attempts to send such messages.
     pub budget_failures: u64,
     /// Durations of folding a window of hours.
     pub fold: Durations,

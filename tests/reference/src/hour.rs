@@ -1,5 +1,5 @@
-//! The input of one hour's tables: stretches of time, with what the rules of quotas and commitments decide in
-//! each.
+//! The input of one hour's tables: stretches of time, each with the decisions of the rules of quotas and
+//! commitments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ pub struct PlanCover {
     pub commitment_id: CommitmentId,
     /// The usage.
     pub usage: Usage,
-    /// The covered part of the cost that reserved capacity leaves of it.
+    /// The covered part of the usage's cost that reserved capacity leaves.
     pub part: Exact,
     /// The discounted price per hour of all of the usage.
     pub rate: Exact,
@@ -155,7 +155,7 @@ pub struct Label {
     pub quota_id: Option<QuotaId>,
     /// The pod's label under it.
     pub state: Option<QuotaState>,
-    /// The reason if there is no price.
+    /// The reason that there is no price; `None` if there is a price.
     pub reason: Option<Unpriced>,
     /// The pod's Kubernetes labels.
     pub labels: Labels,

@@ -1,11 +1,11 @@
 //! A slow, obvious model of the accounting rules, with which the engine is compared.
 //!
 //! The model takes a whole history at once and cuts it at every instant at which anything may change. It
-//! computes everything again for each stretch between two of them, and adds up. Only the objects themselves
-//! are kept from one stretch to the next. All numbers are exact rationals until a row is written. The model
-//! shares the types of events and rows with the engine, and nothing else. Read in this order: `timeline`
-//! (events to stretches), `rules` (each independently), `rows` (one hour of `cost_allocation`), `tables` (all
-//! others).
+//! computes everything again for each stretch between two such instants, and adds up the results. Only the
+//! objects themselves are kept from one stretch to the next. All numbers are exact rationals until a row is
+//! written. The model shares the types of events and rows with the engine, and nothing else. Read in this
+//! order: `timeline` (events to stretches), `rules` (each independently), `rows` (one hour of
+//! `cost_allocation`), `tables` (all others).
 
 mod hour;
 pub mod names;

@@ -31,7 +31,7 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
 /// Bytes in one GiB.
 pub const GIB: i64 = 1 << 30;
 
-/// Returns vCPU, GiB and GPUs of a node. A node of which only replicas of GPUs are known has one GPU.
+/// Returns vCPU, GiB and GPUs of a node. If only replicas of GPUs are known, the node has one GPU.
 pub fn of_node(node: &NodeStarted, rules: &Rules) -> Three {
     let counted = match milli_gpus(&node.capacity, rules) {
         0 if milli_replicas(&node.capacity, rules) > 0 => 1000,
@@ -61,7 +61,7 @@ fn three(quantities: &Quantities, gpus: Option<&Quantity>, counted: i128) -> Thr
     [ratio(amount(quantities, CPU), 1000), ratio(amount(quantities, MEMORY), GIB), ratio(milli, 1000)]
 }
 
-/// Returns whether the pod shares GPUs, and nobody knows which part it holds.
+/// Returns whether the pod shares GPUs, and the part that it holds is not known.
 pub fn is_share_unknown(pod: &PodStarted, rules: &Rules) -> bool {
     pod.gpus.is_none() && (pod.gpu_sharing.is_some() || milli_replicas(&pod.requests, rules) > 0)
 }

@@ -62,8 +62,8 @@ pub fn half_even(value: &Exact) -> Decimal12 {
     decimal(&nearest(&(value * whole(ONE))))
 }
 
-/// Rounds an estimate like everything else. An estimate of more than 38 digits becomes the last number of a
-/// column.
+/// Rounds an estimate like everything else. An estimate of more than 38 digits becomes the largest number of
+/// a column.
 pub fn estimate(value: &Exact) -> Decimal12 {
     let last = ratio(BigInt::from(10_i32).pow(38) - 1, ONE);
     half_even(&smaller(larger(value.clone(), -last.clone()), last))

@@ -14,12 +14,12 @@ use crate::rules::reservation::settle;
 use crate::rules::{commitment, quota};
 use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
 
-/// The kind of an event, and the fields that identify what it is about.
+/// The kind of an event, and the fields that identify its subject.
 type NaturalKey = (EventKind, Vec<Option<String>>);
 
-/// Returns every event that counts. Of two with one natural key and event time, the one recorded last counts,
-/// then the retraction, then the one whose canonical body sorts last. If a retraction is left, nothing
-/// happened.
+/// Returns every event that counts. Of the events with one natural key and event time, the event recorded
+/// last counts. In a tie, the retraction counts, then the event whose canonical body sorts last. If a
+/// retraction is left, nothing happened.
 pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
     for record in records {
@@ -33,7 +33,7 @@ pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     events.filter(|event| !event.recording.is_retraction()).collect()
 }
 
-/// Returns the order among events of which one counts, the last. Null is before every instant.
+/// Returns the order among events of which only the last one counts. Null is before every instant.
 fn rank(record: &EventRecord) -> (Option<Timestamp>, bool, &[u8]) {
     let recording = record.event.recording;
     (recording.recorded_at(), recording.is_retraction(), &record.body)

@@ -64,8 +64,8 @@ pub fn used_gpu_memory(samples: &[Sample], pod_uid: &str, from: i64, to: i64) ->
     used
 }
 
-/// Returns the samples of a pod that count in [from, to), each with its microseconds. At each instant, of the
-/// samples that cover it, the one that started last counts.
+/// Returns the samples of a pod that count in [from, to), each with its microseconds. If several samples
+/// cover an instant, the sample that started last counts.
 fn counted<'s>(samples: &'s [Sample], pod_uid: &str, from: i64, to: i64) -> Vec<(&'s Sample, i64)> {
     let samples: Vec<&Sample> = samples.iter().filter(|sample| *sample.pod_uid == *pod_uid).collect();
     let edges = samples.iter().flat_map(|sample| [sample.from, sample.to]).chain([from, to]);

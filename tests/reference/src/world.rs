@@ -51,7 +51,7 @@ pub struct World {
 /// A quota that exists.
 #[derive(Clone)]
 pub struct Quota {
-    /// The first Set since the quota last did not exist, in microseconds.
+    /// The time of the first Set since the quota last did not exist, in microseconds.
     pub first_set: i64,
     /// The description.
     pub set: Arc<QuotaSet>,

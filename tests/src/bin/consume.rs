@@ -1,5 +1,5 @@
 //! A bare consumer of a topic: reads all messages that it has now, decodes each event, and drops it. This is
-//! the lower bound for any program on the client library; `tests/bench/run` measures `prorata work` next to
+//! the lower bound for any program on the client library; `tests/bench/run` measures `prorata work` against
 //! it.
 //!
 //! usage: `consume BROKERS TOPIC`

@@ -40,7 +40,7 @@ pub async fn until(
     }
 }
 
-/// Returns all events of this time: a test asserts with it that nothing arrives.
+/// Returns all events that arrive in this time. Tests assert with it that nothing arrives.
 pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<SourceEvent> {
     let (deadline, mut seen) = (Deadline::after(time), Vec::new());
     while !deadline.passed() {

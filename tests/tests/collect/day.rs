@@ -18,7 +18,7 @@ use super::scene::{Scene, alone};
 /// Pods of a workload, by its kind and name.
 type Workloads = BTreeMap<(String, String), usize>;
 
-/// The template of a pod of the team: its GPUs, and how long it runs if it is a Job's.
+/// The template of a pod of the team, with its GPUs and, if it is a Job's pod, its running time.
 fn template(gpus: u32, runs_for: Option<&str>) -> Value {
     let mut spec = pod_spec("day");
     if gpus > 0 {

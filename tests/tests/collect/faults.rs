@@ -1,4 +1,4 @@
-//! Breaks connections to the API server and stops Kafka: nothing is lost but what nobody can know.
+//! Breaks connections to the API server and stops Kafka. Nothing is lost except facts that nobody can know.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn a_start_whose_connections_break_asks_again() {
     assert!(proxy.harmed() > 0, "it did not feel it");
 }
 
-/// Replaces the collector's folder by a file, and restores it. The collector is frozen meanwhile.
+/// Replaces the collector's folder with a file, and restores it. The collector is frozen meanwhile.
 fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
     program.signal("STOP");
     change().unwrap();

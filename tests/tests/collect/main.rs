@@ -79,7 +79,7 @@ fn a_scripted_run_is_reported_to_the_second() {
     assert_eq!(lives.len(), 6 + 4 + 2);
 }
 
-/// The shortest time for which an API server keeps changes.
+/// Minimum time for which an API server keeps changes.
 const FORGETS: Duration = Duration::from_secs(60);
 
 /// Returns whether a collector has stored all but the last seconds of changes. A collector that has just

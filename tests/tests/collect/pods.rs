@@ -67,7 +67,7 @@ fn a_pod_requests_what_the_scheduler_counts() {
         reported => Ok(reported.to_vec()),
     });
     let lives = scene.end(program);
-    // The pod is reported once, from its binding: before, it has no node.
+    // The pod is reported once, from its binding, because it has no node before that.
     assert_eq!(descriptions(room, &uid), [(lives[&uid].start.clone(), "3450m".to_owned())]);
 }
 

@@ -21,7 +21,7 @@ struct Shared {
     labels: Value,
     annotations: Value,
     capacity: Value,
-    /// By name: the resources and annotations of a pod, and the part of cards that it holds.
+    /// Pods by name: the resources and annotations of a pod, and the part of cards that it holds.
     pods: Vec<(&'static str, Value, Value, Option<&'static str>)>,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-/// Returns nodes whose scheduler is the one of Kubernetes.
+/// Returns nodes whose pods are placed by Kubernetes' own scheduler.
 fn of_device_plugins() -> Vec<Shared> {
     let replicas = |strategy: &str| {
         json!({
@@ -76,7 +76,8 @@ fn of_device_plugins() -> Vec<Shared> {
     ]
 }
 
-/// Returns nodes whose pods a scheduler of the scheme places. Here, Kubernetes does: all have capacity.
+/// Returns nodes whose pods the scheme's own scheduler places. Here Kubernetes places them, because all have
+/// capacity.
 fn of_schedulers() -> Vec<Shared> {
     let cards = |count: &str| json!({ "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "40960" });
     let slices = |count: u32| json!({ "nvidia.com/gpu-10gb": count.to_string() });
@@ -209,7 +210,7 @@ commitments:
     Program::start(send, "agreements", room.folder.path()).wait().succeeded();
 }
 
-/// Checks that the report has GPU-hours by model, and what the plan saves.
+/// Checks that the report has GPU-hours by model, and the plan's savings.
 fn assert_report(room: &Room, lake: &Path) {
     let page = room.path("report.html");
     let mut report = prorata();

@@ -6,8 +6,8 @@ use super::collector::Room;
 use super::lives::{events, said};
 use super::played::{PlayedServer, STAGES};
 
-/// Largest memory of the collector, in bytes, alone and for each pod: 100 MB at 30,000 pods, for which it is
-/// designed.
+/// Maximum memory of the collector, in bytes, alone and for each pod. This is 100 MB at 30,000 pods, for
+/// which the collector is designed.
 const MEMORY_BYTES: u64 = 40_000_000;
 const MEMORY_BYTES_PER_POD: u64 = 2_000;
 

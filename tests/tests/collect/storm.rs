@@ -23,10 +23,10 @@ use super::lives::{Life, Lives, Watcher, said_by_killed, second_of};
 use super::scene::alone;
 use super::topics::{room_with, sent};
 
-/// Pods that are created at once.
+/// Number of pods that are created at once.
 const BATCH: usize = 20;
 
-/// Largest age of a collector's own status on a busy machine.
+/// Maximum age of a collector's own status on a busy machine.
 const SLACK_SECONDS: i64 = 15;
 
 /// Pods of the storm, as the second API server shows them.
@@ -158,7 +158,7 @@ impl Storm<'_> {
             self.program = self.room.start(&[]);
             self.room.ready(&mut self.program);
         }
-        // This is by a list, or by a watch that continues because no pod changed meanwhile.
+        // The contact is a list, or a watch that continues because no pod changed meanwhile.
         eventually("pods are heard of", || match self.room.status() {
             status if status["kinds"]["Pod"]["last_contact_at"].as_str() > Some(&back_at) => Ok(()),
             status => Err(status.to_string()),

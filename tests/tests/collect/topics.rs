@@ -53,7 +53,7 @@ fn messages(cluster: &Cluster, topic: &str) -> Vec<Message> {
     messages
 }
 
-/// Returns what the topic reports of pods of a namespace.
+/// Returns the lives of a namespace's pods, as the topic reports them.
 fn reported(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
     said(&sent(cluster, topic), namespace)
 }

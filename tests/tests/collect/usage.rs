@@ -97,7 +97,7 @@ impl Site {
         Room::new("token", &lines.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Collects until there are some intervals, with one failure of an exporter between, and compares all
+    /// Collects until there are some intervals, with one failure of an exporter in between, and compares all
     /// accounts.
     fn measure(&self, room: &mut Room, rules_of_source: &str) {
         let (worker, dcgm) = (self.uid("worker"), self.uid("dcgm"));

@@ -15,7 +15,7 @@ use rdkafka::client::DefaultClientContext;
 
 use super::{BROKERS, brokers, signal, variable};
 
-/// Longest time that brokers may take for a letter: several times the default, for a busy machine.
+/// Maximum time that brokers may take for a letter: several times the default, for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Real {

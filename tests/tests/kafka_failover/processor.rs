@@ -1,5 +1,5 @@
-//! Processor time: clients cost the same on brokers that have just started as on running brokers. Each test
-//! measures both in one run and compares them as a ratio, so it holds on any machine.
+//! Processor time of clients, which is the same on brokers that have just started as on running brokers. Each
+//! test measures both in one run and compares them as a ratio, so it holds on any machine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 
 use super::{BROKERS, PATIENCE, brokers, restart, signal, variable};
 
-/// Messages a second: few, so that the floor is mostly the fixed cost of a client.
+/// Number of messages a second. It is low, so that the floor is mostly the fixed cost of a client.
 const RATE: u32 = 173;
 
 /// The time for which messages are sent.
 const SPAN: Duration = Duration::from_secs(7);
 
-/// Highest cost of a producer, as a multiple of the floor. Measured on fresh clusters: 0.5 to 1.2 times. With
-/// `enable.idempotence` it was 6 times and more, on its first use and for a while after it.
+/// Maximum cost of a producer, as a multiple of the floor. On fresh clusters, 0.5 to 1.2 times was measured.
+/// With `enable.idempotence` it was 6 times and more, on its first use and for a while after it.
 const PRODUCER_RATIO_MAX: u64 = 3;
 
-/// Highest cost of a client in an outage and after it, as a multiple. Measured: up to 1.3 times.
+/// Maximum cost of a client in an outage and after it, as a multiple of the floor. Measured: up to 1.3 times.
 const OUTAGE_RATIO_MAX: u64 = 5;
 
 /// A stopwatch for this process's processor time.

@@ -34,7 +34,7 @@ const TOPICS: [&str; 2] = ["nodes", "pods"];
 /// Time between two steps.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Largest number of looks at the lake, each after some steps. They last half an hour, in which no further
+/// Maximum number of looks at the lake, each after some steps. They last half an hour, in which no further
 /// hour ends.
 const LOOKS_MAX: usize = 60;
 

@@ -154,7 +154,7 @@ impl Tree {
     }
 }
 
-/// Returns the modules to which arrows lead from a module, over any number of others.
+/// Returns the modules to which arrows lead from a module, directly or through any number of other modules.
 fn reached<'a>(arrows: &'a Arrows, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&str> = vec![from];

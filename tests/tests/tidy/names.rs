@@ -1,5 +1,6 @@
 //! Checks that each name means one thing and that folders stay small. No type name occurs twice in a crate,
-//! and no public one twice in crates that import each other. At most twelve modules lie side by side.
+//! and no public type name occurs twice in crates that import each other. A folder has at most twelve
+//! modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 

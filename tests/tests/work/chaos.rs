@@ -22,7 +22,8 @@ const TURNS_MAX: usize = 4;
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Seeds them by `PRORATA_CHAOS_SEED`, else by the clock; a failed test shows the seed.
+    /// Seeds the choices by `PRORATA_CHAOS_SEED` if it is set, else by the clock. A failed test shows the
+    /// seed.
     pub fn new() -> Self {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let seed = tuned("PRORATA_CHAOS_SEED", u64::from(clock.subsec_micros()));
@@ -53,7 +54,7 @@ impl Dice {
     }
 }
 
-/// Waits until these workers stably hold all shards among them, each at least one.
+/// Waits until these workers together stably hold all shards, and each worker holds at least one.
 fn settled(world: &World, workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
     workers.iter_mut().for_each(Worker::ready);
     let admin = Admin::new(world);

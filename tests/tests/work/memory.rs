@@ -29,14 +29,15 @@ const MEMORY_LIMIT: u64 = 16 * MIB;
 /// Limit on messages fetched ahead.
 const QUEUE: u64 = 4 * MIB;
 
-/// New events that make a checkpoint due: the worker encodes it while it reads the next ones.
+/// Total size of the new events that make a checkpoint due, in bytes. The worker encodes the checkpoint while
+/// it reads the next events.
 const CHECKPOINT: u64 = 2 * MIB;
 
 /// Memory outside of all settings: the program itself, the Kafka library, storage clients, an hour being
 /// folded, and memory that the allocator keeps. Without limits the burst takes far more.
 const BASE: u64 = 200 * MIB;
 
-/// Hours of the burst.
+/// Number of hours of the burst.
 const HOURS: i64 = 6;
 
 /// Returns the stop of a node that never started: it leaves no row and no state. The names have the greatest
@@ -132,7 +133,7 @@ fn a_burst_before_a_slow_storage_stays_within_the_configured_memory() {
 
 const PODS_OF_A_NODE: u64 = 50;
 
-/// Pods of one organization for which a worker of 512 MiB has memory, each with a sample a minute.
+/// Number of pods of one organization for which a worker of 512 MiB has memory, each with a sample a minute.
 const PODS_ALL: u64 = 62_500;
 const LIMIT: u64 = 512 * MIB;
 

@@ -1,5 +1,5 @@
-//! Setups that can never work are refused at once, with an exit code and a message that says what, where and
-//! how to fix it.
+//! Setups that can never work are refused at once, with an exit code and a message. The message says what is
+//! wrong, where, and how to fix it.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;

@@ -27,7 +27,7 @@ use super::world::{Load, SHARDS, World, variable};
 /// Letters by reason.
 type Counts = BTreeMap<String, u64>;
 
-/// Exit code of a replay that leaves letters which would be rejected again.
+/// Exit code of a replay that leaves letters that would be rejected again.
 const LEFT: i32 = 3;
 
 /// An organization that is not in the load.

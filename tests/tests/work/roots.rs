@@ -1,4 +1,5 @@
-//! Somebody else has changed a root: a worker reports what and where, stops, and continues once it is fixed.
+//! Somebody else has changed a root. A worker reports the change and its place, stops, and continues once it
+//! is fixed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success(), "{from:?}");
 }
 
-/// Replaces a folder by a copy of another.
+/// Replaces a folder with a copy of another folder.
 fn replace(folder: &Path, with: &Path) {
     if folder.exists() {
         std::fs::remove_dir_all(folder).unwrap();

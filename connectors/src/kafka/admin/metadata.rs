@@ -16,13 +16,13 @@ use crate::kafka::client::context::Watch;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// The most time that one attempt may take.
+/// Maximum time that one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Events that one round takes from the library. Asking for an event costs almost nothing.
+/// Number of events that one round takes from the library. Asking for an event costs almost nothing.
 const EVENTS: usize = 16;
 
-/// The most partitions of a topic: partition numbers are shards, and a shard number has 16 bits.
+/// Maximum number of partitions of a topic. Partition numbers are shards, and a shard number has 16 bits.
 const PARTITIONS_MAX: u32 = 65_535;
 
 /// A client that is not a member of any group.
@@ -58,7 +58,7 @@ impl MetadataClient {
         Ok(Self { client, connection: connection.clone(), answered: Cell::new(false) })
     }
 
-    /// Polls the client. Only then does it log, renew tokens and report errors.
+    /// Polls the client, which logs, renews tokens and reports errors only when it is polled.
     pub(super) fn serve(&self) {
         for _ in 0..EVENTS {
             // The context has noted this event.

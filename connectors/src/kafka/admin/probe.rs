@@ -18,12 +18,12 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The number of answers, each as slow as the connection allows, for which a query waits.
 const ANSWERS: u32 = 3;
 
-/// The most queries in the queue.
+/// Maximum number of queries in the queue.
 const QUERIES_MAX: usize = 64;
 
 type MetadataQuery = Box<dyn FnOnce(&MetadataClient) + Send>;
 
-/// A handle of the thread that sends requests.
+/// A handle to the thread that sends requests.
 #[derive(Clone)]
 pub(crate) struct Probe {
     queries: SyncSender<MetadataQuery>,
@@ -73,7 +73,7 @@ impl Probe {
         })
     }
 
-    /// Sends a query and waits for its answer, a few times as long as one answer may take.
+    /// Sends a query and waits for its answer, for at most a few times as long as one answer may take.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,

@@ -30,7 +30,8 @@ use rdkafka::bindings as library;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 
-/// The most messages of one call. With 1,000 and with 4,096, the measured cost per message is the same.
+/// Maximum number of messages of one call. With 1,000 and with 4,096, the measured cost per message is the
+/// same.
 const BATCH: usize = 2_048;
 
 /// The result of a read: messages of one topic partition in their order, or an event of the partition.
@@ -139,7 +140,7 @@ unsafe fn bytes<'a>(bytes: *const c_void, length: usize) -> Option<&'a [u8]> {
     (!bytes.is_null()).then(|| unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) })
 }
 
-/// A handle of one of the library's queues.
+/// A handle to one of the library's queues.
 struct Handle(NonNull<library::rd_kafka_queue_t>);
 
 impl Handle {

@@ -12,25 +12,25 @@ use super::settings::{Connection, KafkaSettings, Login, Security, wrong};
 /// Whether this build has TLS, and with it SCRAM and OAUTHBEARER.
 const HAS_TLS: bool = cfg!(any(feature = "tls", feature = "tls-vendored"));
 
-/// KiB that the client library prefetches over all partitions. Its default is 64 MiB, which it exceeds with
-/// many partitions (librdkafka issue 5140: 512 MB with nine of them).
+/// Number of KiB that the client library prefetches over all partitions. Its default is 64 MiB, which it
+/// exceeds with many partitions (librdkafka issue 5140: 512 MB with nine of them).
 const FETCHED_KIB: u32 = 8 * 1024;
 
-/// Bytes of one answer of a broker. A compressed answer takes several times as much once unpacked. Not less
-/// than the prefetch limit, so that one answer can reach it.
+/// Maximum size of one answer of a broker, in bytes. A compressed answer takes several times as much once
+/// unpacked. The limit is not less than the prefetch limit, so that one answer can reach it.
 const FETCH_BYTES: u32 = 8 << 20;
 
-/// Milliseconds that fetching rests once the prefetch limit is reached. With the library's default of 1,000
-/// ms, a consumer read 190,000 to 470,000 messages a second; with 5 ms, 1.2 to 1.5 million.
+/// The time that fetching pauses after the prefetch limit is reached, in milliseconds. With the library's
+/// default of 1,000 ms, a consumer read 190,000 to 470,000 messages a second; with 5 ms, 1.2 to 1.5 million.
 const FETCH_BACKOFF_MILLIS: &str = "5";
 
-/// Milliseconds that a broker may wait for new messages before it answers. A newly assigned partition is
-/// fetched only after that answer. With the library's default of 500 ms a restarted worker waited half a
-/// second for all shards but its first.
+/// The time that a broker may wait for new messages before it answers, in milliseconds. A newly assigned
+/// partition is fetched only after that answer. With the library's default of 500 ms, a restarted worker
+/// waited half a second for all shards but its first.
 const FETCH_WAIT_MILLIS: &str = "100";
 
-/// The least time that a member may take to release its partitions before the group continues without it.
-/// This is the library's own default. A shorter time throws out members whose machine was paused.
+/// Minimum time that a member gets to release its partitions before the group continues without it. This is
+/// the library's own default. With a shorter time, the group removes members whose machine was paused.
 const REBALANCE_MIN: Duration = Duration::from_secs(300);
 
 impl Connection {

@@ -14,12 +14,12 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::settings::{Connection, Login};
 use super::token;
 
-/// The most errors that wait to be read; each further error pushes out the oldest. The library reports an
-/// error for each attempt to reach a broker, at most a few a second. The client's users read them several
-/// times a second.
+/// Maximum number of errors that wait to be read; each further error pushes out the oldest. The library
+/// reports an error for each attempt to reach a broker, at most a few a second. The client's users read them
+/// several times a second.
 const ERRORS_MAX: usize = 64;
 
-/// Locks a mutex, also after a panic elsewhere: the guarded data is never half-written.
+/// Locks a mutex, even after a panic elsewhere, because the guarded data is never half-written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Settings: how to reach Kafka, and what a source reads.
+//! Settings of the connection to Kafka and of a source.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub struct KafkaSettings {
     pub session_timeout: Duration,
     /// The time that the group waits for revoked shards to be released.
     pub revoke_timeout: Duration,
-    /// Bytes of messages that wait to be polled. The client library holds about 8 MiB more.
+    /// Limit on the bytes of messages that wait to be polled. The client library holds about 8 MiB more.
     pub queue_bytes: u64,
     /// The interval at which the brokers are asked to confirm the end of an idle partition.
     pub end_every: Duration,

@@ -36,10 +36,10 @@ use crate::kafka::client::settings::KafkaSettings;
 /// The time that one round waits for messages.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// The most commands of one round.
+/// Maximum number of commands of one round.
 const COMMANDS_MAX: usize = 1_024;
 
-/// Events that one round takes from the library. Asking for an event costs almost nothing.
+/// Number of events that one round takes from the library. Asking for an event costs almost nothing.
 const EVENTS: usize = 8;
 
 /// A request from the worker's side.
@@ -265,7 +265,8 @@ impl<'c> Group<'c> {
         let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
         let consumer = Arc::clone(self.consumer);
         self.probe.submit_for(answer, move |client: &MetadataClient| {
-            // The check needs something to commit again: for a shard that nobody has read, its beginning.
+            // The check must commit some offset again. For a shard that nobody has read, this is its
+            // beginning.
             let earliest = |topic: Text| client.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
             let next = known.map_or_else(|| topics.into_iter().map(earliest).collect(), Ok);
             next.and_then(|next| accepts(&consumer, &offsets(shard, &next)))

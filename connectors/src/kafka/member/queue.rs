@@ -16,11 +16,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::kafka::client::context::lock;
 
-/// Approximate bytes of messages that one poll takes: about 15,000 events of 271 bytes. The worker decodes
-/// them in a few milliseconds (see `avro`), so that one poll never holds up the rest of its loop.
+/// Approximate size of the messages that one poll takes, in bytes: about 15,000 events of 271 bytes. The
+/// worker decodes them in a few milliseconds (see `avro`), so that one poll never holds up the rest of its
+/// loop.
 const POLL_BYTES: u64 = 4 << 20;
 
-/// The most signals that one poll takes. One signal holds up to 2,048 messages of a partition.
+/// Maximum number of signals that one poll takes. One signal holds up to 2,048 messages of a partition.
 const POLL_SIGNALS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -54,9 +55,9 @@ impl Queue {
         Self { state: Mutex::default(), news: Notify::new(), limit }
     }
 
-    /// Begins a reading of a shard and ends the one before. Returns its number. Returns `None` if the shard
-    /// was revoked but the worker has not polled that yet. The worker then asks for a shard that it no longer
-    /// has.
+    /// Begins a reading of a shard and ends the reading before it. Returns the number of the new reading.
+    /// Returns `None` if the shard was revoked but the worker has not polled that yet. The worker then asks
+    /// for a shard that it no longer has.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
@@ -73,7 +74,7 @@ impl Queue {
         Some(reading)
     }
 
-    /// Ends readings: nothing more of them comes out.
+    /// Ends readings. After that, no signal of them comes out.
     pub(super) fn end(&self, shards: &[Shard]) {
         lock(&self.state).purge(shards);
     }
@@ -124,7 +125,7 @@ impl Queue {
         lock(&self.state).bytes < self.limit
     }
 
-    /// Takes what is there, or waits until something arrives.
+    /// Takes the waiting signals, or waits until a signal arrives.
     pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {
@@ -170,7 +171,7 @@ impl State {
         self.signals.push_back((signal, bytes));
     }
 
-    /// Removes the older end of a partition. Ends are reported over and over, and only the last one of a
+    /// Removes the older end of a partition. Ends are reported repeatedly, and only the last end of a
     /// partition waits.
     fn replace_end(&mut self, topic: &Text, partition: Shard) {
         if self.ends.insert((partition, topic.clone())) {

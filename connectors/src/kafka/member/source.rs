@@ -21,7 +21,7 @@ use crate::kafka::admin::Probe;
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{KafkaSettings, wrong};
 
-/// The most time that closing may take. The library waits for brokers that may be gone.
+/// Maximum time that closing may take. The library waits for brokers that may be gone.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// The wait before the brokers are asked a second time. Only then do offsets count as lost, because an answer

@@ -29,9 +29,9 @@ pub(super) struct Track {
     pub(super) lost: bool,
     /// The time at which to assign the partition again after a failure. Nothing is taken before that.
     pub(super) again_at: Option<Instant>,
-    /// Failures in a row.
+    /// Number of failures in a row.
     pub(super) failures: u32,
-    /// The last batch that could not be read, by its first offset, and how often in a row.
+    /// The first offset of the last batch that could not be read, and the number of failures in a row.
     pub(super) unreadable: Option<(i64, u32)>,
 }
 

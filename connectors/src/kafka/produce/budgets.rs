@@ -12,7 +12,7 @@ use super::dead_letters::require_topic;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
-/// Approximate bytes of messages in one batch, as for dead letters.
+/// Approximate size of the messages in one batch, in bytes; the same as for dead letters.
 const BATCH_BYTES: u32 = 65_536;
 
 /// The topic of exceeded budgets on Kafka.
@@ -61,7 +61,7 @@ impl KafkaBudgets {
 impl BudgetTopic for KafkaBudgets {
     async fn send(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError> {
         match self.deliver(exceeded).await {
-            // Messages to a topic that does not exist may only be late.
+            // If the topic does not exist, its messages may just appear to be late.
             Err(late @ SourceError::Unavailable(_)) => {
                 require_topic(&self.connection, &self.topic, "kafka.budget_topic").await?;
                 Err(late)

@@ -17,8 +17,8 @@ use super::sender::{Delivery, Record, Sender};
 use crate::kafka::admin::Probe;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// Approximate bytes of dead letters in one batch. Brokers compare a whole batch with the topic's
-/// `max.message.bytes`, so batches are small for topics of small messages.
+/// Approximate size of the dead letters in one batch, in bytes. Brokers compare a whole batch with the
+/// topic's `max.message.bytes`, so batches are small for topics of small messages.
 const BATCH_BYTES: u32 = 65_536;
 
 /// The topic of dead letters on Kafka.
@@ -45,7 +45,7 @@ impl KafkaDeadLetters {
     }
 }
 
-/// Checks that a topic exists, which a key of the configuration names.
+/// Checks that the topic that a configuration key names exists.
 ///
 /// # Errors
 /// [`SourceError::Configuration`] if there is no such topic; [`SourceError::Unavailable`] if no broker

@@ -10,8 +10,8 @@ use super::QUEUE_FULL_WAIT;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
-/// Approximate bytes of events in one batch, within the brokers' default limit (`message.max.bytes` is
-/// 1,048,588).
+/// Approximate size of the events in one batch, in bytes. It is within the brokers' default limit
+/// (`message.max.bytes` is 1,048,588).
 const BATCH_BYTES: u32 = 1_000_000;
 
 /// The wait, beyond its patience, for a message that the library should have given up.
@@ -82,7 +82,7 @@ impl KafkaProducer {
     /// Waits until the brokers have everything. Returns how many messages they have.
     ///
     /// # Errors
-    /// The first failure of any message, with the number of failures, or that brokers do not answer.
+    /// The first failure of any message, with the number of failures; or an error if brokers do not answer.
     pub fn flush(&self) -> Result<u64, SourceError> {
         // The library gives up each message after `patience`. This only bounds the wait for a message that it
         // forgets.

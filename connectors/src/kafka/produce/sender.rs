@@ -27,8 +27,9 @@ use crate::kafka::client::context::{Watch, lock};
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// The most requests that await one broker's answer. It bounds what is sent again to an unreachable broker,
-/// and how many batches may overtake one that is sent again. The library's own default is a million.
+/// Maximum number of requests that await one broker's answer. It bounds the data that is sent again to an
+/// unreachable broker. It also bounds the number of batches that may overtake a batch that is sent again. The
+/// library's own default is a million.
 const REQUESTS_IN_FLIGHT_MAX: &str = "5";
 
 /// A set of messages whose answers are awaited together.
@@ -84,7 +85,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the first failure, and how many there were.
+    /// Returns the first failure, and the number of failures.
     pub(super) fn failure(&self) -> Option<(Code, String, u64)> {
         let (code, reason) = lock(&self.first).clone()?;
         Some((code, reason, self.failed.load(Ordering::Acquire)))

@@ -67,7 +67,7 @@ fn every_reason_survives_as_a_dead_letter() {
     assert_eq!(read, letters);
 }
 
-/// A later schema may add fields with defaults, and no other fields. Present files stay readable.
+/// A later schema may add fields with defaults, and no other fields. Existing files stay readable.
 #[test]
 fn the_schema_of_dead_letters_grows_both_ways() {
     let [first, now] = [include_str!("../../released/dead_letter_1.avsc"), DEAD_LETTER_SCHEMA]

@@ -166,7 +166,7 @@ proptest! {
         let writer = GenericDatumWriter::builder(&ours).build().unwrap();
         let resolved = writer.write_value_to_vec(resolved).unwrap();
         let expected = decode(avsc(event.payload.kind()), &resolved);
-        // A version of a savings plan without its spend or discounts is no savings plan.
+        // A version of a savings plan without its spend or discounts is not a savings plan.
         let is_plan = |set: &CommitmentSet| set.kind == CommitmentKind::SavingsPlan;
         let may_lack = matches!(&event.payload, Payload::CommitmentSet(set) if is_plan(set));
         prop_assert!(expected.is_ok() || may_lack);

@@ -13,10 +13,10 @@ use prorata_worker::ports::{CommitOutcome, FileEntry, TableCommit, TableCommitte
 
 const TABLE: Table = Table::CostAllocation;
 
-/// Days of the table. The number is chosen so that the log does not end in a checkpoint.
+/// Number of days in the table. It is chosen so that the log does not end in a checkpoint.
 const DAYS: i64 = 230;
 
-/// Files of a day, from four shards.
+/// Number of files of a day, from four shards.
 const FILES: usize = 96;
 
 /// Number of dates that a worker asks for.

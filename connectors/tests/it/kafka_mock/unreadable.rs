@@ -9,7 +9,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::{Cluster, cluster, produce, settings};
 
-/// Bytes of the message, more than `receive.message.max.bytes`.
+/// Number of bytes of the message: more than `receive.message.max.bytes`.
 const ZEROS: usize = 110 << 20;
 
 fn produce_zeros(cluster: &Cluster, topic: &str) {

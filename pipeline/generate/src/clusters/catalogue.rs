@@ -149,7 +149,7 @@ pub const INSTANCES: &[Instance] = &[
     gpu("Standard_ND96isr_H100_v5", "NDisr_H100_v5", (96, 1900), (8, "h100"), "98.32", None),
 ];
 
-/// The cuts of mid-2025.
+/// The price cuts of mid-2025.
 pub const PRICE_CUTS: &[PriceCut] = &[
     PriceCut { instance: "p5.48xlarge", before: usd("98.32") },
     PriceCut { instance: "p4d.24xlarge", before: usd("32.77") },

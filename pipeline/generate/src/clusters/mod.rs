@@ -3,16 +3,16 @@
 
 pub mod catalogue;
 
-/// A cluster of every organization.
+/// A cluster that every organization has.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
     pub id: &'static str,
     pub provider: &'static str,
-    /// Beginning of the accounts that are billed for its nodes.
+    /// Prefix of the ids of the accounts that are billed for the cluster's nodes.
     pub account: &'static str,
     pub region: &'static str,
     pub zones: &'static [&'static str],
-    /// Pods whose use is measured, in a million. 0 if the cluster has no agent.
+    /// Number of pods in a million whose use is measured; 0 if the cluster has no agent.
     pub sampled: u32,
 }
 
@@ -28,7 +28,7 @@ pub struct NodeGroup {
     pub accelerator: &'static str,
     /// GPU pool of the group's nodes.
     pub pool: Option<&'static str>,
-    /// GPUs of each node that are divided into MIG slices.
+    /// Number of GPUs of each node that are divided into MIG slices.
     pub mig_gpus: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Run {
     pub start: i64,
     /// First instant after the run.
     pub end: i64,
-    /// Pods that run at once.
+    /// Number of pods that run at once.
     pub pods: u64,
     /// Length of the intervals of measured use of every pod, in microseconds. If `None`, each pod has its
     /// own.
@@ -222,8 +222,8 @@ fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     events.push((run.at(420), Payload::CommitmentDeleted(deleted)));
 }
 
-/// Adds two savings plans: one of nodes, of which one family saves more, and one of serverless pods and
-/// unused units of reservations, which begins during the run.
+/// Adds two savings plans. One covers nodes, and saves more for one family. The other covers serverless pods
+/// and unused units of reservations, and begins during the run.
 fn plans(run: &Run, events: &mut Vec<Scripted>) {
     let discount = |applies_to, instance_family: Option<&str>, percent: i64| PlanDiscount {
         applies_to,

@@ -1,4 +1,4 @@
-//! Classes of pods: their share of the load, their sizes, and how long they run.
+//! Classes of pods: their share of the load, their sizes and their lifetimes.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -27,9 +27,9 @@ pub struct PodClass {
     pub cpu_millis: &'static [u64],
     /// Requested memory in MiB.
     pub memory_mib: &'static [u64],
-    /// Requested accelerators.
+    /// Numbers of accelerators that a pod may request.
     pub gpus: &'static [u64],
-    /// Pods that start together.
+    /// Numbers of pods that may start together.
     pub gang: &'static [u64],
     pub priority: i32,
 }
@@ -269,8 +269,8 @@ impl Lifetime {
     }
 }
 
-/// Returns the load of services at this time, in hundredths of a percent of its mean. Linear between the
-/// hours of the curve.
+/// Returns the load of services at this time, in hundredths of a percent of its mean. The load is linear
+/// between the hours of the curve.
 pub fn day_load(micros: i64) -> u64 {
     let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
     let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();

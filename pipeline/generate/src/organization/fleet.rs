@@ -43,11 +43,11 @@ pub struct Fleet {
     next_key: u64,
     /// Whether the price cuts of the catalogue have been applied.
     prices_are_cut: bool,
-    /// The number of the organization, which its accounts have.
+    /// The number of the organization, with which its account ids end.
     number: u64,
 }
 
-/// Largest number of nodes to try for a pod before a new node starts.
+/// Maximum number of nodes to try for a pod before a new node starts.
 const NODES_TRIED_MAX: usize = 24;
 
 impl Amounts {

@@ -57,7 +57,7 @@ enum Action {
     BringBack(Box<Node>),
 }
 
-/// An action and when it is due, ordered by time, then by the order in which it was planned.
+/// An action with its due time, ordered by that time, then by the order in which it was planned.
 struct Due {
     at: i64,
     number: u64,
@@ -83,7 +83,7 @@ struct Service {
     workload: Arc<Workload>,
     /// Mean number of replicas in thousandths.
     replicas: u64,
-    /// Planned replicas that have not started.
+    /// Number of planned replicas that have not started.
     pending: u64,
     live: Vec<u64>,
 }

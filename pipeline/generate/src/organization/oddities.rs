@@ -1,6 +1,6 @@
 //! Oddities of every real cluster, once an hour and more often under load. Pods run on unannounced nodes, in
 //! unknown pools or without a rate. There are stops without starts, two versions of one event, and a node
-//! that reboots. Also cron jobs on the hour.
+//! that reboots. Cron jobs also start on the hour.
 
 use std::sync::Arc;
 

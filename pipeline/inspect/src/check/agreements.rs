@@ -10,7 +10,8 @@ use prorata_schemas::time::{Hour, HourRange};
 use super::finding::{Findings, Problem};
 use crate::columns::{ReadError, Rows};
 
-/// Columns of `commitment_utilization`: the committed capacity and spend, and what it could cover of each.
+/// Columns of `commitment_utilization`: the committed capacity and spend, and the capacity and spend that the
+/// commitment could cover.
 pub const COMMITMENT_COLUMNS: [&str; 11] = [
     "organization_id",
     "hour",

@@ -164,7 +164,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
     unpublished
 }
 
-/// Returns the number of objects in the tables' folders that no log names, and their bytes.
+/// Returns the number of objects in the tables' folders that no log names, and their total size in bytes.
 ///
 /// # Errors
 /// If storage is unavailable.

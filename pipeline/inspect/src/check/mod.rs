@@ -37,14 +37,14 @@ pub struct Checked {
     pub organization_hours: u64,
     /// Number of live files that were read.
     pub files: u64,
-    /// Bytes of these files.
+    /// Total size of these files in bytes.
     pub bytes: u64,
-    /// Rows of `cost_allocation`.
+    /// Number of rows of `cost_allocation`.
     pub rows: u64,
     /// Supplied and allocated money, by currency.
     pub money: BTreeMap<String, Money>,
-    /// Number and bytes of objects in the tables' folders that no log names: replaced files, which VACUUM
-    /// removes after a week.
+    /// Number and total size in bytes of the objects in the tables' folders that no log names. These are
+    /// replaced files, which VACUUM removes after a week.
     pub replaced: (u64, u64),
     /// The problems.
     pub findings: Findings,

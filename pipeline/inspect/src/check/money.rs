@@ -56,7 +56,7 @@ struct OrganizationHour {
     billed: Sum,
     effective: Sum,
     reservation_unused: Sum,
-    /// The part of it that no savings plan pays.
+    /// The part of `reservation_unused` that no savings plan pays.
     reservation_billed: Sum,
     commitment_unused: Sum,
     purchases: Sum,

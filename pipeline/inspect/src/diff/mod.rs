@@ -23,9 +23,9 @@ const PODS_MAX: usize = 100_000;
 /// One of the two lakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first, or the earlier state.
+    /// The first lake, or the earlier state.
     Before,
-    /// The second, or the later state.
+    /// The second lake, or the later state.
     After,
 }
 
@@ -179,7 +179,7 @@ fn content(file: &FoundFile) -> (Table, String) {
     (file.table, of_hour.or_else(of_day).unwrap_or_else(|| file.path.clone()))
 }
 
-/// Returns the contents that the lakes do not have equally often.
+/// Returns the contents that the two lakes do not have the same number of times.
 fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
     let mut counts: BTreeMap<(Table, String), i64> = BTreeMap::new();
     for (files, step) in files.iter().zip([1, -1]) {

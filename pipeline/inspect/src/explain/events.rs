@@ -20,7 +20,8 @@ pub struct UsedEvent {
     pub at: Timestamp,
     /// Kind of the event.
     pub kind: EventKind,
-    /// The content that costs need, the recording time, and the event that replaced this one, if any.
+    /// The content that the costs depend on, the recording time, and the event that replaced this one, if
+    /// any.
     pub what: String,
     /// The archive file of the event.
     pub file: String,
@@ -140,7 +141,7 @@ fn physical(gpus: Option<&Quantity>) -> String {
     gpus.map_or_else(String::new, |gpus| format!(", {} physical GPUs", gpus.text))
 }
 
-/// Returns under which resource and account a node is billed, as far as that is known.
+/// Returns the resource and the account under which a node is billed, as far as they are known.
 fn billed(node: &NodeStarted) -> String {
     let resource = node.resource_key.as_deref().filter(|key| **key != *node.node_id);
     let resource = resource.map(|key| format!("billed as {key}"));

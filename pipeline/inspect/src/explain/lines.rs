@@ -1,4 +1,4 @@
-//! The lines of an explanation: how they are laid out, and how instants and amounts are formatted.
+//! The lines of an explanation: their layout, and the format of instants and amounts.
 
 use std::fmt;
 

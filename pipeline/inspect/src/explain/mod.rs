@@ -1,5 +1,5 @@
-//! Explains the costs of one hour: the engine itself folds the hour again, from its archived events and the
-//! state before it, and the steps are reported.
+//! Explains the costs of one hour. The engine itself folds the hour again, from its archived events and the
+//! state before it, and reports the steps.
 //!
 //! Reading order: [`Subject`] is the object to explain; `find` looks it up in the table files; `answer` folds
 //! and compares; `explained` has the compared rows and their charges; `changes` reads the rows of an earlier
@@ -85,7 +85,7 @@ pub enum ExplainError {
     Worker(#[from] WorkerError),
 }
 
-/// Explains rows of an hour, and their changes since an instant, whose tables are given.
+/// Explains rows of an hour. If the tables as of an instant are given, also explains the changes since then.
 ///
 /// # Errors
 /// If the lake has no such rows, an object is missing or damaged, or storage is unavailable.

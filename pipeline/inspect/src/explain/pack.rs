@@ -27,7 +27,7 @@ impl PackingStore {
         Self { lake, pack }
     }
 
-    /// Copies the logs of all tables. Files that are there stay as they are.
+    /// Copies the logs of all tables. Existing files stay as they are.
     ///
     /// # Errors
     /// If one of the two stores is unavailable.
@@ -49,7 +49,7 @@ impl ObjectStore for PackingStore {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
         let found = self.lake.get(path).await?;
         if let Some(bytes) = &found {
-            // An object never changes, so a copy that is there is the same.
+            // An object never changes, so an existing copy is the same.
             self.pack.put_if_absent(path, bytes.clone()).await?;
         }
         Ok(found)

@@ -11,7 +11,7 @@ use super::lines::{TextLines, amounts, instant, span};
 /// Maximum number of pods of a quota to report around the pods in focus.
 const RANKED_REPORTED_MAX: usize = 12;
 
-/// Maximum number of spans of one kind.
+/// Maximum number of spans of one kind to report.
 const SPANS_REPORTED_MAX: usize = 40;
 
 /// Writes the time of everything in focus.

@@ -1,4 +1,5 @@
-//! Bounds the page: beyond some number, what costs least is joined or left out, and the page says so.
+//! Bounds the page. Beyond some number, the items that cost least are joined or left out, and the page says
+//! so.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ const ROWS_MAX: usize = 1_000;
 /// The name of the bearers, or of the groups, that were joined.
 const OTHERS: &str = "(others)";
 
-/// The numbers of items that do not stand on the page by themselves, by what they are.
+/// Number of items that the page does not show individually, by kind of item.
 pub type LeftOut = BTreeMap<&'static str, usize>;
 
 /// Joins bearers and groups beyond the bounds, which keeps all sums, and leaves out rows of other tables.
@@ -56,7 +57,7 @@ fn keep<K: Ord + Clone, V>(rows: &mut BTreeMap<K, V>, most: usize, size: impl Fn
     count.saturating_sub(most)
 }
 
-/// Gives the groups that cost least one name in their organization, and returns their number.
+/// Gives the cheapest groups of each organization one common name, and returns the number of these groups.
 fn join_groups(report: &mut Report, most: usize) -> usize {
     let key =
         |bearer: &CostBearer| (bearer.organization.clone(), bearer.currency.clone(), bearer.group.clone());
@@ -109,8 +110,8 @@ fn join_bearers(report: &mut Report, most: usize) -> usize {
     joined
 }
 
-/// Gives bearers other names, and adds up those with the same name. A bearer without a name is joined with
-/// others, and is no longer explained.
+/// Renames bearers, and adds up bearers with the same name. A bearer without a name is joined with others,
+/// and is no longer explained.
 fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) {
     for ((time, bearer), mut amounts) in mem::take(&mut report.amounts) {
         let named = name(bearer.clone()).unwrap_or_else(|| {
@@ -199,7 +200,8 @@ mod tests {
         assert!((2..8).map(|group| group.to_string()).all(|group| groups[&group] == all[&group]));
         let before: Vec<_> = report.before.keys().map(|(.., group)| group.as_str()).collect();
         assert_eq!(before, [OTHERS, "2", "3", "4", "5", "6", "7"]);
-        // What costs most is explained under its new name, and joined bearers have nothing to explain.
+        // The bearers that cost most are explained under their new names, and joined bearers have nothing to
+        // explain.
         assert_eq!(report.explained.len(), 20);
         assert!(
             report.explained.keys().all(|bearer| report.amounts.contains_key(&(Hour(1), bearer.clone())))

@@ -13,7 +13,7 @@ use crate::explain::{ExplainError, HourToExplain, Subject};
 use crate::lake::LakeTables;
 
 /// Maximum number of cost bearers that an organization may have in an explained hour, or in its day if the
-/// page shows days: all events of the hour are in memory during the explanation.
+/// page shows days. All events of the hour are in memory during the explanation.
 const BEARERS_MAX: usize = 20_000;
 
 /// Explains the `count` bearers with the highest cost in the whole period. If one cannot be explained, the

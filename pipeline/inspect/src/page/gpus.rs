@@ -1,4 +1,5 @@
-//! GPU-hours of nodes by model: physical cards, and what pods held of them, as under time-slicing.
+//! GPU-hours of nodes by model: the hours of physical cards, and the GPU-hours that pods held, which may
+//! exceed them under time-slicing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +20,7 @@ pub struct GpuSharing {
     pub physical_hours: Sum,
     /// GPU-hours that were allocated to pods.
     pub allocated_hours: Sum,
-    /// Part of the allocated hours above the physical ones, by node and hour.
+    /// Part of the allocated hours that exceeds the physical hours, by node and hour.
     pub oversubscribed_hours: Sum,
 }
 
@@ -128,12 +129,12 @@ mod tests {
         };
         let (two, none) = (r#"{"CoreCount":8,"GpuCount":2,"x_GpuModel":"A100"}"#, r#"{"CoreCount":8}"#);
         let mut nodes = NodeHours::default();
-        // Two cards that pods hold three times: one GPU-hour above.
+        // Pods hold two cards three times, which is one GPU-hour too many.
         nodes.add(&row(1, "shared", two, "0.666666666667", "2"));
         nodes.add(&row(1, "shared", two, "0.333333333333", "1"));
-        // The same node is half empty an hour later, which takes nothing back.
+        // The same node is half empty an hour later, which does not reduce the excess.
         nodes.add(&row(2, "shared", two, "1", "1"));
-        // Rows that were rounded up are not above.
+        // Rows that were rounded up do not count as excess.
         nodes.add(&row(1, "whole", two, "1", "2.000000000003"));
         nodes.add(&row(1, "part", r#"{"GpuCount":0.125}"#, "0.5", "0"));
         nodes.add(&row(1, "no cards", none, "1", "0"));

@@ -1,5 +1,5 @@
 //! Writes the page: a frame, styles, a script, and the data as compact columns. Money and quantities are
-//! whole numbers of 10^-12 as text: the script adds them up without rounding.
+//! whole numbers of 10^-12 as text, so the script adds them up without rounding.
 
 use std::collections::BTreeMap;
 
@@ -209,7 +209,7 @@ impl Report {
     }
 
     /// Returns the page. Its policy names the page's style and script by their digests, so that the browser
-    /// runs no other script, wherever one may come from.
+    /// runs no other script, whatever its source.
     pub fn html(&self) -> String {
         // Nothing in the data can end its element: every '<' is escaped.
         let data = self.data().to_string().replace('<', "\\u003c");

@@ -194,7 +194,7 @@ pub struct Report {
     pub pools: BTreeMap<(String, String), PoolSpend>,
     /// GPU-hours of nodes by organization and GPU model.
     pub gpu_sharing: BTreeMap<(String, String), GpuSharing>,
-    /// Items that do not stand on the page by themselves.
+    /// Items that the page does not show individually.
     pub left_out: LeftOut,
     /// Live files that cannot be read, with the error.
     pub unreadable: Vec<(String, String)>,

@@ -52,7 +52,7 @@ pub async fn checkpoint(store: &dyn ObjectStore, shard: Shard) -> Result<Shown, 
     document(&AsStored { object: &object, as_stored, parts_as_stored }, faults)
 }
 
-/// Reads an object of JSON as it is stored, without a look at its checksum, or adds the fault of it.
+/// Reads a JSON object as it is stored, without verifying its checksum, or adds its fault.
 async fn readable(
     store: &dyn ObjectStore,
     object: &str,

@@ -1,9 +1,9 @@
-//! Shows what is stored of a shard, as JSON: its checkpoint, rules, snapshots and archive.
+//! Shows the stored objects of a shard as JSON: its checkpoint, rules, snapshots and archive.
 //!
 //! A damaged shard is shown as far as it can be read. Everything else is a fault: a message that names the
-//! object, says what is wrong with it, and how to fix it.
+//! object and says what is wrong with it and how to fix it.
 //!
-//! Reading order: [`Shown`] is the result, `newest` finds the checkpoint that the others start from.
+//! Reading order: [`Shown`] is the result; `newest` finds the checkpoint that the others start from.
 
 mod archive;
 mod checkpoint;
@@ -19,7 +19,7 @@ pub use archive::{ArchiveQuestion, archive};
 pub use checkpoint::{checkpoint, rules};
 pub use snapshot::snapshot;
 
-/// A document, and what it lacks.
+/// A document, and messages for the objects that it lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// One JSON document.

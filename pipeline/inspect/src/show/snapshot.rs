@@ -41,12 +41,12 @@ struct OrganizationView {
     /// Size of the state in bytes.
     state_bytes: usize,
     digest: String,
-    /// Running nodes; `None` if the state cannot be read.
+    /// Number of running nodes; `None` if the state cannot be read.
     nodes: Option<usize>,
-    /// Running pods; `None` if the state cannot be read.
+    /// Number of running pods; `None` if the state cannot be read.
     pods: Option<usize>,
     max_event_time: Option<String>,
-    /// Why the organization is held; `None` if it is not.
+    /// The reason that the organization is held; `None` if it is not held.
     hold: Option<HoldView>,
 }
 
@@ -129,7 +129,7 @@ fn choose(kept: &SnapshotObjects, shard: Shard, hour: Option<Hour>) -> Result<(H
     )))
 }
 
-/// Reads the objects of a snapshot, and applies those that can be read.
+/// Reads the objects of a snapshot, and applies the objects that can be read.
 async fn read(
     store: &dyn ObjectStore,
     objects: &[String],

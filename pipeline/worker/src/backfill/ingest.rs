@@ -52,12 +52,13 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
-/// The most repeated listings of the input because some of its files are gone: merging replaces each hour's
-/// files once or twice.
+/// Maximum number of times that the input is listed again because some of its files are gone. Merging
+/// replaces the files of each hour once or twice.
 const LISTED_AGAIN_MAX: usize = 8;
 
-/// Returns how far ahead an event may lie: after the wall clock, or after the hour that `--to` names. In a
-/// root with a worker, that hour is not after the wall clock.
+/// Returns the limit on how far in the future an event may lie. The limit counts from the wall clock, or from
+/// the end of the hour that `--to` names, whichever is later. In a root with a worker, that hour is not after
+/// the wall clock.
 fn clock_limit(run: &Run) -> ClockLimit {
     let now = run.ports.shared.clock.now();
     let named = run.options.to.map_or(now, |to| WallTime(to.end().0));
@@ -65,7 +66,7 @@ fn clock_limit(run: &Run) -> ClockLimit {
 }
 
 /// Reads all files and archives new events. If files of another root's archive are gone, its owner has merged
-/// them meanwhile: then their folders are listed again.
+/// them, so their folders are listed again.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     let mut letters = Letters::load(run).await?;
     let input = Arc::clone(&run.ports.input);
@@ -101,7 +102,7 @@ fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<S
     found.into_iter().filter(|file| is_wanted(file) && listed.insert(file.path.clone())).collect()
 }
 
-/// Reads these files, and returns those that are gone.
+/// Reads these files, and returns the files that are gone.
 async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letters) -> Result<Vec<InputFile>> {
     let files_all = files.len() as u64;
     let default_rules = Arc::new(run.options.rules.clone());

@@ -3,8 +3,8 @@
 //! A backfill is one more owner of the shards that it touches, through the same checkpoint log. Pass 1 copies
 //! foreign events into the archive, except events that are already there. Pass 2 folds every shard from the
 //! newest usable snapshot before the first hour that changed, until the state equals the recorded one again.
-//! In closed hours it folds only the organizations that have new events, if they are not many. A run that is
-//! killed leaves nothing that counts but its last checkpoint, and the next run continues from there.
+//! In closed hours, it folds only the organizations that have new events, unless there are many. A run that
+//! is killed leaves nothing that counts but its last checkpoint, and the next run continues from there.
 
 mod ingest;
 pub mod input;
@@ -53,7 +53,7 @@ pub struct BackfillOptions {
     /// Random id of this owner.
     #[serde(skip)]
     pub owner: Text,
-    /// Shards of the root, if configured.
+    /// Number of shards of the root, if configured.
     #[serde(skip)]
     pub shards: Option<Shard>,
     /// Format to raise the root to; see [`Root::raise`]. 0 leaves the format as it is.
@@ -63,19 +63,19 @@ pub struct BackfillOptions {
     /// has the others. Events of other shards are left to other runs. `None` for all shards.
     #[serde(skip)]
     pub only_shards: Option<BTreeSet<Shard>>,
-    /// The only organizations that foreign files may bring; events of others are dead letters. `None` if any
-    /// may come.
+    /// The only organizations whose events foreign files may bring; events of other organizations are dead
+    /// letters. `None` if any organization is allowed.
     #[serde(skip)]
     pub organizations: Option<AllowedOrganizations>,
     /// First hour to fold again although its events have not changed.
     #[serde(skip)]
     pub from: Option<Hour>,
-    /// Last hour to close, inclusive. By default a shard that a worker has owned ends at the last hour that
-    /// the worker has closed. Any other ends at the hour of the last event, but no later than the wall
-    /// clock's.
+    /// Last hour to close, inclusive. By default, a shard that a worker has owned ends at the last hour that
+    /// the worker has closed. Any other shard ends at the hour of the last event, but no later than the hour
+    /// of the wall clock.
     #[serde(skip)]
     pub to: Option<Hour>,
-    /// How long hours stay in checkpoints.
+    /// The time that hours stay in checkpoints.
     #[serde(skip)]
     pub retention: Retention,
     /// Rules for hours that have none yet.
@@ -84,8 +84,8 @@ pub struct BackfillOptions {
     /// Whether the rules also replace the rules of the hours from `from` to `to`.
     #[serde(skip)]
     pub rewrite_rules: bool,
-    /// Whether to look for lost or damaged table files and rewrite them: in the hours from `from` to `to`, by
-    /// default in all hours inside the horizon.
+    /// Whether to look for lost or damaged table files and rewrite them. The search covers the hours from
+    /// `from` to `to`, by default all hours inside the horizon.
     #[serde(skip)]
     pub rewrite: bool,
     /// Archive files, by path, that no longer count because they are lost or damaged: this run brings a copy
@@ -95,7 +95,7 @@ pub struct BackfillOptions {
     /// Whether shards may be taken from a worker that has not released them.
     #[serde(skip)]
     pub take_over: bool,
-    /// The furthest that a foreign event may lie in the future, or after the hour that `to` names.
+    /// Maximum time by which a foreign event may lie in the future, or after the hour that `to` names.
     #[serde(skip)]
     pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
@@ -104,16 +104,17 @@ pub struct BackfillOptions {
     pub memory_limit: u64,
     /// Maximum number of rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
-    /// Least time between two checkpoints of a long fold.
+    /// Minimum time between two checkpoints of a long fold.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Maximum number of hours of one shard to fold in one run: more hours count as a wrong clock. An event
     /// further back is a dead letter.
     pub max_hours: i64,
-    /// The same limit for a shard of which a worker has closed no hour yet: the worker closes the hours.
+    /// The same limit for a shard in which a worker has not closed any hour yet: the worker closes the hours.
     #[serde(skip)]
     pub max_history_hours: i64,
-    /// Threads that read foreign files; 0 for one per core. The program starts as many that fold and encode.
+    /// Number of threads that read foreign files; 0 for one per core. The program starts as many threads that
+    /// fold and encode.
     pub threads: usize,
 }
 

@@ -20,39 +20,41 @@ const EXAMPLES_MAX: usize = 10;
 /// The result of a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Avro files read.
+    /// Number of Avro files read.
     pub files: u64,
-    /// Other files in the input.
+    /// Number of other files in the input.
     pub files_skipped: u64,
-    /// Events read.
+    /// Number of events read.
     pub events_read: u64,
-    /// Events that the archive did not already hold.
+    /// Number of events that the archive did not already hold.
     pub events_new: u64,
-    /// Events that the archive already held, or that came twice.
+    /// Number of events that the archive already held, or that came twice.
     pub events_known: u64,
-    /// Events of shards that this run was asked to leave alone, or that were left out.
+    /// Number of events of shards that this run was asked to leave alone, or that were left out.
     pub events_elsewhere: u64,
-    /// Shards that cannot be owned, and why: only their events and hours were left out.
+    /// Shards that cannot be owned, each with the reason. Only the events and hours of these shards were left
+    /// out.
     pub left_out: BTreeMap<Shard, String>,
-    /// Organizations that are held since an hour that the engine refused, each with its message.
+    /// Organizations that have been held since an hour that the engine refused, each with its message.
     pub held: BTreeMap<OrganizationId, String>,
-    /// Rejected records by reason.
+    /// Number of rejected records, by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
     /// Some of the rejected records, as messages with file and position.
     pub dead_letter_examples: Vec<String>,
     /// The hours folded, over all shards.
     pub folded: Option<HourRange>,
-    /// Hours folded, once per shard.
+    /// Number of hours folded, counted once per shard.
     pub hours: u64,
-    /// Hours of organizations folded. After late events of a few organizations, only their hours are folded.
+    /// Number of hours folded, counted once per organization. After late events of a few organizations, only
+    /// their hours are folded.
     pub organization_hours: u64,
     /// The number of organizations that were folded again, by shard with late events of few organizations.
     pub some_folded: BTreeMap<Shard, FoldedAgain>,
-    /// Table files written.
+    /// Number of table files written.
     pub files_written: u64,
-    /// Hours whose costs had been published before and have changed, once per shard.
+    /// Number of hours whose published costs have changed, counted once per shard.
     pub hours_restated: u64,
-    /// Commits made to tables.
+    /// Number of commits made to tables.
     pub commits: u64,
     /// The hour through which every organization is closed.
     pub closed_through: Option<Hour>,
@@ -92,19 +94,19 @@ pub struct Ahead {
 pub struct Totals {
     /// Effective cost of pods by namespace.
     pub namespaces: BTreeMap<String, Decimal12>,
-    /// Cost of nodes, and of resources of nodes, while they had no pod.
+    /// Cost of nodes, and of node resources, while they had no pod.
     pub idle: Decimal12,
     /// Cost of unused reservation units.
     pub unused_reservations: Decimal12,
     /// Cost of commitments that reached no node.
     pub unused_commitments: Decimal12,
-    /// Cost of nodes that pods were allocated; part of their namespaces' cost.
+    /// Cost of nodes that was allocated to pods; part of the cost of their namespaces.
     pub node_used: Decimal12,
-    /// Cost of nodes that no pod was allocated: the rest of the cost of pods on nodes, and `idle`.
+    /// Cost of nodes that was allocated to no pod: the rest of the cost of pods on nodes, and `idle`.
     pub node_unused: Decimal12,
     /// Effective cost of pods while over quota; part of their namespaces' cost.
     pub over_quota: Decimal12,
-    /// Hours of pods, each once, that had an unpriced row.
+    /// Number of pod hours with an unpriced row; each pod hour counts once.
     pub unpriced_pod_hours: i64,
     /// Total supply.
     pub supply: Decimal12,
@@ -112,9 +114,9 @@ pub struct Totals {
     pub allocated: Decimal12,
     /// Supply less allocated: always 0.
     pub difference: Decimal12,
-    /// Rows of `cost_allocation`.
+    /// Number of rows of `cost_allocation`.
     pub rows: i64,
-    /// Distinct events.
+    /// Number of distinct events.
     pub events: i64,
 }
 
@@ -143,13 +145,13 @@ impl Outcome {
         }
     }
 
-    /// Dead letters over all reasons.
+    /// Returns the number of dead letters over all reasons.
     pub fn dead_letters_all(&self) -> u64 {
         self.dead_letters.values().sum()
     }
 
-    /// Returns the organizations folded again in closed hours, over the shards that did not fold all of
-    /// theirs. `None` if there is no such shard.
+    /// Returns the number of organizations folded again in closed hours, over the shards that did not fold
+    /// all their organizations. `None` if there is no such shard.
     pub fn some_folded_all(&self) -> Option<FoldedAgain> {
         let add = |sum: FoldedAgain, of: &FoldedAgain| FoldedAgain {
             folded: sum.folded + of.folded,

@@ -2,8 +2,8 @@
 //!
 //! A shard that a worker has ever owned ends at its own `closed_through`: the worker closes its open hours
 //! when its watermark passes them. In such a root, a shard that no worker has owned ends at the hour of its
-//! own last event. In a root without a worker, every shard ends at the hour of the archive's last event or at
-//! the last closed hour, whichever is later. `--to` overrides the end of all shards.
+//! own last event. In a root without a worker, every shard ends at the later of the last closed hour and the
+//! hour of the archive's last event. `--to` overrides the end of all shards.
 //!
 //! No hour later than the wall clock's is closed: otherwise all events of a later worker would be late. Later
 //! events stay in the archive until their hour comes, or `--to` names it. `--to` may do so only in a root
@@ -50,14 +50,14 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
     }
 }
 
-/// Returns how far back events of the owned shards may lie.
+/// Returns the age limits of events of the owned shards.
 pub(super) fn history_limits(run: &Run) -> BTreeMap<Shard, HistoryLimit> {
     run.shards.iter().map(|(shard, owned)| (*shard, history_limit(run, Some(owned)))).collect()
 }
 
-/// Returns how far back events of a shard may lie. The limit counts from the latest hour up to which the
-/// shard may be folded: the hour of its last event is not known yet. If a worker owns the shard and has
-/// closed no hour, the worker closes the hours of these events.
+/// Returns the age limit of events of a shard. The limit counts from the latest hour up to which the shard
+/// may be folded. The hour of its last event is not known yet. If a worker owns the shard and has closed no
+/// hour, the worker closes the hours of these events.
 pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLimit {
     let (options, now) = (&run.options, run.ports.shared.clock.now().hour());
     let closed = owned.and_then(|owned| owned.draft.closed_through);
@@ -161,7 +161,8 @@ pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<
     Ok(Some(Segment { position, end }))
 }
 
-/// Returns the number of hours between a position and the end. More than allowed count as a wrong clock.
+/// Returns the number of hours between a position and the end. More hours than allowed count as a wrong
+/// clock.
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
     let Segment { position, end } = segment;
     let hours = end.0 - position.next.0 + 1;

@@ -23,10 +23,10 @@ use crate::root::organizations::AllowedOrganizations;
 use crate::shard::clock::{ClockLimit, HistoryLimit};
 use crate::shard::rules::RulesByHour;
 
-/// Events in one message of the queue.
+/// Number of events at which a message of the queue is complete.
 const BATCH_EVENTS: usize = 1_024;
 
-/// Messages in the queue.
+/// Maximum number of messages in the queue.
 const QUEUE_BATCHES: usize = 16;
 
 /// Maximum number of dead letters in one file.
@@ -74,12 +74,12 @@ pub(super) struct Reading {
     pub only: Option<BTreeSet<Shard>>,
     /// Shards whose events are not judged, because they are left out.
     pub left_out: BTreeSet<Shard>,
-    /// The organizations that files may bring; `None` if any.
+    /// The organizations whose events files may bring; `None` if any organization is allowed.
     pub organizations: Option<AllowedOrganizations>,
-    /// The limit of how far ahead an event may lie. A worker has rejected events further ahead, or will, and
-    /// a copy of its topic must not bring them back.
+    /// The limit on how far in the future an event may lie. A worker has rejected later events or will reject
+    /// them, and a copy of its topic must not restore them.
     pub clock_limit: ClockLimit,
-    /// The limit of how far back an event may lie, by shard; `default_history` for the rest.
+    /// The age limit of events, by shard; `default_history` for the rest.
     pub history: BTreeMap<Shard, HistoryLimit>,
     pub default_history: HistoryLimit,
 }
@@ -248,8 +248,8 @@ impl Taker<'_> {
         }
     }
 
-    /// Judges what needs configuration or the clock: an organization's prices are in its own currency, and no
-    /// event lies in the future or too far back.
+    /// Judges a record by the configuration and the clock. An organization's prices must be in its own
+    /// currency, and no event may lie in the future or be too old.
     fn judge(&self, record: EventRecordRef<'_>) -> Result<Arrival, Rejected> {
         let EventRecordRef { event, body } = record;
         let (event_time, kind) = (event.event_time(), event.kind());

@@ -22,11 +22,11 @@ use crate::shard::recompute::{RecomputeShard, Recomputed, Recomputer, Set, State
 use crate::shard::window::{WindowLimits, memory_for_events};
 use crate::shard::{base, emit, splice};
 
-/// The divisor of a shard's organizations above which all are folded: they are read from one snapshot, and
-/// written without reading what there is.
+/// The divisor of the number of a shard's organizations that gives the number above which all are folded.
+/// They are then read from one snapshot, and written without reading the existing files.
 const ORGANIZATIONS_PART: usize = 2;
 
-/// The most shards that are recomputed at a time.
+/// Maximum number of shards that are recomputed at a time.
 const SHARDS_AT_ONCE: usize = 16;
 
 /// Recomputes the dirty hours of all shards.
@@ -65,8 +65,8 @@ async fn set(run: &mut Run, shard: Shard) -> Result<Option<Set>> {
     Ok(Some(Set::All))
 }
 
-/// Returns how many organizations of a shard are to be folded again. `None` if all are, because some hours
-/// are dirty for all, or the marked organizations are many.
+/// Returns the number of organizations of a shard to fold again. `None` if all organizations must be folded,
+/// because some hours are dirty for all, or many organizations are marked.
 async fn some_marked(store: &dyn ObjectStore, draft: &Draft) -> Result<Option<FoldedAgain>> {
     let marked = draft.dirty.of_organizations();
     if !draft.dirty.of_all().is_empty() {
@@ -133,7 +133,7 @@ async fn store(run: &mut Run, shard: Shard, mut slice: Recomputed<HourTotals>) -
 }
 
 /// Checks the table files of the hours that the run names, by default of all hours in the checkpoint. Marks
-/// hours dirty whose files are lost or damaged.
+/// the hours whose files are lost or damaged as dirty.
 pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let (from, to) = (run.options.from, run.options.to);
     let is_named = |hour: &Hour| from.is_none_or(|from| *hour >= from) && to.is_none_or(|to| *hour <= to);
@@ -178,7 +178,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let looked_at = stream::iter(looked_at.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
     let found: Vec<_> = looked_at.try_collect().await?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
-    // One after another: each is as large as a day.
+    // Files of days are checked one after another, because each is as large as a whole day.
     for (table, day) in days {
         found.extend(look_at_day(&run.ports.shared, table, day).await?);
     }

@@ -1,5 +1,5 @@
-//! Pass 2: folds the open hours of every shard, hour by hour, all organizations on all cores, a window of
-//! hours at a time. While a window is folded, the previous window is encoded and stored.
+//! Pass 2: folds the open hours of every shard, a window of hours at a time. It folds hour by hour, with all
+//! organizations on all cores. While a window is folded, the previous window is encoded and stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader, memory_for_events};
 
-/// Hours in a shard's first window, before rows are counted.
+/// Number of hours in a shard's first window, before rows are counted.
 const WINDOW_HOURS_FIRST: u64 = 8;
 
-/// Windows of a shard in memory: one is folded while the previous one is encoded.
+/// Number of windows of a shard in memory: one is folded while the previous one is encoded.
 const WINDOWS_PER_SHARD: usize = 2;
 
 /// A folded window of one shard.
@@ -150,7 +150,7 @@ async fn fold_windows(
     Ok(result)
 }
 
-/// Starts encoding and storing windows. `checkpoint` says that a checkpoint is due after them, which needs
+/// Starts encoding and storing windows. `checkpoint` says whether a checkpoint is due after them, which needs
 /// the last state.
 async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: bool) -> Result<Writing> {
     let mut stored = BTreeMap::new();

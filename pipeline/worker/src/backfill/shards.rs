@@ -143,7 +143,7 @@ impl OwnedShards {
     }
 
     /// Takes the lead shard and every shard that has been owned before. In a root with a worker, the clock
-    /// must agree with the store's: hours close by it, and events are rejected.
+    /// must agree with the store's clock, because hours close and events are rejected by it.
     pub async fn claim_existing(
         &mut self,
         ports: &Ports,
@@ -259,7 +259,7 @@ impl OwnedShards {
         owned.chain(self.other_hours.iter().copied()).collect()
     }
 
-    /// Commits made to tables so far.
+    /// Returns the number of commits made to tables so far.
     pub fn commits(&self) -> u64 {
         self.commits
     }
@@ -287,7 +287,7 @@ impl OwnedShards {
         Ok((&self.rules, owned))
     }
 
-    /// Returns what recomputation takes: the rules by version, the owner, and every shard with its namer.
+    /// Returns the input of recomputation: the rules by version, the owner, and every shard with its namer.
     pub fn recompute_parts(
         &mut self,
     ) -> (&RuleBook, &Text, impl Iterator<Item = (Shard, &mut OwnedShard, ObjectNamer)>) {

@@ -17,10 +17,10 @@ use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::ports::Ports;
 
-/// An owner-to-be, and the way in which it claims.
+/// A future owner, and the way in which it claims.
 #[derive(Clone, Debug)]
 pub struct Claimant {
-    /// Random id of the owner to be.
+    /// Random id of the future owner.
     pub owner: Text,
     /// The kind of the owner.
     pub kind: OwnerKind,
@@ -88,8 +88,8 @@ fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
     }
 }
 
-/// Publishes everything that the owner before may have left unpublished. Returns `false` if the log has grown
-/// meanwhile.
+/// Publishes everything that the previous owner may have left unpublished. Returns `false` if the log has
+/// grown meanwhile.
 async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) -> Result<bool> {
     let published = publish::publish_at_claim(ports, latest, &claimant.owner).await?;
     let Published { fenced, .. } = published;

@@ -1,5 +1,5 @@
 //! Files of days: table files whose hours have left the checkpoints, joined to one file per shard and date.
-//! They are split again when a checkpoint comes back to one of their hours.
+//! They are split again when a checkpoint again names one of their hours.
 //!
 //! Joining and splitting are commits that change no rows: files are replaced by others with the same rows.
 //! Files are immutable, and a commit lands only right after the version from which it was made. So no
@@ -154,8 +154,8 @@ impl Rearranger<'_> {
         Ok(entries)
     }
 
-    /// Returns a name for a file made from a version of a table. Together with the rest of the path, which
-    /// describes the content, the name is used once: at one version, the rows of an hour are in one file.
+    /// Returns a name for a file made from a version of a table. The rest of the path describes the content.
+    /// With it, the name is used once: at one version, the rows of an hour are in one file.
     pub fn name(&self, seq: u64, base: u64, n: usize) -> ObjectId {
         ObjectId { seq, owner: format!("{}x{base}", self.id).into(), n: n as u64 }
     }

@@ -82,13 +82,13 @@ impl Deref for Draft {
 }
 
 impl Draft {
-    /// Returns whether the draft differs enough from the checkpoint before to be worth an object.
+    /// Returns whether the draft differs enough from the previous checkpoint to be worth an object.
     pub fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Requests a decision although the content is the same, such as for objects that wait for this sequence
-    /// number.
+    /// Requests a decision even if the content is the same, for example for objects that wait for this
+    /// sequence number.
     pub fn touch(&mut self) {
         self.changed = true;
     }
@@ -196,7 +196,8 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Lists the hours whose budgets have changed since the checkpoint before: their topic may need messages.
+    /// Lists the hours whose budgets have changed since the previous checkpoint: their topic may need
+    /// messages.
     pub fn list_budgets(&mut self, before: &Checkpoint) {
         for (hour, entry) in &self.next.hours {
             let known = before.hours.get(hour);
@@ -207,7 +208,8 @@ impl Draft {
         }
     }
 
-    /// Records that the exceeded budgets of an hour have reached their topic, as far as its entry had them.
+    /// Records that the exceeded budgets of an hour have reached their topic, unless the budgets have changed
+    /// since `entry`.
     pub fn remove_budgets(&mut self, hour: Hour, entry: &HourEntry) {
         if self.next.hours.get(&hour).is_none_or(|now| same_budgets(now, entry)) {
             self.next.unsent_budgets.clear(hour, hour);
@@ -267,7 +269,7 @@ impl Draft {
     }
 
     /// Records that hours were recomputed. The recomputation continues at the hour `continues_at`; `None` if
-    /// it is done. Marks of earlier hours stay, because they came meanwhile.
+    /// it is done. Marks of earlier hours stay, because they were added meanwhile.
     pub fn recomputed(&mut self, HourRange { first, last }: HourRange, continues_at: Option<Hour>) {
         self.next.dirty.clear(first, last);
         if let Some(hour) = continues_at {
@@ -275,7 +277,7 @@ impl Draft {
         }
     }
 
-    /// Records the same of only one organization.
+    /// Records that hours of one organization were recomputed; see [`Self::recomputed`].
     pub fn recomputed_of(
         &mut self,
         organization_id: &OrganizationId,

@@ -59,7 +59,7 @@ impl HourSet {
         self.runs = self.ranges().len();
     }
 
-    /// Drops the hours that are not to stay.
+    /// Drops the hours for which `stays` returns `false`.
     pub fn retain(&mut self, stays: impl Fn(Hour) -> bool) {
         self.hours.retain(|hour| stays(*hour));
         self.runs = self.ranges().len();

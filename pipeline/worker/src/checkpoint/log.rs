@@ -27,7 +27,7 @@ pub enum Appended {
     Lost,
 }
 
-/// The end of a shard's log, as an owner of the shard appends to it.
+/// The end of a shard's log, to which the owner of the shard appends.
 #[derive(Debug)]
 pub struct Log {
     decided: Decided,
@@ -130,8 +130,9 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     }
 }
 
-/// Refuses a log that has lost its last checkpoints. An object waits for the checkpoint after the newest, or
-/// it is of an earlier one: an object of a later one was stored only after the checkpoint before it.
+/// Refuses a log that has lost its last checkpoints. An object belongs to the checkpoint after the newest
+/// one, or to an earlier one. An object of a later checkpoint is stored only after the checkpoint before it,
+/// which the log has then lost.
 fn refuse_lost(listed: &[ObjectMeta], shard: Shard, newest: u64) -> Result<()> {
     for object in listed {
         let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);

@@ -8,8 +8,8 @@
 //! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`log::Log::seal`] |
 //! | [`Decided`] | a checkpoint in the log | [`log::Log::append`], [`log::latest`] |
 //!
-//! To create `checkpoint-<seq>` is the only decision of the protocol. An object that it does not name does
-//! not exist. Only decided checkpoints can be published (`publish.rs`).
+//! The creation of `checkpoint-<seq>` is the only decision of the protocol. An object that this checkpoint
+//! does not name does not exist. Only decided checkpoints can be published (`publish.rs`).
 
 pub mod checksum;
 pub(crate) mod claim;

@@ -46,7 +46,7 @@ pub struct Checkpoint {
     pub closed_through: Option<Hour>,
     /// Closed hours whose events have changed since they were folded.
     pub dirty: Dirty,
-    /// Rules, each from an hour on; the first also hold before their hour.
+    /// Versions of the rules, each from an hour on; the first version also holds before its hour.
     pub rules: Vec<RulesFrom>,
     /// Hours inside the horizon, and hours that a table may not hold yet.
     #[serde(with = "hour_map")]
@@ -96,7 +96,7 @@ pub enum OwnerKind {
     Backfill,
 }
 
-/// Rules from an hour on.
+/// A version of the rules that holds from an hour on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesFrom {
@@ -124,7 +124,7 @@ pub struct HourEntry {
     pub patches: Vec<String>,
     /// Files by table; a table that is missing has no rows in the hour.
     pub tables: BTreeMap<Table, TableFiles>,
-    /// Events by organization that came after the hour had closed: a clock column of `hours`.
+    /// Number of events that came after the hour had closed, by organization: a clock column of `hours`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub late_events: BTreeMap<OrganizationId, i64>,
     /// Whether all tables are known to hold the hour with this entry. Only this process knows it.
@@ -148,7 +148,7 @@ impl HourEntry {
         self.tables.iter().flat_map(|(table, files)| files.iter().map(|file| (*table, file)))
     }
 
-    /// Returns the bytes of the hour's table files.
+    /// Returns the total size of the hour's table files in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.files().map(|(_, file)| file.bytes).sum()
     }
@@ -184,7 +184,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the paths of all parts: those that every reader needs, and those that hold names.
+    /// Returns the paths of all parts: the parts that every reader needs, and the parts that hold names.
     pub fn part_paths(&self) -> impl Iterator<Item = &String> {
         self.parts.iter().chain(self.archive.parts()).chain(self.dead_letters.parts())
     }

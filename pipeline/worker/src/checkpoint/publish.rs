@@ -1,12 +1,12 @@
-//! Publish: makes the tables equal to the checkpoints of the shards, whatever they were before.
+//! Publish: makes the tables equal to the checkpoints of the shards, regardless of their earlier content.
 //!
-//! It starts from a fresh view of a table's log, of the dates that the checkpoints name. For each shard, it
-//! adds the files that the checkpoint names and the table lacks. It removes the shard's live files of those
-//! hours that the checkpoint does not name. Without a change there is no commit. A commit carries the shards'
-//! sequence numbers as transactions. After any error the log is read again, because the commit may have
-//! landed.
+//! It starts from a fresh view of a table's log, limited to the dates that the checkpoints name. For each
+//! shard, it adds the files that the checkpoint names and the table lacks. For the same hours, it removes the
+//! shard's live files that the checkpoint does not name. Without a change, there is no commit. A commit
+//! carries the shards' sequence numbers as transactions. After any error, the log is read again, because the
+//! commit may have landed.
 //!
-//! A checkpoint may come back to hours that lie in a file of a day, such as when a backfill folds them again.
+//! A checkpoint may again name hours that are in a file of a day, such as when a backfill folds them again.
 //! If it names all hours of the file, the commit removes the file. Otherwise the file is split first; see
 //! [`super::days`].
 
@@ -26,7 +26,7 @@ use crate::ports::{CommitOutcome, ErrorKind, LiveTable, Ports, TableCommit, Tabl
 /// The result of publishing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// Shards of which a table knows a later checkpoint: their owner has lost them.
+    /// Shards for which a table knows a later checkpoint: their owner has lost them.
     pub fenced: BTreeMap<Shard, Fence>,
     /// The number of commits.
     pub commits: u64,
@@ -60,8 +60,8 @@ pub async fn publish_at_claim(ports: &Ports, latest: &Decided, id: &str) -> Resu
 }
 
 /// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` identifies the
-/// owner of the commits. If a table fails, the others continue, except `hours`: it describes what all other
-/// tables hold of an hour.
+/// owner of the commits. If a table fails, the other tables continue, except `hours`, which describes the
+/// rows that all other tables hold of an hour.
 ///
 /// # Errors
 /// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that must
@@ -147,8 +147,8 @@ async fn publish_table(
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
-/// Replaces files of days by the files of their hours. Returns the lost files whose hours are all named by
-/// the checkpoint or to be folded again: nothing of these files needs to be kept.
+/// Replaces files of days by the files of their hours. Returns the lost files from which nothing needs to be
+/// kept: each of their hours is named by the checkpoint or to be folded again.
 async fn tell_apart(
     ports: &Ports,
     table: Table,
@@ -175,8 +175,8 @@ async fn tell_apart(
     Ok(given_up)
 }
 
-/// Loads the table, and the transactions of all shards, or only of the shards for which it differs from their
-/// checkpoints.
+/// Loads the table and its transactions: for all shards, or only for the shards whose checkpoints differ from
+/// the table.
 async fn load(
     tables: &dyn TableCommitter,
     table: Table,
@@ -206,8 +206,8 @@ async fn load(
     Ok((live, known))
 }
 
-/// Returns the commit that makes the table equal to the checkpoints, and the files of days to be split
-/// before.
+/// Returns the commit that makes the table equal to the checkpoints, and the files of days to split before
+/// it.
 fn difference(
     table: Table,
     live: &LiveTable,

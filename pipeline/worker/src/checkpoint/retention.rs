@@ -1,10 +1,10 @@
 //! Retention of a checkpoint's content: hours inside the horizon; every snapshot for 48 hours, then one a
-//! day. The horizon is a setting, `root.horizon`. It may change at any time: a longer one keeps what is still
-//! there.
+//! day. The horizon is a setting, `root.horizon`. It may change at any time: a longer horizon keeps the
+//! content that still exists.
 //!
 //! Two older snapshots are always kept. One is the newest at or before the horizon, or the newest before the
-//! first dirty hour if that is earlier. The other is the newest before the first dirty hour, wherever it
-//! lies: a recomputation that leads up to that hour has come that far. All ages count from the last closed
+//! first dirty hour if that is earlier. The other is the newest before the first dirty hour, at any age: a
+//! recomputation that leads up to that hour has reached this snapshot. All ages count from the last closed
 //! hour.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const HOURLY: i64 = 48;
 /// The number of hours in a day.
 const DAY: i64 = 24;
 
-/// How long hours stay in a checkpoint.
+/// The time that hours stay in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The number of hours inside the horizon; at least two days.

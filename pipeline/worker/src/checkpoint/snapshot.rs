@@ -29,8 +29,8 @@ const CHECKSUM: usize = 32;
 /// Length in bytes of magic, format and checksum.
 pub const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
 
-/// The largest size of the content as a multiple of the stored bytes. States compress to a quarter; a frame
-/// that claims much more must not take all memory.
+/// Maximum size of the content, as a multiple of the stored size. States compress to a quarter; a frame that
+/// claims much more must not take all memory.
 const EXPANSION_MAX: u64 = 1_000;
 
 /// The version of this form and of the engine's state.
@@ -81,14 +81,14 @@ pub struct PackedState {
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
     /// The engine's state; in a patch, empty if the organization has left. A loaded state is a part of its
-    /// snapshot's content, and keeps all of that in memory.
+    /// snapshot's content, and keeps the whole content in memory.
     #[serde(serialize_with = "at_once")]
     pub state: Bytes,
     /// The hold; `None` if the organization is not held.
     pub hold: Option<Hold>,
 }
 
-/// One organization's state as it lies in a snapshot.
+/// One organization's state as it is stored in a snapshot.
 #[derive(Deserialize)]
 struct StoredState<'a> {
     organization_id: OrganizationId,
@@ -110,7 +110,7 @@ impl PackedState {
     }
 }
 
-/// The reason why a snapshot cannot be used.
+/// The reason that a snapshot cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The format differs: fold from an older snapshot, or from the first event.
@@ -217,9 +217,9 @@ fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     postcard::from_bytes(bytes).map_err(SnapshotError::content)
 }
 
-/// Returns newly loaded states. Their content is read when the next hour of their organization is folded:
-/// with a million pods that takes seconds, and a new owner must commit soon. For the same reason they are not
-/// compressed yet: see [`idle::compress`].
+/// Returns newly loaded states. Their content is read when the next hour of their organization is folded.
+/// With a million pods, reading takes seconds, and a new owner must commit soon. For the same reason, the
+/// states are not compressed yet: see [`idle::compress`].
 pub fn loaded(states: PackedStates) -> ShardState {
     states.into_iter().map(|(id, packed)| (id, Arc::new(IdleState::loaded(packed)))).collect()
 }
@@ -235,7 +235,8 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     }
 }
 
-/// Reads an object made by [`encode`], but not the content of its states, which stay in its content.
+/// Reads an object made by [`encode`], but not the content of its states: they remain slices of the object's
+/// content.
 ///
 /// # Errors
 /// If it is of another format or damaged.
@@ -259,7 +260,7 @@ pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     Ok(named.collect())
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Returns the bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

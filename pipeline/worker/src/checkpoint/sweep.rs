@@ -2,10 +2,10 @@
 //!
 //! An object that waits for a checkpoint carries its sequence number. If a later decided checkpoint does not
 //! name the object, no checkpoint ever will. The object is left over from a dead attempt, or it was replaced.
-//! So state can be deleted at once, without regard to any clock. Checkpoints are deleted by age, and so are
-//! archive files and dead letters that no checkpoint names: if the log has lost its last checkpoints, these
-//! files are all that is left of their events. Ages are based on times of the store, but not on a time ahead
-//! of the clock.
+//! So state can be deleted at once, without regard to any clock. Checkpoints are deleted by age. So are
+//! archive files and dead letters that no checkpoint names. If the log has lost its last checkpoints, only
+//! these files still hold their events. Ages are based on times of the store, but not on a time ahead of the
+//! clock.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 /// late owners.
 const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 
-/// Returns what an owner does not need in its shard's folder of state. These are snapshots and parts that the
-/// decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint, and at
-/// most up to `latest`: in a local folder, the clock that stamps a checkpoint may have been ahead.
+/// Returns the objects that an owner does not need in its shard's state folder. These are snapshots and parts
+/// that the decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint,
+/// but at most up to `latest`. In a local folder, the clock that stamps a checkpoint may have been ahead.
 pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallTime) -> Vec<String> {
     let snapshots = decided.hours.values().flat_map(|entry| entry.snapshot_objects());
     let named: BTreeSet<&String> = snapshots.chain(decided.part_paths()).collect();
@@ -45,8 +45,8 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallT
 }
 
 /// Returns the archive files and the dead letters of a shard that the decided checkpoint has passed without
-/// naming them, and that have been stored for as long as checkpoints are kept. `named` are all paths that it
-/// names; `now` is the time of the store.
+/// naming them. It returns only files that have been stored for as long as checkpoints are kept. `named`
+/// holds all paths that the checkpoint names; `now` is the time of the store.
 pub fn unneeded_records(
     listed: &[ObjectMeta],
     decided: &Checkpoint,

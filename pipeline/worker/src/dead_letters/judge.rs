@@ -46,7 +46,7 @@ pub enum Refusal {
         "event_time is still {seconds} s in the future; fix the producer's clock, and send the event again"
     )]
     InTheFuture {
-        /// Seconds from now to the event time.
+        /// Number of seconds from now to the event time.
         seconds: i64,
     },
     /// The event is older than the hours that a backfill folds.
@@ -55,7 +55,7 @@ pub enum Refusal {
          clock, and send the event again, or raise backfill.max_hours"
     )]
     TooOld {
-        /// Hours from the event time to now.
+        /// Number of hours from the event time to now.
         hours: i64,
         /// Maximum number of hours that a backfill folds of one shard.
         max_hours: i64,
@@ -66,7 +66,7 @@ pub enum Refusal {
          the configuration with --config"
     )]
     TopicNotRead(String),
-    /// The message's key is not its organization, so it may lie on another organization's partition.
+    /// The message's key is not its organization, so it may be on another organization's partition.
     #[error("its key is not its organization_id '{0}'; fix the producer, and send the event again")]
     WrongKey(OrganizationId),
 }
@@ -77,7 +77,7 @@ pub struct Currencies {
     configured: Arc<Rules>,
     /// The rules on each shard's list.
     listed: BTreeMap<Shard, RulesByHour>,
-    /// The hour from which a shard's worker, with the configured rules, would judge by them.
+    /// The hour from which a shard's worker would judge by the configured rules.
     renewed: BTreeMap<Shard, Hour>,
 }
 
@@ -140,11 +140,11 @@ pub struct Judge<'a> {
     pub currencies: &'a Currencies,
     /// Topics that workers read.
     pub topics: &'a [Text],
-    /// The organizations that topics may bring.
+    /// The organizations whose events topics may bring.
     pub organizations: &'a TopicOrganizations,
     /// The time of the wall clock.
     pub now: WallTime,
-    /// The furthest that an event may lie in the future.
+    /// Maximum time by which an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Maximum number of hours that a backfill folds of one shard.
     pub max_hours: i64,
@@ -169,7 +169,8 @@ impl Judge<'_> {
     ) -> Result<Verdict, Refusal> {
         let reason = letter.rejected.reject.reason;
         let record = decoded?;
-        // If the key is its own organization, only the partition was wrong, as when the topic has just grown.
+        // If the key is the event's organization, only the partition was wrong, for example in a topic that
+        // has grown.
         let has_own_key = key == Some(record.event.organization_id.as_bytes());
         if reason == Reason::KeyMismatch && !has_own_key {
             return Err(Refusal::KeyMismatch(letter.rejected.reject.message.clone()));

@@ -1,4 +1,4 @@
-//! The dead letters that a root holds, and which of them were replayed.
+//! The dead letters that a root holds, and the record of the letters that were replayed.
 //!
 //! A file counts only if the latest checkpoint of its shard names it. Records under
 //! `dead-letter/replayed/` list the replayed letters; each record is created once after a replay and never
@@ -47,7 +47,7 @@ pub struct DeadLetters {
     pub files: Vec<LetterFile>,
     /// The latest checkpoint of every shard, without its hours.
     pub checkpoints: BTreeMap<Shard, Checkpoint>,
-    /// Shards whose checkpoint cannot be read, and why: their files are left out.
+    /// Shards whose checkpoint cannot be read, each with the reason; their files are left out.
     pub left_out: BTreeMap<Shard, WorkerError>,
     replayed: BTreeMap<String, BTreeSet<u64>>,
 }

@@ -1,8 +1,8 @@
-//! Dead letters of a root: which exist, which of them can count now, and their replay.
+//! Dead letters of a root: their list, the letters that can count now, and their replay.
 //!
 //! A replay never counts an event on its own. A message goes back to its topic in its original form, and the
 //! worker judges it again. An event that only came too late, or was read from a file, goes through a backfill
-//! into the same root. Either way the same event twice is one event, so an interrupted replay may be
+//! into the same root. Either way, an event that comes twice counts once, so an interrupted replay may be
 //! repeated. Replayed letters are recorded in the root, and are not replayed again.
 //!
 //! [`TopicReplay`] folds the messages that retired topics still hold, which no worker will read.

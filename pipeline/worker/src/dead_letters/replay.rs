@@ -21,7 +21,7 @@ use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
-/// Bytes of events, as files in memory, that are folded at a time.
+/// Bytes of events that are folded at a time, as files in memory.
 pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
 /// Maximum number of letters of one reason that a report shows.
@@ -56,9 +56,9 @@ pub struct ReplayOptions {
     pub reason: Option<Reason>,
     /// Topics that workers read.
     pub topics: Vec<Text>,
-    /// The organizations that topics may bring.
+    /// The organizations whose events topics may bring.
     pub organizations: TopicOrganizations,
-    /// The furthest that an event may lie in the future.
+    /// Maximum time by which an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Whether the rules of `backfill` were configured and are not just the default.
     pub rules_given: bool,
@@ -83,13 +83,13 @@ pub enum ReplayError {
 /// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Messages sent back, by topic.
+    /// Number of messages sent back, by topic.
     pub sent: BTreeMap<String, u64>,
     /// Events folded; `None` if there were none.
     pub folded: Option<FoldedEvents>,
     /// Letters that still fail, by the reason of the letter.
     pub failing: BTreeMap<Reason, Failing>,
-    /// Shards that were left out, and why: their letters are not recorded as replayed.
+    /// Shards that were left out, each with the reason; their letters are not recorded as replayed.
     pub left_out: BTreeMap<Shard, String>,
 }
 
@@ -98,9 +98,9 @@ pub struct Replayed {
 pub struct FoldedEvents {
     /// Number of events.
     pub events: u64,
-    /// Events that the archive did not already hold.
+    /// Number of events that the archive did not already hold.
     pub new: u64,
-    /// Published hours whose rows have changed, once per shard.
+    /// Number of published hours whose rows have changed, counted once per shard.
     pub hours_restated: u64,
 }
 
@@ -122,7 +122,7 @@ impl Replayed {
         }
     }
 
-    /// Number of letters that still fail.
+    /// Returns the number of letters that still fail.
     pub fn failing_all(&self) -> u64 {
         self.failing.values().map(|failing| failing.letters).sum()
     }
@@ -149,7 +149,7 @@ struct Waiting {
 }
 
 impl Replay<'_> {
-    /// Replays the letters that can count now. `done` is always up to date, also after an error.
+    /// Replays the letters that can count now. `done` is always up to date, even after an error.
     ///
     /// # Errors
     /// See [`ReplayError`]; run it again once the cause is fixed.
@@ -275,11 +275,11 @@ impl Replay<'_> {
     }
 }
 
-/// The reason why a message's value is not decoded.
+/// The reason that a message's value is not decoded.
 pub(super) enum Undecoded {
     /// The value is not an event.
     Rejected(Reject),
-    /// The registry does not give its schema.
+    /// The registry does not return its schema.
     Registry(RegistryError),
 }
 

@@ -1,6 +1,6 @@
 //! Replays the messages of topics that no worker will read: topics with more partitions than the root has
 //! shards, and other retired topics. Every event goes through a backfill into the shard of its organization,
-//! on whatever partition it lies. The same event twice is one event, so a replay may be repeated.
+//! regardless of its partition. An event that comes twice counts once, so a replay may be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,7 +28,7 @@ const EXAMPLES_MAX: usize = 5;
 /// A reader of topics that is not a member of a group.
 #[async_trait]
 pub trait TopicReader: Send + Sync {
-    /// Returns where each partition of a topic begins and ends, by number; empty if the topic does not exist.
+    /// Returns the first and the end offset of each partition, by number; empty if the topic does not exist.
     async fn ranges(&self, topic: &Text) -> Result<Vec<(i64, i64)>, SourceError>;
 
     /// Reads messages of a partition from the start of `offsets`, a few MiB at most. Also returns the offset
@@ -51,7 +51,7 @@ pub struct TopicReplay<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// The topics.
     pub topics: Vec<Text>,
-    /// The organizations that they may bring.
+    /// The organizations whose events the topics may bring.
     pub organizations: TopicOrganizations,
     /// The only partitions to read; `None` for all.
     pub partitions: Option<BTreeSet<Shard>>,
@@ -64,13 +64,13 @@ pub struct TopicReplay<'a> {
 pub struct TopicsReplayed {
     /// Messages read, by topic and partition: the first offset, the end, and the number of messages.
     pub read: BTreeMap<(String, Shard), (i64, i64, u64)>,
-    /// Events that the archive did not already hold.
+    /// Number of events that the archive did not already hold.
     pub new: u64,
-    /// Events that the archive already held.
+    /// Number of events that the archive already held.
     pub known: u64,
-    /// Published hours whose rows have changed, once per shard.
+    /// Number of published hours whose rows have changed, counted once per shard.
     pub hours_restated: u64,
-    /// Messages and events that cannot count, by reason; they become dead letters of the root.
+    /// Number of messages and events that cannot count, by reason; they become dead letters of the root.
     pub dead_letters: BTreeMap<Reason, u64>,
     /// Some of these dead letters.
     pub examples: Vec<String>,
@@ -87,7 +87,7 @@ struct Unfolded {
 }
 
 impl TopicReplay<'_> {
-    /// Folds the messages that the topics hold now. `done` is always up to date, also after an error.
+    /// Folds the messages that the topics hold now. `done` is always up to date, even after an error.
     ///
     /// # Errors
     /// See [`ReplayError`]; run it again once the cause is fixed.
@@ -199,8 +199,8 @@ impl TopicReplay<'_> {
     }
 }
 
-/// Returns the next offsets of a topic that workers have reached, by shard. A partition of a shard whose
-/// checkpoint cannot be read is read from the beginning: known events change nothing.
+/// Returns the next offsets of a topic that workers have reached, by shard. If the checkpoint of a shard
+/// cannot be read, its partition is read from the beginning, because known events change nothing.
 async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<Shard, i64>> {
     let mut next = BTreeMap::new();
     let (decided, _broken) = log::latest_of_all(store).await?;

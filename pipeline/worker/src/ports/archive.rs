@@ -10,8 +10,8 @@ use prorata_schemas::ids::OrganizationId;
 use super::dead_letter::{DeadLetter, Position, Rejected};
 use super::error::FormatError;
 
-/// A function that takes records and rejected records one by one. Without a position, a rejection is about
-/// the file itself.
+/// A function that takes records and rejected records one by one. A rejection without a position concerns the
+/// file itself.
 pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecordRef<'_>, Rejected>);
 
 /// A function that returns whether an event of this kind and body is wanted. More bytes may follow the body.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::source::SourceError;
 
-/// A budget that an hour was the first of its period to exceed.
+/// An exceeded budget, and the hour that was the first of the period to exceed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExceededBudget {
     /// The budget, and the spend through the hour.

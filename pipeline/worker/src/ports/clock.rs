@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 
-/// The clocks of this machine. Of the tables, only the clock columns of `hours` depend on them.
+/// The clocks of this machine. In the tables, only the clock columns of `hours` depend on them.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// Returns the wall clock's time, which may be set back or leap.
     fn now(&self) -> WallTime;
 
-    /// Returns the time since any fixed instant; it never goes back. For delays and ages.
+    /// Returns the time since a fixed instant, for delays and ages. It never goes back.
     fn monotonic(&self) -> Duration;
 
     /// Returns after `duration`, or sooner if time does not matter.

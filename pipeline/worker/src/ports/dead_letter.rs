@@ -1,4 +1,4 @@
-//! Rejected input: where it came from, and why it was rejected.
+//! Rejected input: its source, and the reason that it was rejected.
 
 use std::fmt;
 

@@ -144,7 +144,7 @@ pub enum SourceEvent {
         /// The reason.
         cause: String,
     },
-    /// A topic has another number of partitions than before, according to the brokers a few seconds ago.
+    /// The number of partitions of a topic has changed, according to the brokers a few seconds ago.
     Partitions {
         /// The topic.
         topic: Text,
@@ -235,7 +235,7 @@ pub trait Source: Send {
     async fn close(&mut self);
 }
 
-/// The reason why a message was not decoded.
+/// The reason that a message was not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeFailure {
     /// The message cannot become an event.
@@ -252,8 +252,8 @@ pub enum DecodeFailure {
     if kind.is_retryable() { "is unavailable" } else { "cannot be used" }
 )]
 pub struct RegistryError {
-    /// The kind of the error. Transient: it may be asked again. Permission or invalid: a person must change
-    /// something.
+    /// The kind of the error. If it is transient, the registry may be asked again. If it is permission or
+    /// invalid, a person must change something.
     pub kind: ErrorKind,
     /// The description of the error, without the registry's name.
     pub message: String,
@@ -279,10 +279,10 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
-    /// Asks the registry once for a schema, within seconds. Afterwards [`Self::decode`] knows the schema. If
-    /// the registry answers about others but does not return this one, `decode` rejects its messages as
+    /// Asks the registry once for a schema, within seconds. After that, [`Self::decode`] knows the schema. If
+    /// the registry answers for other schemas but does not return this one, `decode` rejects its messages as
     /// `unknown_schema`. Before that, `fetch` returns an error of this schema for some seconds, until the
-    /// registry has been asked again: one of its nodes may know less than another.
+    /// registry has been asked again. One node of the registry may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 
@@ -306,8 +306,8 @@ impl DeadLetter {
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
     /// Sends letters with their original bytes, key and headers, and with headers for reason and source.
-    /// Returns when the brokers have all letters. [`SourceError::TooLarge`] means that they have all except
-    /// the ones that are too large.
+    /// Returns when the brokers have all letters. [`SourceError::TooLarge`] means that the brokers have all
+    /// letters except the ones that are too large.
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
 }
 

@@ -50,7 +50,7 @@ pub struct FileEntry {
     /// Statistics for the table's log; needed only until the table holds the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stats: Option<String>,
-    /// The last organization that the file has rows of, if its hour's table has several files.
+    /// The last organization with rows in the file, if its hour's table has several files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_organization: Option<OrganizationId>,
 }
@@ -99,7 +99,7 @@ pub trait TableCommitter: Send + Sync {
     }
 
     /// Returns the latest version of each of these transactions as of version `base`, without transactions
-    /// that never were. This may read the whole log.
+    /// that do not exist. This may read the whole log.
     async fn transactions(
         &self,
         table: Table,

@@ -1,5 +1,5 @@
 //! The consumer group and the Kafka cluster that read for a root. Two consumers would take the root's shards
-//! from each other for ever. So the first worker records its consumer, and every later worker compares.
+//! from each other forever. So the first worker records its consumer, and every later worker compares.
 //!
 //! The record is an object of its own, so releases that do not know it can still use the root.
 

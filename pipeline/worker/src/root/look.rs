@@ -56,7 +56,7 @@ pub struct HourInput {
     pub rules: Option<Arc<Rules>>,
     /// The state at the start of the hour; `None` if the organization begins with the hour.
     pub before: Option<State>,
-    /// Why the organization is held, if it is.
+    /// The hold; `None` if the organization is not held.
     pub hold: Option<Hold>,
     /// The hour at whose end the base snapshot was taken; `None` if folding began at the first event.
     pub base: Option<Hour>,

@@ -4,15 +4,15 @@
 //! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
 //!   and no checkpoint names them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds their contents.
-//! - Snapshots, parts of checkpoints: once the latest checkpoint of their shard has passed them.
-//! - Archive files and dead letters that no checkpoint names: 7 days after that. Checkpoints: once they are
-//!   more than 7 days older than the latest of their shard.
+//! - Snapshots and parts of checkpoints: once the latest checkpoint of their shard has passed them.
+//! - Archive files and dead letters that no checkpoint names: the same, once they are more than 7 days old.
+//! - Checkpoints: once they are more than 7 days older than the latest checkpoint of their shard.
 //!
-//! A run owns no shard and decides nothing, so it may run next to workers, backfills and other runs, and be
-//! killed anywhere. Every step is a delete that the next run repeats, the checkpoint of a log, or a commit
-//! that changes no rows. Ages are differences between times of the store, up to the time of an object that
-//! the run has just stored. So a clock that was ahead when a file was written does not matter. Files that
-//! prorata did not write are left alone.
+//! A run owns no shard and decides nothing. So it may run at the same time as workers, backfills and other
+//! runs, and be killed at any point. Every step is a delete that the next run repeats, the checkpoint of a
+//! log, or a commit that changes no rows. Ages are differences between times of the store, up to the time of
+//! an object that the run has just stored. So a clock that was ahead when a file was written does not matter.
+//! Files that prorata did not write are left alone.
 
 mod compact;
 
@@ -34,11 +34,11 @@ use crate::ports::{
 use crate::root::Root;
 use crate::shard::archive::ArchiveIndex;
 
-/// The time that replaced files stay: a reader can read its version of a table to the end, and return to any
-/// version of these days.
+/// The time that replaced files stay. A reader can read its version of a table to the end, and can return to
+/// any version from this time.
 pub const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Objects that are deleted before the next are checked.
+/// Number of objects that are deleted before the next objects are checked.
 const DELETED_AT_ONCE: usize = 16 * CONCURRENCY;
 
 /// The ports of maintenance.
@@ -61,22 +61,22 @@ pub struct MaintainPorts {
 pub struct Maintained {
     /// The result by table.
     pub tables: BTreeMap<Table, MaintainedTable>,
-    /// Deleted snapshots, checkpoints, parts of checkpoints, archive files and dead letters.
+    /// Number of deleted snapshots, checkpoints, parts of checkpoints, archive files and dead letters.
     pub state_objects: u64,
 }
 
 /// The result for one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaintainedTable {
-    /// Live files that day files replaced.
+    /// Number of live files that day files replaced.
     pub compacted: u64,
-    /// Day files that replaced them.
+    /// Number of day files that replaced them.
     pub day_files: u64,
-    /// Table files that were deleted.
+    /// Number of deleted table files.
     pub files: u64,
     /// Bytes of the deleted table files.
     pub bytes: u64,
-    /// Files of the table's log that were deleted.
+    /// Number of deleted files of the table's log.
     pub log_files: u64,
     /// Whether the table's log got a checkpoint.
     pub log_checkpoint: bool,

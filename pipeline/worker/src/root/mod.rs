@@ -1,5 +1,5 @@
-//! The fixed choices of a root: the number of shards, and the shard of each organization. Also an object
-//! that all of its shards share: the consumer that reads for it, in [`consumer`].
+//! The fixed choices of a root: the number of shards, and the shard of each organization. [`consumer`] has
+//! another object that all shards of a root share: the consumer that reads for it.
 //!
 //! The first writer creates `root.json`, and no writer changes it; every later writer compares.
 //!
@@ -21,7 +21,7 @@ use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
 
-/// Shards of a root if nothing is configured.
+/// Number of shards of a root if nothing is configured.
 pub const SHARDS_DEFAULT: Shard = 16;
 
 /// Maximum number of shards a root may have: names have four digits.

@@ -46,7 +46,7 @@ impl AllowedOrganizations {
     }
 }
 
-/// The organizations of topics; a topic that is not listed may bring any.
+/// The allowed organizations by topic; a topic that is not listed may bring events of any organization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicOrganizations(pub BTreeMap<Text, AllowedOrganizations>);
 

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ports::ObjectStore;
 
 /// The time for which newly loaded states stay uncompressed. A worker that takes over shards needs its
-/// processors to load all states, and for its first commits.
+/// processors for loading all states and for its first commits.
 const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// The position of a fold of all organizations of a shard.
@@ -22,15 +22,15 @@ const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 pub struct FoldPosition {
     /// The next hour to fold.
     pub next: Hour,
-    /// The first hour whose tables are wanted. The hours before it only lead up from the base snapshot.
+    /// The first hour whose tables are wanted. The earlier hours only lead up to it from the base snapshot.
     pub emit_from: Hour,
     /// State before `next`.
     pub states: ShardState,
 }
 
 impl FoldPosition {
-    /// Returns where a fold for the tables of `hour` begins: at the nearest base snapshot, or from the
-    /// shard's first event. Also returns the hours whose snapshots cannot be used.
+    /// Returns the position at which a fold for the tables of `hour` begins: at the nearest base snapshot, or
+    /// at the shard's first event. Also returns the hours whose snapshots cannot be used.
     ///
     /// # Errors
     /// If storage is unavailable.
@@ -50,7 +50,7 @@ impl FoldPosition {
 
 /// A search for a base snapshot.
 pub struct Nearest {
-    /// The newest base snapshot that can be read: the hour at whose end it stands, and its state.
+    /// The newest base snapshot that can be read: the hour at whose end it was taken, and its state.
     pub base: Option<(Hour, ShardState)>,
     /// Hours whose snapshots cannot be used.
     pub unusable: Vec<Hour>,

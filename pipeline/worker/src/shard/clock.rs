@@ -9,8 +9,8 @@
 //! A store in a local folder stamps objects with the machine's own clock. There, a clock that leaps is
 //! noticed only until the next checkpoint, a minute later.
 //!
-//! Two limits say how far ahead of the wall clock an event may lie, and how far back. A worker checks
-//! messages, a backfill checks foreign files, each event once.
+//! Two limits say how far ahead of the wall clock an event may lie, and how old it may be. A worker checks
+//! messages, and a backfill checks foreign files. Each event is checked once.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,11 +23,11 @@ use prorata_schemas::time::{Hour, Timestamp, WallTime, micros};
 use crate::error::{Result, WorkerError};
 use crate::ports::{Clock, ErrorKind, ObjectStore, StoreError};
 
-/// The smallest difference that counts, whatever `max_clock_skew` says. Stores round to seconds, and an
+/// The smallest difference that counts, regardless of `max_clock_skew`. Stores round to seconds, and an
 /// answer may take time.
 const SKEW_LEAST: Duration = Duration::from_secs(60);
 
-/// The longest request from which a further witness counts.
+/// Maximum duration of a request from which a further witness counts.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
 /// The interval at which the witness is asked while the clocks agree: each question costs one request.
@@ -60,7 +60,7 @@ pub(crate) struct ClockReading {
     /// The wall clock and its witness, the earlier one first. While they agree, both are the wall clock's
     /// time.
     pub between: (WallTime, WallTime),
-    /// Seconds that the wall clock is ahead of its witness, if they do not agree.
+    /// Number of seconds by which the wall clock is ahead of its witness, if they do not agree.
     pub ahead_seconds: Option<i64>,
 }
 
@@ -180,7 +180,7 @@ impl Clock for WitnessedClock {
 pub(crate) struct ClockLimit {
     /// The wall clock.
     pub now: WallTime,
-    /// The longest time by which an event may lie ahead of the wall clock.
+    /// Maximum time by which an event may lie ahead of the wall clock.
     pub max_clock_skew: Duration,
 }
 
@@ -197,11 +197,11 @@ impl ClockLimit {
     }
 }
 
-/// The earliest hour whose events a backfill accepts: it would fold every hour since.
+/// The earliest hour whose events a backfill accepts: the backfill would fold every hour since then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryLimit {
     first: Hour,
-    /// The most hours, and the configuration key that sets them.
+    /// Maximum number of hours, and the configuration key that sets it.
     hours: i64,
     key: &'static str,
 }

@@ -35,7 +35,7 @@ pub struct Job {
     pub hour: Hour,
     /// Organizations of the hour, in ascending order.
     pub organizations: Vec<OrganizationHour>,
-    /// The hour's entry before; `None` if the hour is closed for the first time.
+    /// The hour's previous entry; `None` if the hour is closed for the first time.
     pub before: Option<Arc<HourEntry>>,
     /// Whether to write the state at the hour's end.
     pub snapshot: bool,
@@ -72,7 +72,7 @@ pub struct EncodedHour<T> {
 /// Files of hours as they are in the tables.
 pub type LiveHours = BTreeMap<ShardHour, BTreeMap<Table, TableFiles>>;
 
-/// Files, as they are in the tables, of hours that have left the checkpoints: only of the requested dates.
+/// Live table files of hours that have left the checkpoints, limited to the requested dates.
 #[derive(Default)]
 pub struct LiveTables {
     /// Files by shard and hour.
@@ -84,7 +84,8 @@ pub struct LiveTables {
 
 impl LiveTables {
     /// Reads dates of shards that were not read before. If a file holds several hours of such a date, it is
-    /// replaced by files of one hour each: hours are written again one by one. `id` identifies the caller.
+    /// replaced by files of one hour each, because hours are written again one by one. `id` identifies the
+    /// caller.
     ///
     /// # Errors
     /// If a table's log or storage is unavailable.
@@ -200,7 +201,7 @@ pub fn has_left(checkpoint: &Checkpoint, hour: Hour) -> bool {
     checkpoint.closed_through.is_some_and(|closed| hour <= closed) && !checkpoint.hours.contains_key(&hour)
 }
 
-/// Returns an hour's entry before: from the checkpoint, or from the tables if the hour has left the
+/// Returns an hour's previous entry: from the checkpoint, or from the tables if the hour has left the
 /// checkpoint.
 pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hour) -> Option<Arc<HourEntry>> {
     if let Some(entry) = checkpoint.hours.get(&hour) {
@@ -287,7 +288,7 @@ fn encode<T>(
     Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
 }
 
-/// Returns the number and the bytes of objects.
+/// Returns the number of objects, and their total size in bytes.
 pub(super) fn sizes(objects: &[(String, Bytes)]) -> (u64, u64) {
     (objects.len() as u64, objects.iter().map(|(_, bytes)| bytes.len() as u64).sum())
 }
@@ -337,8 +338,8 @@ pub(super) fn name_held(files: &mut [CutFile], held: &[OrganizationId]) {
     }
 }
 
-/// Returns the digest of a file of `hours` with the held organizations. The file is written again when these
-/// change, even if its rows do not: `complete` is not part of the rows' digest.
+/// Returns the digest of a file of `hours` with the held organizations. If these change, the file is written
+/// again even if its rows are the same: `complete` is not part of the rows' digest.
 pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a OrganizationId>) -> String {
     let held: Vec<&str> = held.map(|organization_id| &**organization_id).collect();
     if held.is_empty() {

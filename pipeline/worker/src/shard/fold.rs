@@ -1,4 +1,4 @@
-//! Folding of windows of hours, hour by hour, all organizations on all cores.
+//! Folds windows of hours, hour by hour, with all organizations on all cores.
 //!
 //! An organization is the unit of a fold: its result stays separate, with its own digest, until it is
 //! encoded.
@@ -65,7 +65,7 @@ pub struct FoldedWindow {
 }
 
 impl FoldedWindow {
-    /// Rows of `cost_allocation` over all hours.
+    /// Returns the number of rows of `cost_allocation` over all hours.
     pub fn rows(&self) -> u64 {
         let organizations = self.hours.values().flatten();
         organizations.map(|folded| folded.tables.cost_allocation.len() as u64).sum()
@@ -94,7 +94,7 @@ struct HourToFold {
     archived: u64,
     bodies: Arc<Vec<Body>>,
     states: CourseStates,
-    /// Whether no other hour follows immediately: states become idle.
+    /// Whether states become idle, because no other hour follows immediately.
     rests: bool,
 }
 
@@ -176,7 +176,7 @@ pub struct SomeHour {
     pub files: Vec<FileToRead>,
     /// The organizations, each with its state before the hour; `None` if the organization is new.
     pub states: BTreeMap<OrganizationId, Option<CourseState>>,
-    /// Whether this is the last hour for now: states become idle.
+    /// Whether states become idle, because this is the last hour for now.
     pub rests: bool,
 }
 
@@ -228,7 +228,7 @@ impl Course {
     }
 }
 
-/// Folds one hour of each of some shards, all organizations on all cores.
+/// Folds one hour of each given shard, with all organizations on all cores.
 fn fold_hours(hours: Vec<HourToFold>, mut intake: HourIntake) -> Result<Vec<Folded>> {
     let mut parts = Vec::new();
     for hour in hours {
@@ -270,7 +270,7 @@ struct Folded {
 }
 
 /// Folds an organization's hour, unless the organization is held. If the engine refuses an hour, its
-/// organization is held from then on. It keeps the state before, and has no rows until that hour is folded
+/// organization is held from then on. It keeps its previous state, and has no rows until that hour is folded
 /// again and succeeds. Returns `None` if the organization does not have the hour: it has no state at the
 /// hour's end. A held organization keeps its state as long as it is held.
 fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {

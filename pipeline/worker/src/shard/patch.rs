@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::names::ShardHour;
 use crate::shard::emit;
 
-/// The most patches of one snapshot: each is a name in the checkpoint and an object to read.
+/// Maximum number of patches of one snapshot: each patch is a name in the checkpoint and an object to read.
 const PATCHES_MAX: usize = 3;
 
-/// The part of a snapshot that its patches may reach before it is written again. With one half, the bytes
-/// written over time stay within twice the changed bytes.
+/// The divisor of a snapshot's size that gives the size of its patches above which it is written again. With
+/// 2, the bytes written over time stay within twice the changed bytes.
 const PATCHES_PART: usize = 2;
 
 /// An hour's snapshot before a recomputation.

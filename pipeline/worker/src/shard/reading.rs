@@ -23,8 +23,8 @@ use crate::names::{Shard, ShardHour};
 use crate::objects::{self, StoredObject};
 use crate::ports::{self, Archive, FormatError, ObjectStore, Ports, Wanted};
 
-/// The most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many
-/// more are fetched. One file is always fetched whole.
+/// Maximum number of bytes of archive files that are fetched at a time, compressed. While they are decoded,
+/// as many more bytes are fetched. One file is always fetched whole.
 pub const FETCH_BYTES_MAX: u64 = 16 << 20;
 
 /// An archive file yet to be read.
@@ -72,7 +72,7 @@ impl Gathered {
     }
 }
 
-/// Events of one hour of each of several shards.
+/// Events of several shards, one hour each.
 pub struct HourIntake {
     shards: BTreeMap<Shard, Gathered>,
 }
@@ -136,13 +136,13 @@ impl HourIntake {
         Self::new(hours.map(|(shard, gathered)| ShardHour { shard: *shard, hour: gathered.hour }))
     }
 
-    /// Returns the events that were taken of a shard.
+    /// Returns the events that were taken for a shard.
     pub fn finish(&mut self, shard: Shard) -> ByOrganization {
         self.shards.remove(&shard).map(Gathered::finish).unwrap_or_default()
     }
 }
 
-/// Does one part of some work on each core: `work` gets the number of its part, and the number of parts.
+/// Runs one part of some work on each core. `work` receives the number of its part, and the number of parts.
 fn on_all_cores<T: Send>(work: impl Fn(usize, usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let parts = rayon::current_num_threads().max(1);
     (0..parts).into_par_iter().map(|part| work(part, parts)).collect()

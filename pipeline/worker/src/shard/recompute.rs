@@ -1,5 +1,5 @@
-//! Recomputation of closed hours whose events, rules or files have changed: the only way in which stream
-//! worker and backfill fold an hour again.
+//! Recomputation of closed hours whose events, rules or files have changed. Only in this way do the stream
+//! worker and the backfill fold an hour again.
 //!
 //! A run recomputes a set of organizations, a *slice* of hours at a time. It starts at the nearest snapshot
 //! before the first dirty hour, moves the dirty marks along, and ends where the state is the recorded one.
@@ -9,9 +9,9 @@
 //! - [`all`] recomputes all organizations. It folds them from one snapshot, writes every file again, keeps a
 //!   file whose content is the same, and ends the whole shard.
 //!
-//! A run is of all organizations if hours are dirty for all, if the caller asks for it, or if some cannot be
-//! recomputed alone: hours that have left the checkpoint, unreadable table files, and hours without any
-//! usable snapshot.
+//! A run covers all organizations if hours are dirty for all, if the caller asks for it, or if some
+//! organizations cannot be recomputed alone. The causes are hours that have left the checkpoint, unreadable
+//! table files, and hours without any usable snapshot.
 
 mod all;
 mod some;
@@ -39,7 +39,7 @@ use crate::error::Result;
 use crate::ports::Ports;
 use crate::shard::rules::RuleBook;
 
-/// Hours in the first window, before rows are counted.
+/// Number of hours in the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
 
 /// One organization's course through its dirty hours.
@@ -65,7 +65,7 @@ pub struct RecomputeRun {
     pub through: Option<Hour>,
     /// Table files that cannot be used: they are written again when their hours are folded.
     pub unusable: BTreeSet<(Hour, Table)>,
-    /// Hours in the next window of all organizations.
+    /// Number of hours in the next window of all organizations.
     pub window_hours: i64,
 }
 
@@ -104,9 +104,9 @@ pub struct Recomputer<'a> {
     pub limits: WindowLimits,
     /// The wall clock, for `last_updated`.
     pub now: WallTime,
-    /// The owner, whose name a split of a day's file has.
+    /// The owner, whose name is in the names of files that a split of a day's file creates.
     pub owner: &'a Text,
-    /// Which snapshots stay.
+    /// The retention, which decides the snapshots that stay.
     pub retention: Retention,
 }
 
@@ -145,7 +145,7 @@ pub struct Recomputed<T> {
     pub states: States,
     /// The number of folded hours of organizations.
     pub folded: u64,
-    /// Why all organizations were folded although only some have dirty hours.
+    /// The reason that all organizations were folded although only some have dirty hours.
     pub fallback: Option<String>,
     marks: Marks,
 }
@@ -198,8 +198,8 @@ impl<T> Recomputed<T> {
 }
 
 impl Recomputer<'_> {
-    /// Recomputes a slice of the dirty hours. Returns `None` if there is nothing to do. After an error the
-    /// run is where it was.
+    /// Recomputes a slice of the dirty hours. Returns `None` if there is nothing to do. After an error, the
+    /// run is unchanged.
     ///
     /// # Errors
     /// If storage is unavailable, an archive file is damaged, rows cannot be encoded, or this release does

@@ -3,8 +3,8 @@
 //!
 //! A version is stored with the version of the engine that first used it: [`RULES_ENGINE_VERSION`]. So the
 //! meaning of rules never changes under a root. Rules of an engine version that this program does not compute
-//! can still be listed. Only the hours under them wait, for the release that computes them or for rules of
-//! another version.
+//! can still be listed. Only the hours with these rules wait, for the release that computes the rules or for
+//! rules of another version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl RuleBook {
     /// Stores a version unless it is there already.
     ///
     /// # Errors
-    /// If storage is unavailable, or the root has other rules under this version. Also if it has the same
-    /// rules with an engine version that this program does not compute.
+    /// If storage is unavailable, or the root has other rules under this version. Also if the root has the
+    /// same rules with an engine version that this program does not compute.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {
@@ -106,8 +106,8 @@ impl RuleBook {
         Ok(Arc::clone(rules))
     }
 
-    /// Returns the rules by which a shard's events are judged, each from an hour on: their engine version
-    /// does not matter.
+    /// Returns the rules by which a shard's events are judged, each from an hour on, regardless of their
+    /// engine version.
     ///
     /// # Errors
     /// If the shard lists rules that were not loaded.

@@ -26,7 +26,7 @@ pub struct RestatedHour {
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// The hour's entry before.
+    /// The hour's previous entry.
     pub before: Arc<HourEntry>,
     /// The needed table files as they were before, by table and place; `None` if the file is gone.
     pub files: BTreeMap<(Table, usize), Option<Bytes>>,
@@ -57,7 +57,7 @@ pub struct RestatedRows {
 }
 
 impl RestatedRows {
-    /// Returns the rows of an hour whose entry before was `before`.
+    /// Returns the rows of an hour whose previous entry is `before`.
     pub fn new(folded: Vec<OrganizationHour>, before: &HourEntry, now: WallTime) -> Self {
         let clock = |one| emit::clock(one, &before.late_events, before.revision + 1, now);
         let (clocks, held) = (folded.iter().map(clock).collect(), emit::held(&folded));
@@ -124,7 +124,7 @@ pub async fn splice_all<T: Send + 'static>(
     tokio::task::spawn_blocking(splice).await?
 }
 
-/// The reason why an hour has no new files yet.
+/// The reason that an hour has no new files yet.
 enum Stop {
     /// A file that is not read yet.
     Wants(Table, usize),
@@ -162,9 +162,9 @@ fn splice<T>(
     Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
 }
 
-/// Returns the files of a table with the new rows. Files without rows of the organizations stay. If a file
-/// ends at another organization than before, the next file is written again, too, until a file ends where it
-/// did.
+/// Returns the files of a table with the new rows. Files without rows of the organizations stay. If a file no
+/// longer ends at the same organization, the next file is also written again, until a file ends where it did
+/// before.
 fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> Result<Vec<FileNow>, Stop> {
     let RestatedHour { shard, hour, before, rows, file_rows, .. } = of;
     let (shard, hour) = (*shard, *hour);
@@ -232,7 +232,7 @@ fn splice_files(
     spliced_files(encoder, table, &splice, &digests).map_err(unusable)
 }
 
-/// Returns why a table file cannot be used; `None` if it can be used.
+/// Returns the reason that a table file cannot be used; `None` if it can be used.
 pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &str) -> Option<String> {
     let splice = TableSplice {
         old: &[bytes],
@@ -246,8 +246,8 @@ pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &
     spliced_files(encoder, table, &splice, &[digest]).err()
 }
 
-/// Returns files with new rows of some organizations, or why the old files cannot be used. One reason is a
-/// digest that does not match the rows.
+/// Returns files with new rows of some organizations, or the reason that the old files cannot be used. One
+/// reason is a digest that does not match the rows.
 fn spliced_files(
     encoder: &dyn TableEncoder,
     table: Table,

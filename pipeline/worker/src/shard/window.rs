@@ -18,12 +18,12 @@ use crate::error::Result;
 use crate::ports::ObjectStore;
 use crate::shard::rules::RuleBook;
 
-/// The most hours of one window. More hours would only delay the next checkpoint: four days of a shard with
-/// few events fold in a moment.
+/// Maximum number of hours of one window. More hours would only delay the next checkpoint: four days of a
+/// shard with few events fold in a moment.
 pub const WINDOW_HOURS_MAX: i64 = 96;
 
-/// Bytes that an event takes in memory besides its body: its kind and pointer (24), the allocator's overhead
-/// (16), and the spare capacity of a growing list.
+/// Bytes that an event takes in memory besides its body. They cover the event's kind and pointer (24), the
+/// allocator's overhead (16), and the spare capacity of a growing list.
 pub const EVENT_OVERHEAD: u64 = 64;
 
 /// The bytes of memory, overhead included, that one byte of an archive file would take as bodies. Archive
@@ -35,11 +35,11 @@ pub const ARCHIVE_FACTOR: u64 = 8;
 /// the buffers of table files.
 const FOLDING_BYTES: u64 = 256 << 20;
 
-/// The part of a memory limit that events get at least: one eighth, so that work continues even under a low
-/// limit.
+/// The divisor of a memory limit that gives the minimum for events. One eighth lets work continue even under
+/// a low limit.
 const EVENTS_PART: u64 = 8;
 
-/// Bytes of events that may be in memory: the rest of a limit after folding, encoding and `other` bytes.
+/// Returns the bytes of events that may be in memory: a limit less folding, encoding and `other` bytes.
 pub fn memory_for_events(limit: u64, other: u64) -> u64 {
     limit.saturating_sub(other.saturating_add(FOLDING_BYTES)).max(limit / EVENTS_PART)
 }
@@ -47,15 +47,15 @@ pub fn memory_for_events(limit: u64, other: u64) -> u64 {
 /// Limits on the number of hours in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
-    /// Bytes of events of one window, as bodies.
+    /// Maximum bytes of events of one window, as bodies.
     pub event_bytes: u64,
-    /// Rows of `cost_allocation` over all windows in memory.
+    /// Maximum number of rows of `cost_allocation` over all windows in memory.
     pub rows: u64,
 }
 
 impl WindowLimits {
-    /// The number of hours of the next window, after `hours` were folded to `rows` in total. `windows` are in
-    /// memory at a time.
+    /// Returns the number of hours of the next window, after `hours` were folded to `rows` in total.
+    /// `windows` are in memory at a time.
     pub fn next_hours(&self, rows: u64, hours: usize, windows: usize) -> i64 {
         let rows_an_hour = rows / (hours as u64).max(1) + 1;
         let rows_at_once = rows_an_hour.saturating_mul((windows as u64).max(1));
@@ -75,7 +75,7 @@ pub struct EventPlaces {
 }
 
 impl EventPlaces {
-    /// The places of an hour whose events are all in the archive.
+    /// Returns the places of an hour whose events are all in the archive.
     pub fn archived() -> Self {
         Self { archived: true, ..Self::default() }
     }

@@ -1,8 +1,8 @@
-//! Polled items that are not taken yet, by topic partition: one that waits for a schema or for the clock does
-//! not hold up the others.
+//! Polled items that are not taken yet, by topic partition. A topic partition that waits for a schema or for
+//! the clock does not hold up the others.
 //!
 //! A topic partition that waits for long is *parked*: it is no longer read, and the items read ahead are
-//! dropped. Reading starts again once what it needs is there.
+//! dropped. Reading starts again once its need is met.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -55,7 +55,7 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// The loss of an offset because the log is not the one that was read before.
+    /// Returns the loss of an offset because the log is not the log that was read before.
     pub fn of_another_log(cause: String) -> Self {
         Self { earliest: None, cause }
     }
@@ -113,7 +113,7 @@ impl Backlog {
         }
     }
 
-    /// The topic partitions that have items to take.
+    /// Returns the topic partitions that have items to take.
     pub fn places(&self) -> Vec<Place> {
         self.queues.keys().cloned().collect()
     }
@@ -142,12 +142,12 @@ impl Backlog {
         self.parked.retain(|(of, _), _| *of != shard);
     }
 
-    /// Bytes of waiting messages.
+    /// Returns the bytes of waiting messages.
     pub fn bytes(&self) -> u64 {
         self.queues.values().map(Queue::bytes).sum()
     }
 
-    /// The topic partition with the most waiting bytes, and what it needs.
+    /// Returns the topic partition with the most waiting bytes, and its need.
     pub fn largest(&self) -> Option<(Place, Need)> {
         let waiting = self.queues.iter().filter_map(|(place, queue)| Some((place, queue, queue.need?)));
         let largest = waiting.max_by_key(|(_, queue, _)| queue.bytes());
@@ -159,7 +159,7 @@ impl Backlog {
         self.parked.extend(parked);
     }
 
-    /// The parked topic partitions of a shard.
+    /// Returns the parked topic partitions of a shard.
     pub fn parked_of(&self, shard: Shard) -> Vec<(Place, Parked)> {
         let parked = self.parked.iter().filter(|((of, _), _)| *of == shard);
         parked.map(|(place, parked)| (place.clone(), *parked)).collect()
@@ -170,7 +170,7 @@ impl Backlog {
         self.parked.contains_key(&(shard, topic.clone()))
     }
 
-    /// The shards with a parked topic partition that matches.
+    /// Returns the shards with a parked topic partition that matches.
     pub fn shards_parked(&self, is_one: impl Fn(&Parked) -> bool) -> BTreeSet<Shard> {
         self.parked.iter().filter(|(_, parked)| is_one(parked)).map(|((shard, _), _)| *shard).collect()
     }
@@ -181,8 +181,8 @@ impl Backlog {
         parked.chain(self.needs()).any(|need| need.schema().is_some())
     }
 
-    /// The schemas to request: first the schemas that topic partitions wait for, then the schemas of the next
-    /// messages of these partitions.
+    /// Returns the schemas to request: first the schemas that topic partitions wait for, then the schemas of
+    /// the next messages of these partitions.
     pub fn schemas(&self, decoder: &dyn MessageDecoder, now: WallTime) -> Vec<u32> {
         let rested = self.parked.values().filter(|parked| parked.until <= now).map(|parked| parked.need);
         let needed = self.needs().chain(rested).filter_map(Need::schema);

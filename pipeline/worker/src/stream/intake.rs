@@ -3,8 +3,8 @@
 //!
 //! `in_the_future` and `too_late` are judged here, once. The checkpoint that takes the offset makes the
 //! judgement final, and readers of the archive never judge again. `too_late` follows from the closed hours,
-//! never from the clock, with one exception. The first hour of a shard must not lie so far back that closing
-//! all hours since would never end.
+//! never from the clock, with one exception. The first hour of a shard must not be so old that closing all
+//! hours since then would never end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -48,12 +48,12 @@ pub(super) struct Intake<'a> {
     pub rules: &'a RuleBook,
     /// The configured rules, for a shard that lists none yet.
     pub configured: &'a Rules,
-    /// The organizations that topics may bring.
+    /// The organizations whose events topics may bring.
     pub organizations: &'a TopicOrganizations,
     pub clock: ClockReading,
-    /// The furthest that an event may lie in the future.
+    /// Maximum time by which an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Intake<'a> {
 enum Judged<'m> {
     /// An event that may count.
     Event(EventRecordRef<'m>),
-    /// Bytes of an unknown schema, which has this id.
+    /// Bytes of an unknown schema with this id.
     NeedsSchema(u32),
     /// A message that never counts.
     Rejected(Reject),
@@ -144,7 +144,8 @@ impl Intake<'_> {
         Ok(Taken::All)
     }
 
-    /// `rules` are the rules for the hour of the previous event, which is mostly also the hour of this one.
+    /// Judges a message. `rules` are the rules for the hour of the previous event, which is usually also the
+    /// hour of this event.
     fn judge<'r, 'm>(
         &'r self,
         shard: &LiveShard,
@@ -206,7 +207,7 @@ impl Intake<'_> {
             && (self.latest_taken(earlier).check(event_time).is_err() || too_old(earlier) != too_old(later))
     }
 
-    /// Returns whether a shard's first hour would lie so far back that the hours since then cannot be closed.
+    /// Returns whether a shard's first hour would be so old that the hours since then cannot be closed.
     fn is_too_old(&self, hour: Hour, now: WallTime) -> bool {
         now.hour().0.saturating_sub(hour.0) > self.max_history_hours
     }
@@ -229,7 +230,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Returns why an event of this hour comes too late, if it does.
+    /// Returns the reason that an event of this hour comes too late, if it does.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
         let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
         let is_too_old = self.is_too_old(hour, self.clock.between.0);
@@ -240,7 +241,7 @@ impl Intake<'_> {
                 self.max_history_hours
             ));
         }
-        // A replay folds no further back either.
+        // A replay does not fold older hours either.
         let way_out = if is_too_old {
             format!("it is {back} hours ago, so fix the producer's clock")
         } else {
@@ -251,8 +252,9 @@ impl Intake<'_> {
     }
 }
 
-/// Returns how a message shows that the last record taken no longer exists, if it does not. Reading began at
-/// that record, and the log does not begin after it: so it is the first message.
+/// Returns how a message shows that the last record taken no longer exists; `None` if it does not show that.
+/// Reading began at that record, and the log does not begin after it, so the record must be the first
+/// message.
 fn differs(before: &LastRecord, message: &Message) -> Option<String> {
     let found = LastRecord::of(message);
     let offset = before.offset;

@@ -1,4 +1,4 @@
-//! The stream worker: the same fold as a backfill's, fed by Kafka, one owner of each shard that its group
+//! The stream worker: the same fold as in a backfill, fed by Kafka. It owns each shard that its group
 //! assigns.
 //!
 //! One task loops [`Worker::step`]: take the events of the source, checkpoint the due shards, publish them
@@ -43,7 +43,7 @@ pub struct StreamPorts {
     pub shared: Ports,
     /// Decodes messages into events.
     pub decoder: Arc<dyn MessageDecoder>,
-    /// The topic that gets dead letters besides the files, if any.
+    /// The topic that gets dead letters in addition to the files, if any.
     pub letters: Option<Arc<dyn DeadLetterTopic>>,
     /// The topic that gets messages about exceeded budgets, if any.
     pub budgets: Option<Arc<dyn BudgetTopic>>,
@@ -71,13 +71,13 @@ pub struct WorkerOptions {
     /// Random id of this process, of letters and digits; every claim adds its own number.
     #[serde(skip)]
     pub owner: Text,
-    /// Shards of the root, if configured.
+    /// Number of shards of the root, if configured.
     #[serde(skip)]
     pub shards: Option<Shard>,
     /// Format to raise the root to; see [`crate::root::Root::raise`]. 0 leaves the format as it is.
     #[serde(skip)]
     pub root_format: u32,
-    /// How long hours stay in checkpoints.
+    /// The time that hours stay in checkpoints.
     #[serde(skip)]
     pub retention: Retention,
     /// Rules for hours that have none yet.
@@ -89,13 +89,13 @@ pub struct WorkerOptions {
     /// The time without newer events after which a partition at its end is idle.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
-    /// The most that a partition at its end may hold the watermark back from the wall clock.
+    /// Maximum time by which a partition at its end may hold the watermark back from the wall clock.
     #[serde(with = "duration")]
     pub max_watermark_hold: Duration,
-    /// The furthest that an event may lie in the future.
+    /// Maximum time by which an event may lie in the future.
     #[serde(with = "duration")]
     pub max_clock_skew: Duration,
-    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
     /// Maximum time between two checkpoints of a shard with new input.
     #[serde(with = "duration")]
@@ -114,7 +114,7 @@ pub struct WorkerOptions {
     /// Bytes of memory that the process holds now; 0 if not known.
     #[serde(skip)]
     pub resident: fn() -> u64,
-    /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
+    /// Maximum number of rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// The silence of the source after which the last record read is compared again.
     #[serde(skip)]
@@ -122,7 +122,7 @@ pub struct WorkerOptions {
     /// Whether to continue from the earliest message if Kafka lost the next one.
     #[serde(skip)]
     pub go_on_without_lost: bool,
-    /// The organizations that topics may bring.
+    /// The organizations whose events topics may bring.
     #[serde(skip)]
     pub organizations: TopicOrganizations,
     /// Batches of messages to skip if they cannot be read.
@@ -141,7 +141,8 @@ pub struct WorkerOptions {
     /// Maximum time that a clean stop may take.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
-    /// Threads for folding and encoding; 0 for one per core. The program starts them, not the worker.
+    /// Number of threads for folding and encoding; 0 for one per core. The program starts them, not the
+    /// worker.
     pub threads: usize,
 }
 

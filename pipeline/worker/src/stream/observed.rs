@@ -3,7 +3,7 @@
 //!
 //! One step may take minutes while storage is slow or silent, and the worker is alive all the same.
 //!
-//! A wait ends when the failed request succeeds, not when any request does: a full disk, or a bucket that
+//! A wait ends when the failed request succeeds, not when any request does. A full disk, or a bucket that
 //! refuses writes, can still be read.
 
 use std::collections::{BTreeMap, BTreeSet};

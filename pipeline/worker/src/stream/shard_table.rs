@@ -103,7 +103,7 @@ impl ShardTable {
         self.0.insert(shard, Slot::Waiting { backoff, ask: true, claimed: None });
     }
 
-    /// Returns the shards whose back-off is over, each with whether the group must be asked first.
+    /// Returns the shards whose back-off is over, and for each whether the group must be asked first.
     pub fn due(&self, now: WallTime) -> Vec<(Shard, bool)> {
         let due = |(shard, slot): (&Shard, &Slot)| match slot {
             Slot::Waiting { backoff, ask, .. } if backoff.is_due(now) => Some((*shard, *ask)),
@@ -112,7 +112,7 @@ impl ShardTable {
         self.0.iter().filter_map(due).collect()
     }
 
-    /// Puts off a waiting shard, because the group does not say whose it is.
+    /// Puts off a waiting shard, because the group does not report which member has it.
     pub fn put_off(&mut self, shard: Shard, now: WallTime) {
         if let Some(Slot::Waiting { backoff, ask, .. }) = self.0.get_mut(&shard) {
             backoff.fail(now);
@@ -131,7 +131,7 @@ impl ShardTable {
         }
     }
 
-    /// Puts in a shard that is loaded.
+    /// Adds a shard that is loaded.
     pub fn loaded(&mut self, shard: Shard, live: LiveShard) {
         self.0.insert(shard, Slot::Live(Box::new(live)));
     }
@@ -142,7 +142,7 @@ impl ShardTable {
         self.0.entry(shard).or_insert(Slot::Waiting { backoff, ask: true, claimed });
     }
 
-    /// Puts in a shard that cannot continue.
+    /// Adds a shard that cannot continue.
     pub fn stop(&mut self, shard: Shard, stopped: Box<StoppedShard>) {
         self.0.insert(shard, Slot::Stopped(stopped));
     }

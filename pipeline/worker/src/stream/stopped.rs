@@ -1,4 +1,5 @@
-//! A shard that cannot continue: why, what is still to be released, and when it is tried again.
+//! A shard that cannot continue: its error, the claim that is still to be released, and the time of the next
+//! try.
 
 use prorata_schemas::time::WallTime;
 
@@ -25,17 +26,17 @@ const FIXED_MICROS: i64 = 7_200_000_000;
 /// A shard that is stopped.
 #[derive(Debug)]
 pub(super) struct StoppedShard {
-    /// Why the shard is stopped.
+    /// The error that stopped the shard.
     error: WorkerError,
     /// The last known checkpoint of the shard; `None` if the shard could not even be claimed.
     decided: Option<Decided>,
     /// The log with a claim that is still to be released.
     unreleased: Option<Log>,
-    /// When the shard is tried again although nothing seems to have changed.
+    /// The back-off for tries although nothing seems to have changed.
     tries: Backoff,
-    /// When its log is read next.
+    /// The time at which the shard's log is read next.
     look_at: WallTime,
-    /// A backfill that works on the shard: its last checkpoint, and since when that is the last.
+    /// A backfill that works on the shard: its last checkpoint, and the time since which it is the last.
     backfill: Option<(u64, WallTime)>,
 }
 
@@ -102,7 +103,7 @@ impl StoppedShard {
         self.look_at <= now
     }
 
-    /// The report for the status.
+    /// Returns the report for the status.
     pub fn report(&self) -> Option<ShardStop> {
         let reason = self.error.stop_reason()?;
         Some(ShardStop { reason, message: self.error.to_string() })
@@ -147,7 +148,7 @@ impl Stops {
         Self { tries: Backoff::new(backoff::STOPPED_SHARD), last: now }
     }
 
-    /// Counts a stop, and returns when to try again. A shard that has run for long starts over.
+    /// Counts a stop, and returns when to try again. The count of a shard that has run for long starts over.
     pub fn count(&mut self, now: WallTime) -> Backoff {
         if now.0 - self.last.0 > FIXED_MICROS {
             *self = Self::new(now);

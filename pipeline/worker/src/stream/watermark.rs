@@ -1,7 +1,7 @@
 //! The progress of a shard's topic partitions, and the watermark that follows from it.
 //!
-//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). An
-//! event ahead of the clock counts as an event of now: no producer closes an hour of the others early. A
+//! The watermark is the minimum of (largest event time - `out_of_orderness`) over the topic partitions. An
+//! event ahead of the clock counts as an event of now, so no producer closes an hour of the others early. A
 //! partition is idle, and left out, if a broker has confirmed that its end is reached and nothing newer has
 //! come for `idle_timeout`. A partition at its end never holds the watermark back more than
 //! `max_watermark_hold` from the wall clock. The watermark decides when hours close and nothing else:
@@ -28,7 +28,7 @@ pub struct WatermarkRule {
     pub out_of_orderness: Duration,
     /// The time without newer events after which a partition at its end is idle.
     pub idle_timeout: Duration,
-    /// The most that a partition at its end may hold the watermark back from the wall clock.
+    /// Maximum time by which a partition at its end may hold the watermark back from the wall clock.
     pub max_watermark_hold: Duration,
 }
 
@@ -41,11 +41,11 @@ pub struct TopicProgress {
     pub last: Option<Message>,
     /// The record at which reading must begin, while nothing has been read.
     pub verify: Option<LastRecord>,
-    /// When the largest event time last grew, or reading began.
+    /// The time at which the largest event time last grew, or reading began.
     grown_at: WallTime,
-    /// When anything was last read from the partition, or reading began.
+    /// The time at which anything was last read from the partition, or reading began.
     heard_at: WallTime,
-    /// The end of the partition, and when a broker last confirmed it.
+    /// The end of the partition, and the time at which a broker last confirmed it.
     end: Option<(i64, WallTime)>,
 }
 
@@ -69,13 +69,13 @@ impl TopicProgress {
         silent && self.has_read()
     }
 
-    /// Requires that the last record taken is compared with the record in Kafka when reading starts again.
+    /// Requires that the last record taken be compared with the record in Kafka when reading starts again.
     pub fn compare_again(&mut self) {
         self.note_last();
         self.verify = self.offsets.last.clone();
     }
 
-    /// Continues at an offset and skips the records before it. No earlier record is compared any more: none
+    /// Continues at an offset and skips the records before it. Earlier records are no longer compared: none
     /// can be read without the skipped ones.
     pub fn pass_over(&mut self, next: i64) {
         (self.offsets.next, self.offsets.last) = (Some(next), None);
@@ -107,8 +107,8 @@ impl TopicProgress {
         }
     }
 
-    /// Returns why the record to compare will never come, if it will not: all records before this end were
-    /// read.
+    /// Returns the reason that the record to compare will never come, if it will not: all records before this
+    /// end were read.
     pub fn lacks_last(&self, end: i64) -> Option<String> {
         let last = self.verify.as_ref()?;
         let is_shorter = end <= last.offset;
@@ -187,7 +187,7 @@ impl ShardTopics {
         self.moved
     }
 
-    /// The watermark, which never goes back.
+    /// Returns the watermark, which never goes back.
     pub fn watermark(&self) -> Option<Timestamp> {
         self.watermark
     }
@@ -202,7 +202,7 @@ impl ShardTopics {
         self.progress.values_mut().for_each(|progress| progress.heard_at = now);
     }
 
-    /// Requires that the last record of each is compared with the record in Kafka when reading starts again.
+    /// Requires that the last record of each be compared with the record in Kafka when reading starts again.
     pub fn compare_again(&mut self) {
         self.progress.values_mut().for_each(TopicProgress::compare_again);
     }
@@ -212,7 +212,7 @@ impl ShardTopics {
         self.progress.iter().map(|(topic, progress)| (topic.clone(), progress.start())).collect()
     }
 
-    /// Next offsets by topic.
+    /// Returns the next offsets by topic.
     pub fn next_offsets(&self) -> BTreeMap<Text, i64> {
         let next = self.progress.iter().filter_map(|(topic, progress)| Some((topic, progress.offsets.next?)));
         next.map(|(topic, next)| (topic.clone(), next)).collect()

@@ -38,14 +38,14 @@ use budgets::Sending;
 use poll::Contact;
 use tasks::Tasks;
 
-/// The time that a step waits for messages if nothing else is to do.
+/// The time that a step waits for messages if there is nothing else to do.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// The time without a checkpoint after which a shard is recovered first, in microseconds: one day, as the
 /// protocol says. Objects that its checkpoint names may be gone.
 const STALE_MICROS: i64 = 86_400_000_000;
 
-/// The divisor of `checkpoint_interval` that gives the least time between checkpoints that can wait, while
+/// The divisor of `checkpoint_interval` that gives the minimum time between checkpoints that can wait, while
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
@@ -73,7 +73,7 @@ pub struct Worker<S> {
     claims: u64,
     /// Polled items that are not taken yet: messages may wait for a schema.
     backlog: Backlog,
-    /// When the registry may be asked again for schemas that it did not give.
+    /// The back-offs of requests for schemas that the registry did not return, by schema id.
     asks: BTreeMap<u32, Backoff>,
     /// Recurring tasks.
     tasks: Tasks,
@@ -85,7 +85,7 @@ pub struct Worker<S> {
     contact: Contact,
     /// Whether messages came with the last poll: more may follow at once.
     flowing: bool,
-    /// Until when flowing messages have priority over checkpoints that can wait.
+    /// The time until which flowing messages have priority over checkpoints that can wait.
     rests_until: WallTime,
     /// Bytes of memory that the process held besides events, before this step.
     other_memory: u64,
@@ -115,7 +115,7 @@ impl<S: Source> Worker<S> {
                 root
             }
             None => {
-                // A root keeps what it is made with, so the topics are compared first.
+                // A root keeps the choices with which it is created, so the topics are compared first.
                 let new = Root::new(options.shards.or(partitions(&topics)).unwrap_or(SHARDS_DEFAULT));
                 check_partitions(&topics, &new)?;
                 new.create(store).await?
@@ -194,8 +194,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Runs one round: load, take, checkpoint, publish. Returns whether more is to do at once. After an error
-    /// the shards are released, and the worker must not be used any more.
+    /// Runs one round: load, take, checkpoint, publish. Returns whether there is more to do at once. After an
+    /// error, the shards are released, and the worker must not be used any more.
     ///
     /// # Errors
     /// Returns an error that no retry can fix, or the error that stopped a shard if no other shard is left:
@@ -224,8 +224,8 @@ impl<S: Source> Worker<S> {
             }
         }
         if !due.is_empty() {
-            // If messages flow, they are taken for as long as the checkpoints took before the next
-            // checkpoints.
+            // If messages flow, they are taken before the next checkpoints, for as long as these checkpoints
+            // took.
             let now = self.setup.ports.shared.clock.now();
             self.rests_until = WallTime(now.0.saturating_add(now.micros_since(began)));
         }

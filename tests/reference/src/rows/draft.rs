@@ -22,7 +22,7 @@ use crate::world::NodeKey;
 pub enum Charge {
     /// A node's own-price component at one unit price.
     Node(NodeKey, UnitPrice),
-    /// A commitment-hour, which Used and Unused rows split, and purchase rows once more.
+    /// A commitment-hour, which Used and Unused rows split, and which purchase rows split a second time.
     Commitment(CommitmentId),
     /// One row alone.
     Row,
@@ -154,7 +154,8 @@ fn split_charges(drafts: &mut [Draft]) {
     }
 }
 
-/// Sets the rounded cost of a row: a purchase is billed, a committed row is effective, any other is both.
+/// Sets the rounded cost of a row: a purchase is billed, a committed row is effective, and any other row is
+/// both.
 fn set_cost(draft: &mut Draft, cost: Decimal12) {
     let purchase = draft.row.kind == RowKind::CommitmentPurchase;
     let committed = draft.row.commitment_id.is_some() && !purchase;

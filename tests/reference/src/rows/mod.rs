@@ -43,7 +43,8 @@ fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() ->
     drafts.entry(key).or_insert_with(make)
 }
 
-/// Whether the pod is a pool pod; cluster, pod, plan, reservation, label and rounded rate, on no node.
+/// Key of a row of a pod on no node: whether the pod is a pool pod, then its cluster, uid, plan, reservation,
+/// label and rounded rate.
 type PodKey = (bool, ClusterId, PodUid, Option<CommitmentId>, Option<ReservationId>, Label, Decimal12);
 
 /// Drafts the rows `pod_serverless` and `pod_pool`.
@@ -85,7 +86,8 @@ fn pool_pod(
     draft.cost += rate * hours(slice.to - slice.from);
 }
 
-/// Adds one slice of a serverless pod: it pays its own rate, matched or not. Savings plans pay parts of it.
+/// Adds one slice of a serverless pod. It pays its own rate, whether it is matched or not. Savings plans pay
+/// parts of it.
 fn serverless_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
@@ -145,7 +147,7 @@ fn serverless_pod(
     }
 }
 
-/// Makes a row one that a plan pays, and adds its list cost and spend.
+/// Marks a row as paid by a plan, and adds its list cost and spend.
 fn pay(draft: &mut Draft, plan: &Covered<'_>, list_cost: &Exact, spend: &Exact) {
     let id = &plan.set.commitment_id;
     draft.charge = Charge::Commitment(id.clone());
@@ -252,7 +254,7 @@ fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
         }
         let time = hours(slice.to - slice.from);
         let rest = whole(1) - plan::used_part(view, place, id, set);
-        // The quantity of a plan is its spend, and of any other commitment its time.
+        // The quantity of a plan is its spend; the quantity of any other commitment is its time.
         let per_hour = set.hourly_commitment.map_or_else(|| whole(1), exact);
         for (kind, part) in [(RowKind::CommitmentPurchase, whole(1)), (RowKind::CommitmentUnused, rest)] {
             let (price, other) = counted(view, set.hourly_cost, &set.currency);

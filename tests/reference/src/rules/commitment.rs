@@ -28,8 +28,8 @@ pub fn totals(set: &CommitmentSet) -> Three {
 }
 
 /// Returns the capacity of a node that counts for the commitment. `None` unless the node is on demand and has
-/// the commitment's provider, region and family. GPUs count only if they are of its model, or if it names
-/// none.
+/// the commitment's provider, region and family. GPUs count only if they are of the commitment's model, or if
+/// the commitment names no model.
 pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules) -> Option<Three> {
     let matching = node.capacity_type == CapacityType::OnDemand
         && names::provider(&node.provider) == names::provider(&set.provider)
@@ -62,8 +62,8 @@ pub fn weighted(totals: &Three, used: &Three) -> Three {
     }
 }
 
-/// Returns the amounts that an autoscaler may plan with: none of a disabled commitment, and otherwise its
-/// totals times `allowed_utilization`.
+/// Returns the amounts that an autoscaler may plan with: nothing if the commitment is disabled, and otherwise
+/// its totals times `allowed_utilization`.
 pub fn planned_totals(set: &CommitmentSet) -> Three {
     let allowed = if set.enabled { set.allowed_utilization.map_or(whole(1), exact) } else { zero() };
     totals(set).map(|total| total * &allowed)
@@ -108,15 +108,17 @@ pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) 
     covers
 }
 
-/// Returns nodes in the order in which the commitment covers them: clusters assigned with a priority first (1
-/// is highest), then assigned without, then all others; within a rank by node start, node id, cluster id.
+/// Returns nodes in the order in which the commitment covers them. Nodes of clusters that are assigned with a
+/// priority come first (1 is highest), then nodes of clusters assigned without one, then all others. Within a
+/// rank, nodes are ordered by node start, node id and cluster id.
 fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a NodeKey, &'a Node)> {
     let mut nodes: Vec<(&NodeKey, &Node)> = world.nodes.iter().collect();
     nodes.sort_by_key(|(key, node)| (rank(set, &key.0), node.start, key.1.clone(), key.0.clone()));
     nodes
 }
 
-/// The rank of a cluster, the lowest first: whether it is not assigned, has no priority, and its priority.
+/// The rank of a cluster, lowest first: whether it is not assigned, whether it has no priority, and its
+/// priority.
 type Rank = (bool, bool, i32);
 
 /// Returns the best rank that the assignments of a commitment give a cluster.
@@ -155,10 +157,10 @@ fn pots(slices: &[Slice]) -> Vec<Pot<'_>> {
 /// A run of a node, in the order of a walk: rank, start, node and cluster.
 type Run = (Rank, i64, (NodeId, ClusterId));
 
-/// Returns everything that reserved instances cover in one hour, each with the place of its slice. Each has
-/// its totals times its effective time of the hour. It walks the runs of nodes, and covers the use of the
-/// whole hour that is left of each, as long as it has anything left; of the last, the same part at every
-/// instant.
+/// Returns everything that reserved instances cover in one hour, each with the place of its slice. Each
+/// instance has its totals times its effective time in the hour. It walks the runs of nodes. It covers the
+/// remaining use of each run in the whole hour, as long as it has anything left. Of the last run, it covers
+/// the same part at every instant.
 pub fn hourly_covers(
     slices: &[Slice],
     rules: &Rules,

@@ -31,7 +31,7 @@ pub fn planned(set: &CommitmentSet) -> Exact {
     committed(set) * allowed
 }
 
-/// A usage in one slice: its description, its list price and how much there is of it.
+/// A usage in one slice, with its description, its list price and its amount.
 struct Found {
     usage: Usage,
     target: DiscountTarget,
@@ -64,7 +64,7 @@ impl Found {
     }
 }
 
-/// Returns all usage of one slice that plans may cover. Usage without a price is not among it.
+/// Returns all usage of one slice that plans may cover. Usage without a price is not included.
 fn usage(view: &HourView, slice: &Slice) -> Vec<Found> {
     let mut found = nodes(view, slice);
     found.extend(pods(view, slice));
@@ -193,7 +193,7 @@ pub fn plans(view: &HourView, total: fn(&CommitmentSet) -> Exact) -> Plans {
         let spend = spends.entry(set.commitment_id.clone()).or_default();
         spend.committed += committed(set) * &effective;
         let (_, other) = counted(view, set.hourly_cost, &set.currency);
-        // A spend in another currency cannot be compared with prices in ours.
+        // A spend that is not in our currency cannot be compared with our prices.
         left.push(if other { zero() } else { total(set) * effective });
         let limited = set.discounts.iter().all(|discount| discount.instance_family.is_some());
         for slice in slices.iter().filter(|_| !other) {
@@ -253,11 +253,11 @@ pub struct Covered<'a> {
     pub part: &'a Exact,
     /// The spend per hour of the usage.
     pub spend: Exact,
-    /// The part of the plan's hour that the spend is.
+    /// The spend as a part of the plan's hour.
     pub of_plan: Exact,
 }
 
-/// Returns what plans cover of a usage in one slice.
+/// Returns the parts of a usage that plans cover in one slice.
 pub fn covered<'a>(view: &'a HourView, place: usize, usage: &Usage) -> Vec<Covered<'a>> {
     let mine = view.plans.covers.iter().filter(|cover| cover.slice == place && cover.usage == *usage);
     let covered = mine.filter_map(|cover| {

@@ -34,8 +34,8 @@ pub fn standings(world: &World, rules: &Rules) -> Vec<Standing> {
     standings
 }
 
-/// Returns whether a quota counts. An elastic quota does not if others govern all its namespaces. A quota
-/// without namespaces does not either.
+/// Returns whether a quota counts. An elastic quota does not count if others govern all its namespaces. A
+/// quota without namespaces does not count either.
 fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     let governs_one =
         quota.set.namespaces.iter().any(|namespace| governing(world, &key.0, namespace) == Some(key));
@@ -45,7 +45,8 @@ fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     }
 }
 
-/// Returns the quota that governs a namespace: composite over elastic, then the one set first, then by id.
+/// Returns the quota that governs a namespace: composite over elastic, then the quota that was set first,
+/// then by id.
 fn governing<'a>(world: &'a World, cluster_id: &ClusterId, namespace: &Text) -> Option<&'a QuotaKey> {
     let claims = world
         .quotas

@@ -27,7 +27,8 @@ fn end_broken_matches(world: &mut World, rules: &Rules) {
     });
 }
 
-/// Ends matches above a lowered quantity. The pods with the latest match, then start, then uid lose theirs.
+/// Ends matches above a lowered quantity. The pods with the latest match, then start, then uid lose their
+/// matches.
 fn end_matches_above_quantity(world: &mut World) {
     for (id, reservation) in &world.reservations {
         let mut holders: Vec<(i64, i64, PodUid)> = Vec::new();

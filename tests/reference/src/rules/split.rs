@@ -1,5 +1,5 @@
-//! A node's cost divided over its pods (RULES.md, section 1): the cost of each component in each stretch,
-//! which is the time at one price, and the part that each pod takes.
+//! The division of a node's cost over its pods (RULES.md, section 1): the cost of each component in each
+//! stretch, and the part that each pod takes. A stretch is the time at one price.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct Component {
     pub quantity: Three,
     /// Cost by resource.
     pub cost: Three,
-    /// Hours, cost and quantity of the commitment of the time in which no resource has a weight.
+    /// Hours, cost and commitment quantity of the time in which no resource has a weight.
     pub weightless: Three,
     /// Hours or spend of the commitment that the node receives, by resource.
     pub commitment: Three,
@@ -68,7 +68,7 @@ impl Component {
     }
 }
 
-/// A pod's time on one node at one price, or its time naming a node that does not run.
+/// A pod's time on one node at one price, or the time for which it names a node that does not run.
 pub struct Stay {
     /// Hours for which the pod ran there.
     pub running: Exact,
@@ -185,7 +185,7 @@ fn accrue(
         let (hourly_cost, other_set) = counted(view, set.hourly_cost, &set.currency);
         component.other |= other || other_set;
         component.last = Some(Arc::clone(set));
-        // Spend and cost divide over resources as the cost that the plan covers.
+        // Spend and cost are divided over resources in the same way as the cost that the plan covers.
         for (resource, uncovered) in uncovered.iter().enumerate() {
             let there = &time * part(resource) * uncovered;
             component.quantity[resource] += &there * *covered;

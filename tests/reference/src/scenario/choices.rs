@@ -50,7 +50,7 @@ impl Choices {
         of[self.rng.random_range(0..of.len())]
     }
 
-    /// Returns the first choice if this history agrees, or else any.
+    /// Returns the first choice if this history agrees, and any choice otherwise.
     pub fn agreed<T: Copy>(&mut self, of: &[T]) -> T {
         if self.rng.random_bool(self.agree) { of[0] } else { self.pick(of) }
     }
@@ -95,7 +95,7 @@ impl Choices {
         Timestamp(self.around().0 - self.pick(&[0, 3, 3]) * HOUR_MICROS)
     }
 
-    /// Returns the end of something scheduled, if it has one. Sometimes it is the very start.
+    /// Returns the end of something scheduled, if it has one. Sometimes the end is the start itself.
     pub fn end(&mut self, begin: Timestamp) -> Option<Timestamp> {
         let end = self.around();
         match self.rng.random_range(0..8) {

@@ -1,6 +1,6 @@
 //! Seeded random histories with few ids and few instants, so that everything collides with everything. In
-//! some, objects agree on most things, so that pods match, nodes are covered and quotas overflow. In others,
-//! they agree on nothing.
+//! some histories, objects agree on most things, so that pods match, nodes are covered and quotas overflow.
+//! In others, they agree on nothing.
 
 mod choices;
 mod contracts;
@@ -85,7 +85,7 @@ pub fn scenario(seed: u64) -> Scenario {
     Scenario { records, rules, through }
 }
 
-/// Returns some nodes again, at other instants of their hour and at another price. Nothing else of them
+/// Returns some nodes again, at other instants of their hour and at another price. Nothing else about them
 /// changes.
 fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecord> {
     let mut changes = Vec::new();

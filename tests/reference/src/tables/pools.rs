@@ -118,7 +118,7 @@ fn sums(view: &HourView, id: &PoolId) -> PoolSums {
     sums
 }
 
-/// Adds what nobody requests in a slice: what the pool keeps warm, and the rest.
+/// Adds the amounts that nobody requests in a slice: the amounts that the pool keeps warm, and the rest.
 fn add_idle(sums: &mut PoolSums, slice: &Slice, id: &PoolId, set: &PoolSet) {
     let mut free = (zero(), zero());
     for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
@@ -139,7 +139,7 @@ fn add_idle(sums: &mut PoolSums, slice: &Slice, id: &PoolId, set: &PoolSet) {
     accrue(&mut sums.idle_other, (tflops.1, vram.1), &time);
 }
 
-/// Adds what a pod uses of a node of the pool. A GPU in use is its part of the node's TFLOPs.
+/// Adds the use of a node of the pool by a pod. A GPU in use counts as its part of the node's TFLOPs.
 fn add_use(
     used: &mut (Option<Exact>, Option<Exact>),
     view: &HourView,
@@ -161,8 +161,8 @@ fn add_use(
     }
 }
 
-/// Returns the pool's description in force at a slice. Before the first Set of the hour, that description
-/// counts; after a deletion, the last one.
+/// Returns the pool's description in force at a slice. Before the first Set of the hour, the description of
+/// that Set counts; after a deletion, the last description.
 fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Arc<PoolSet>> {
     let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))

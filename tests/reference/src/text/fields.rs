@@ -9,7 +9,7 @@ use prorata_schemas::money::DecimalError;
 use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
-/// The hour from which texts count: 2026-01-05T00.
+/// The hour from which times in texts count: 2026-01-05T00.
 pub const BASE_HOUR: i64 = 490_992;
 
 const BASE: i64 = BASE_HOUR * HOUR_MICROS;

@@ -1,4 +1,4 @@
-//! Bounds of prices and amounts (EVENTS.md, "Bounds"): which values are accepted, and that accepted values
+//! Bounds of prices and amounts (EVENTS.md, "Bounds"): the accepted values, and a check that accepted values
 //! fold.
 
 use prorata_reference::tables;
@@ -222,7 +222,7 @@ fn a_million_of_the_largest_objects_of_each_kind_stay_within_their_columns() {
     assert!(largest.checked_mul(OBJECTS_MAX.into()).is_some_and(|sum| sum < COLUMN_END), "{largest}");
 }
 
-/// Returns a line with values at their edges: zero, the least, and the most.
+/// Returns a line with values at their edges: zero, the minimum, and the maximum.
 fn edges(rng: &mut ChaCha8Rng, line: &str) -> String {
     let words = line.split(' ').map(|word| match word.split_once('=') {
         Some((key, most))

@@ -1,4 +1,4 @@
-//! Prices in another currency than the hour's (RULES.md, section 11): they are never a number, in any
+//! Prices that are not in the hour's currency (RULES.md, section 11). They are never a number, in any
 //! history.
 
 use prorata_engine::{HourEvents, State, close_hour};

@@ -1,4 +1,4 @@
-//! Coverage of the rules by random histories: this counts how often the histories reach what the rules cover.
+//! Coverage of the rules by random histories: the number of histories that reach each case of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,8 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     })
 }
 
-/// Returns whether a node of several prices satisfies `holds`, by its number of pods at more than one price
-/// and at only one.
+/// Returns whether a node of several prices satisfies `holds`. The arguments are its number of pods at more
+/// than one price and its number of pods at only one price.
 fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
     let mut nodes: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
     let mut pods: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();

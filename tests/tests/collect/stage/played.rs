@@ -20,18 +20,18 @@ use super::collector::Room;
 use super::lives::second_of;
 use super::meters::acceptor;
 
-/// Pods of a node.
+/// Number of pods of each node.
 const PODS_PER_NODE: usize = 100;
 /// Version of the lists; the change with index `i` has the version `FIRST + 1 + i`.
 const FIRST: usize = 1_000_000;
-/// Pods that come and go side by side in the watch.
+/// Number of pods that come and go side by side in the watch.
 const SIDE_BY_SIDE: usize = 100;
 /// Duration of a watch.
 const WATCH: Duration = Duration::from_secs(60);
-/// Changes in one piece of a watch's answer.
+/// Number of changes in one piece of a watch's answer.
 const PIECE: usize = 20;
 
-/// The changes that a watch reports for one pod, from its binding to its removal.
+/// Number of changes that a watch reports for one pod, from its binding to its removal.
 pub const STAGES: usize = 7;
 
 /// A server with this many permanent pods. Dropping it ends it.
@@ -43,7 +43,7 @@ pub struct PlayedServer {
     _runtime: Runtime,
 }
 
-/// Number of requests to the server, and of the bytes of its answers.
+/// Number of requests to the server, and number of bytes of its answers.
 #[derive(Debug, Default)]
 pub struct Traffic {
     pub requests: AtomicU64,
@@ -255,7 +255,7 @@ fn now() -> String {
 }
 
 /// Returns a pod in a stage of its life: bound, accepted, its containers made, running, to be deleted, ended,
-/// gone. It has about 13 kB; half of them are its managed fields.
+/// gone. It has about 13 kB; half of that is its managed fields.
 fn pod(stage: usize) -> Value {
     let setting = |number| format!("SERVICE_SETTING_{number}");
     let value = "some-value-of-a-setting";

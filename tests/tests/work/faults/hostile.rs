@@ -128,7 +128,7 @@ impl Hostile<'_> {
         })
     }
 
-    /// Returns inputs of which each message becomes a dead letter.
+    /// Returns inputs whose messages all become dead letters.
     fn inputs(&self) -> Vec<Input> {
         let good = || self.message(node(EVIL, 0, 1), |_| {});
         let at = |time: Timestamp| self.message(node(EVIL, 0, 1), |event| event.event_time = time);

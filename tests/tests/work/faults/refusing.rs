@@ -10,7 +10,7 @@ use prorata_tests::proxy::{Proxy, Weather};
 use crate::world::worker::Worker;
 use crate::world::{Load, World, tuned, variable};
 
-/// Returns how long the store refuses; 600 seconds is what an operator may take.
+/// Returns the time for which the store refuses writes. An operator may take 600 seconds.
 fn outage() -> Duration {
     Duration::from_secs(tuned("PRORATA_OUTAGE_SECONDS", 20))
 }

@@ -51,7 +51,7 @@ fn every_exceeded_budget_reaches_its_topic_even_if_the_topic_comes_late() {
     world.set("kafka.budget_topic", json!(topic));
     let mut worker = world.worker();
     let messages = world.send(LOAD);
-    // A topic that is not there holds up neither hours nor tables.
+    // A missing topic holds up neither hours nor tables.
     world.drained(std::slice::from_mut(&mut worker), messages);
     eventually("a failed attempt", || match worker.counter("budget_message_failures") {
         0 => Err(worker.program.tail()),

@@ -16,7 +16,7 @@ use crate::world::topics::{Admin, Offsets};
 use crate::world::worker::Worker;
 use crate::world::{Load, World};
 
-/// The parts of every message that say both ways out.
+/// The parts of every message that describe both ways out.
 const WAYS_OUT: [&str; 3] =
     ["'prorata backfill --shards ", "set kafka.offsets_lost: earliest and restart", "continues without"];
 
@@ -36,7 +36,7 @@ fn world(name: &str) -> (World, Admin) {
 fn take_all(world: &World, admin: &Admin) {
     let mut worker = world.worker();
     let (_, ends) = admin.ranges(&world.topics);
-    // Offsets of a recreated topic may be lower than the ones that were read of the old topic.
+    // Offsets of a recreated topic may be lower than the offsets that were read of the old topic.
     eventually("the worker's offsets are Kafka's", || {
         worker.program.assert_running();
         match next_offsets(world).into_iter().find(|(partition, next)| *next > ends[partition]) {
@@ -60,7 +60,8 @@ fn next_offsets(world: &World) -> Offsets {
     next
 }
 
-/// Checks that a worker stops with a message, and the next one too. Both leave the tables unchanged.
+/// Checks that a worker stops with a message, and that the next worker does too. Both leave the tables
+/// unchanged.
 fn stops(world: &World, words: &[&str]) {
     let before = world.lake().tables();
     for _ in 0..2 {

@@ -14,7 +14,7 @@ use crate::world::{Load, SHARDS, World, sent};
 /// Number of partitions after the change.
 const WIDE: u16 = 8;
 
-/// Longest time from the brokers' change to the end of the last worker, on a busy machine. A worker asks
+/// Maximum time from the brokers' change to the end of the last worker, on a busy machine. A worker asks
 /// every three seconds, and releases its shards.
 const NOTICED_MAX: Duration = Duration::from_secs(30);
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Load, World, sent, variable};
 
-/// Events a second, so that the load lasts a minute.
+/// Number of events a second, chosen so that the load lasts a minute.
 const RATE: u32 = 150;
 /// True findings about a lake whose worker has not folded or published everything yet.
 const UNFOLDED: [&str; 5] = ["dirty", "incomplete", "not_published", "unpriced", "never_matched"];
@@ -28,15 +28,15 @@ const READ_AGAIN: &str = "reading the lake again";
 #[derive(Debug, Default)]
 struct Looks {
     checks: usize,
-    /// Explanations that agree with the table.
+    /// Number of explanations that agree with the table.
     explained: usize,
     /// Hours that were explained.
     hours: BTreeSet<Hour>,
-    /// Explanations that say what the hour waits for.
+    /// Number of explanations that report what the hour waits for.
     waiting: usize,
     /// Number of repeated reads of the lake.
     again: usize,
-    /// Checks that report that the worker writes too fast.
+    /// Number of checks that report that the worker writes too fast.
     gave_up: usize,
 }
 
@@ -129,7 +129,7 @@ fn check_and_explain_are_right_while_hours_close_and_are_restated() {
     // On a busy machine there are few looks while events arrive, so looking continues afterwards.
     while generator.is_running() || looks.checks == 0 || looks.explained < 4 {
         looks.check(&world);
-        // Each look takes another hour: late events reach far back.
+        // Each look takes a different hour, because late events may belong to much earlier hours.
         let closed: Vec<Hour> = hours(&lake).into_iter().collect();
         for look in 0..3 {
             looks.explain(&world, closed[(looks.asked() * 7 + look) % closed.len()]);

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use self::topics::Admin;
 use self::worker::Worker;
 
-/// Partitions of every topic.
+/// Number of partitions of every topic.
 pub const SHARDS: u16 = 4;
 
 /// A lock that every test holds for reading. The test that kills brokers holds it for writing.
@@ -37,9 +37,9 @@ pub struct Load {
     pub seed: u64,
     /// Number of organizations.
     pub organizations: u32,
-    /// Pods at a time in each organization.
+    /// Number of pods at a time in each organization.
     pub pods: u32,
-    /// Length in hours; they end one hour before the test began.
+    /// Length in hours. The hours end one hour before the test began.
     pub hours: i64,
 }
 
@@ -153,7 +153,7 @@ impl World {
         self.environment.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Creates topics, replicated to all brokers, at most three.
+    /// Creates topics that are replicated to all brokers, but to at most three.
     pub fn create(&self, topics: &[String], partitions: u16) {
         let brokers = variable("PRORATA_TEST_KAFKA");
         let copies = i32::try_from(brokers.split(',').count().min(3)).unwrap();

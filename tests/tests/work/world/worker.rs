@@ -107,8 +107,8 @@ impl Worker {
         shards.filter_map(|shard| shard["stopped"]["message"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Waits until it reports with these words that it cannot continue: in its status if other shards
-    /// continue, else by ending with exit code 1.
+    /// Waits until it reports with these words that it cannot continue. It reports in its status if other
+    /// shards continue, and otherwise by ending with exit code 1.
     pub fn stops_loudly(mut self, words: &[&str]) {
         eventually("a shard is stopped", || {
             let says_so = |message: &String| words.iter().all(|word| message.contains(word));

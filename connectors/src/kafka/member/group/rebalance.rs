@@ -58,7 +58,7 @@ impl Group<'_> {
         self.queue.push(SourceEvent::Assigned(self.assigned.iter().copied().collect()));
     }
 
-    /// Begins a revocation: the group revokes everything.
+    /// Begins a revocation. The group revokes everything.
     fn begin_revocation(&mut self) {
         let shards: Vec<Shard> = self.assigned.iter().copied().collect();
         self.tracks.clear();
@@ -84,7 +84,7 @@ impl Group<'_> {
         }
     }
 
-    /// Drops the assignment: the group has already given everything to others.
+    /// Drops the assignment, because the group has already given everything to others.
     pub(super) fn lose(&mut self) {
         let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
         self.tracks.clear();

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::HourSet;
 
-/// The most organizations that are marked by name; with more, their hours are dirty for all.
+/// Maximum number of organizations that are marked by name. If there are more, their hours are dirty for all.
 const ORGANIZATIONS_MAX: usize = 1_024;
 
-/// The most runs of hours that are marked; with more, each organization is dirty from its first hour through
-/// its last.
+/// Maximum number of runs of hours that are marked. If there are more, each organization is dirty from its
+/// first hour through its last.
 const RANGES_MAX: usize = 4_096;
 
 /// Closed hours whose events have changed since they were folded: for all organizations, or for some.

@@ -13,8 +13,8 @@
 //!
 //! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
 //! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:
-//! [`super`] splits and joins. Only parts of names stay apart, because they grow for ever: who needs a name
-//! reads the part of its group.
+//! [`super`] splits and joins. Only parts with names stay separate, because they grow forever. A reader that
+//! needs a name reads the part of the name's group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use crate::ports::{FormatError, ObjectStore};
 /// The number of hours up to the last closed hour that stay in the checkpoint itself.
 const INLINE_HOURS: i64 = 24;
 
-/// The most bytes that one hour may take in the checkpoint itself: its files, and few late events.
+/// Maximum number of bytes that one hour may take in the checkpoint itself: its files, and a few late events.
 const INLINE_BYTES: usize = 1_600;
 
-/// The most names of one kind in the checkpoint itself: at most 20 kB.
+/// Maximum number of names of one kind in the checkpoint itself: at most 20 kB.
 const NAMES_MAX: usize = 192;
 
 /// The number of sequence numbers whose dead letters are in one part.
@@ -179,8 +179,8 @@ pub(super) async fn read_names<T: PartOf>(store: &dyn ObjectStore, path: &str) -
     Ok(part.map(T::from_part).unwrap_or_default())
 }
 
-/// Splits what every reader needs. A part that the checkpoint already names is named again if its content is
-/// the same.
+/// Splits the content that every reader needs. A part that the checkpoint already names is named again if its
+/// content is the same.
 fn split_content(
     mut stored: Checkpoint,
     new: &mut NewParts<'_>,
@@ -289,27 +289,27 @@ mod tests {
 
     /// The size to which a shard has grown.
     struct Grown {
-        /// Late organizations in each hour: 625 on each of 16 shards are 10,000.
+        /// Number of late organizations in each hour: 625 on each of 16 shards are 10,000.
         late_organizations: usize,
-        /// Years of archive files and of a file of dead letters in each checkpoint.
+        /// Number of years of archive files, and of one file of dead letters in each checkpoint.
         years: u64,
-        /// Hours before the horizon that were restated once.
+        /// Number of hours before the horizon that were restated once.
         restated_hours: i64,
-        /// Hours for which nothing could be published.
+        /// Number of hours for which nothing could be published.
         unpublished: i64,
-        /// Files of dead letters that wait for their topic.
+        /// Number of files of dead letters that wait for their topic.
         letters: u64,
     }
 
     const SMALL: Grown =
         Grown { late_organizations: 0, years: 0, restated_hours: 0, unpublished: 0, letters: 0 };
 
-    /// Hours inside the default horizon.
+    /// Returns the number of hours inside the default horizon.
     fn horizon() -> i64 {
         Retention::default().hours()
     }
 
-    /// The checkpoint of a shard that is older than the horizon.
+    /// Returns the checkpoint of a shard that is older than the horizon.
     fn grown(grown: &Grown) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 1_000_000;
@@ -355,7 +355,8 @@ mod tests {
         checkpoint
     }
 
-    /// Names as many archive files and dead letters as fit the checkpoint itself, and parts with the others.
+    /// Names as many archive files and dead letters as fit into the checkpoint itself, and parts with the
+    /// others.
     fn name_objects(checkpoint: &mut Checkpoint, years: u64) {
         for n in 0..NAMES_MAX as u64 {
             let object_id = ObjectId { seq: 1_000_000 - n, owner: OWNER.into(), n };

@@ -13,8 +13,7 @@ use crate::ports::FileEntry;
 pub struct TableFiles(Vec<FileEntry>);
 
 impl TableFiles {
-    /// Returns files in the order of their organizations, each with the last organization that it has rows
-    /// of.
+    /// Returns files in the order of their organizations, each with the last organization whose rows it has.
     pub fn new(files: impl IntoIterator<Item = (FileEntry, Option<OrganizationId>)>) -> Self {
         let with_last =
             files.into_iter().map(|(file, last_organization)| FileEntry { last_organization, ..file });

@@ -1,7 +1,7 @@
 //! Objects that a checkpoint names one by one: archive files and files of dead letters.
 //!
-//! An object that no checkpoint names does not count: it is of a dead attempt, it was replaced, or somebody
-//! else put it there. An object that the latest checkpoint names and that is gone is damage.
+//! An object that no checkpoint names does not count: it comes from a dead attempt, was replaced, or was put
+//! there by somebody else. If an object that the latest checkpoint names is gone, that is damage.
 //!
 //! The archive and the dead letters grow forever, and a checkpoint must not. So only the latest names are in
 //! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive,
@@ -74,7 +74,7 @@ impl TryFrom<(String, String, u64)> for ArchivedFile {
     }
 }
 
-/// Sequence numbers of one group of dead letters: 45 days of a checkpoint a minute.
+/// Number of sequence numbers in one group of dead letters: 45 days at one checkpoint a minute.
 const GROUP_SEQS: u64 = 65_536;
 
 /// The path of a file of dead letters.

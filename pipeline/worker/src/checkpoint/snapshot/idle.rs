@@ -3,8 +3,8 @@
 //! An unpacked running pod takes about nine times the bytes of the message that started it, in some thirty
 //! allocations. Pods of one organization are much alike, and their bytes compress to a quarter of that
 //! message. An organization is unpacked only while its hour is folded. Newly loaded states stay as they are
-//! in the snapshot and are compressed in the background: a worker that takes over a shard of a million pods
-//! need not wait.
+//! in the snapshot, and are compressed in the background. So a worker that takes over a shard of a million
+//! pods need not wait.
 
 use std::cell::RefCell;
 use std::io;
@@ -44,7 +44,7 @@ pub struct IdleState {
 enum StateBytes {
     /// A part of the snapshot from which the state was loaded.
     Plain(Bytes),
-    /// Compressed bytes, with their uncompressed number.
+    /// Compressed bytes, and the size of the uncompressed bytes.
     Compressed(Box<[u8]>, usize),
 }
 

@@ -31,7 +31,7 @@ const DATES_TRIED: usize = 128;
 /// Maximum total size of the files that become one, in bytes. Joining takes about three times as much memory.
 const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 
-/// The age of a file after which it is not committed: files that are not live are deleted after days.
+/// Maximum age of a file when it is committed: files that are not live are deleted after a few days.
 const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A live file of one hour or of a day.
@@ -42,7 +42,7 @@ struct OldFile {
     of_hour: Option<(Hour, String)>,
 }
 
-/// Files of a date that could become fewer, by shard.
+/// Files of a date that can become fewer files, by shard.
 type OldFiles = BTreeMap<Shard, Vec<Vec<OldFile>>>;
 
 /// Compacts a table.
@@ -214,8 +214,8 @@ fn source(file: LiveFile) -> Option<(Date, Shard, OldFile)> {
     Some((name.hour.date(), name.shard, OldFile { file, hours, of_hour: Some((name.hour, name.digest)) }))
 }
 
-/// Returns the groups of files that become one: neighbours by hour, as many as are not too large together.
-/// Files that stay alone are left out.
+/// Returns the groups of files that become one. A group has neighbours by hour, as many as together have at
+/// most [`DAY_BYTES`]. Files that stay alone are left out.
 fn groups(mut sources: Vec<OldFile>) -> Vec<Vec<OldFile>> {
     sources.sort_by_key(|source| source.hours.0.trailing_zeros());
     let mut groups: Vec<Vec<OldFile>> = Vec::new();

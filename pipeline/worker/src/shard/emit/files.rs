@@ -32,14 +32,15 @@ pub(in crate::shard) struct HourFiles<'a> {
 }
 
 impl<'a> HourFiles<'a> {
-    /// Returns an empty set for an hour with this entry before. Everything in a new hour counts as changed.
+    /// Returns an empty set for an hour with this previous entry. In a new hour, everything counts as
+    /// changed.
     pub fn new(of: ShardHour, before: Option<&'a HourEntry>) -> Self {
         let (entries, objects, is_new) = (BTreeMap::new(), Vec::new(), before.is_none());
         Self { of, before, entries, objects, changed: is_new, costs_changed: is_new }
     }
 
-    /// Takes the files of a table, in order. A file with the same rows as before stays the old file. The file
-    /// of `hours` carries the revision, so it stays only if all others stay.
+    /// Takes the files of a table, in order. If a file has the same rows as before, the old file stays. The
+    /// file of `hours` carries the revision, so it stays only if all others stay.
     pub fn take(&mut self, table: Table, files: Vec<FileNow>, namer: &ObjectNamer) {
         let old = self.before.map_or(&[][..], |before| before.files_of(table));
         let found: Vec<(FileNow, Option<&FileEntry>)> = files
@@ -98,7 +99,7 @@ mod tests {
         FileNow::New(CutFile { file, last_organization: rows.into() })
     }
 
-    /// An hour that becomes these files of a table.
+    /// Makes an hour from these files of a table.
     fn hour(before: Option<&HourEntry>, files: Vec<FileNow>) -> (HourEntry, bool, usize) {
         let draft = Decided::unowned(0).next_draft();
         let namer = draft.namer(&"owner".into(), &Arc::new(AtomicU64::new(0)));

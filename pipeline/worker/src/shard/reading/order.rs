@@ -1,7 +1,6 @@
 //! The order of events in an archive file: by organization, then kind, then a sample's pod and time, then
 //! body. So equal events make equal files, and a reader of one organization can skip the blocks of others.
-//! The samples of a pod stand together, in order of time: the pod's uid is stored and looked up once for all
-//! of them.
+//! The samples of a pod are adjacent, in order of time, so the pod's uid is stored and looked up only once.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -26,7 +25,7 @@ fn order_of_organization(a: &Body, b: &Body) -> Ordering {
     a.0.cmp(&b.0).then_with(|| pod_and_time(a).cmp(&pod_and_time(b))).then_with(|| a.1.cmp(&b.1))
 }
 
-/// Returns the pod and the time of a sample; nothing for all other kinds.
+/// Returns the pod and the time of a sample, or empty values for all other kinds.
 fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     match kind {
         EventKind::PodUsage => body::pod_and_time(body),
@@ -37,7 +36,7 @@ fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
 /// Returns these events in the order of an archive file, each once: by organization, then kind, then a
 /// sample's pod and time, then body.
 ///
-/// Bodies lie in memory in the order of arrival, and are read once, in that order: a second read in sorted
+/// Bodies are in memory in the order of arrival, and are read once, in that order. A second read in sorted
 /// order would miss the processor's caches. So each event gets a key, which nearly always decides.
 pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     let mut organizations = Organizations::<Arc<[u8]>, Organization<B>>::new();
@@ -65,7 +64,7 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     sorted
 }
 
-/// Events of one organization, each after its key.
+/// Events of one organization, each with its key.
 struct Organization<B> {
     events: Vec<(u128, B)>,
     /// Pods, each with its number in the order of arrival.

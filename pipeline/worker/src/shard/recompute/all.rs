@@ -75,7 +75,7 @@ impl Recomputer<'_> {
         }))
     }
 
-    /// Returns where the run stands; begins it at the first dirty hour.
+    /// Returns the position of the run; begins the run at the first dirty hour.
     async fn position(&self, shard: &mut RecomputeShard<'_>) -> Result<Option<FoldPosition>> {
         if let Some(position) = &shard.run.all {
             return Ok(Some(position.clone()));
@@ -142,7 +142,7 @@ fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option
 }
 
 /// Returns snapshots from a long lead-up, so that the next owner continues from there: hour, path and
-/// content. They are of hours that keep a snapshot, and only if the state is the recorded one.
+/// content. They cover only hours that keep a snapshot and whose state is the recorded one.
 fn snapshots_on_the_way(
     shard: &RecomputeShard<'_>,
     keeps: impl Fn(Hour) -> bool,

@@ -60,7 +60,7 @@ struct SliceParts {
     /// The last hour whose rows are wanted.
     last: Hour,
     parts: BTreeMap<OrganizationId, Part>,
-    /// Hours of organizations folded so far.
+    /// Number of hours folded so far, counted once per organization.
     folded: u64,
 }
 
@@ -111,7 +111,7 @@ impl Recomputer<'_> {
     }
 
     /// Takes out the organizations with an hour whose rules this release does not compute, and returns one
-    /// such hour. They wait for a release that does; all others are recomputed.
+    /// such hour. They wait for a release that computes the rules; all others are recomputed.
     fn take_waiting(
         &self,
         draft: &Draft,
@@ -130,8 +130,8 @@ impl Recomputer<'_> {
         unknown
     }
 
-    /// Returns the last hour of the next slice: as many hours as their table files leave memory for, and at
-    /// least one. Returns `None` if one of the hours has left the checkpoint.
+    /// Returns the last hour of the next slice. The slice has as many hours as their table files leave memory
+    /// for, and at least one. Returns `None` if one of the hours has left the checkpoint.
     fn last(&self, draft: &Draft, first: Hour, end: Hour) -> Option<Hour> {
         let (mut bytes, mut last) = (0_u64, first);
         for hour in (first.0..=end.0.min(first.0 + WINDOW_HOURS_MAX - 1).max(first.0)).map(Hour) {
@@ -144,8 +144,8 @@ impl Recomputer<'_> {
         Some(last)
     }
 
-    /// Returns the organizations of a slice, each with its course or from its nearest snapshot. Returns
-    /// `None` if such a snapshot is missing or too far away.
+    /// Returns the organizations of a slice, each with its course, or with a new course from its nearest
+    /// snapshot. Returns `None` if such a snapshot is missing or too far away.
     async fn parts(
         &self,
         shard: &mut RecomputeShard<'_>,
@@ -337,7 +337,7 @@ fn finished<T>(
 }
 
 /// Returns the hour at which each organization of the next slice begins. While a run is under way, it takes
-/// only organizations of the run and marks ahead of it; all other marks wait for the next run.
+/// only organizations of the run and marks ahead of it. All other marks wait for the next run.
 fn wanted(dirty: &Dirty, courses: &Courses, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
     let marks = dirty.of_organizations();
     let first = |id: &OrganizationId| Some((id.clone(), marks.get(id)?.first()?));

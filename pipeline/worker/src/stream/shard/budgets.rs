@@ -1,5 +1,5 @@
 //! Costs and budgets of a shard, read from its published tables: for metrics, and for messages about exceeded
-//! budgets. Whatever fails here changes no checkpoint and no table.
+//! budgets. A failure here changes no checkpoint and no table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::ports::{ExceededBudget, FormatError, Ports, TableEncoder};
 use crate::shard::rules::RuleBook;
 use crate::status::ShardCosts;
 
-/// The most hours whose budgets are read at once.
+/// Maximum number of hours whose budgets are read at once.
 const HOURS_AT_ONCE: usize = 24;
 
 /// The costs of a shard's current day, and its budgets, as far as they were read.
@@ -103,11 +103,12 @@ impl LiveShard {
         self.decided().unsent_budgets.iter().filter(|hour| draft.contains(*hour))
     }
 
-    /// Returns the budgets that unsent hours were the first of their period to exceed, with these hours.
+    /// Returns the budgets that unsent hours were the first of their period to exceed, and the hours that
+    /// were read.
     ///
     /// # Errors
-    /// If storage is unavailable. An hour whose file is missing or damaged counts as read, because it would
-    /// hold up all others; an error in the log names the file.
+    /// If storage is unavailable. If the file of an hour is missing or damaged, the hour counts as read,
+    /// because it would hold up all others. An error in the log names the file.
     pub async fn exceeded_budgets(
         &self,
         ports: &Ports,
@@ -139,8 +140,8 @@ impl LiveShard {
     }
 }
 
-/// Brings the costs of the day of `closed` up to date. `counted` are the files whose costs the report has.
-/// Returns the files whose costs it has then.
+/// Brings the costs of the day of `closed` up to date. `counted` holds the files whose costs the report
+/// includes. Returns the files whose costs the report includes after the update.
 async fn count_day(
     ports: &Ports,
     rules: &RuleBook,
@@ -173,7 +174,8 @@ async fn count_day(
     Ok(today)
 }
 
-/// Returns the budgets that an hour exceeds and the hour before, if it is of the same period, did not.
+/// Returns the budgets that an hour exceeds and that the previous hour of the same period, if any, did not
+/// exceed.
 async fn first_exceeded(
     ports: &Ports,
     rules: &RuleBook,

@@ -65,12 +65,12 @@ impl EventBuffer {
         self.letter_bytes += bytes;
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes of events and letters in memory.
     pub fn bytes(&self) -> u64 {
         self.open.values().map(|open| open.bytes).sum::<u64>() + self.late_bytes + self.letter_bytes
     }
 
-    /// Bytes that no checkpoint has taken.
+    /// Returns the bytes of events and letters that no checkpoint has taken.
     pub fn new_bytes(&self) -> u64 {
         self.new_bytes
     }
@@ -85,8 +85,8 @@ impl EventBuffer {
         self.open.keys().next_back().copied()
     }
 
-    /// Returns open hours with events that are not objects yet: all events of the hour, and how many of them
-    /// already are objects.
+    /// Returns the open hours with events that are not objects yet. Each hour has all of its events, and the
+    /// number of events that already are objects.
     pub fn unflushed(&self) -> Vec<(Hour, Arc<Vec<Body>>, usize)> {
         let unflushed = self.open.iter().filter(|(_, open)| open.flushed < open.events.len());
         unflushed.map(|(hour, open)| (*hour, Arc::clone(&open.events), open.flushed)).collect()
@@ -141,7 +141,7 @@ impl EventBuffer {
         self.open.entry(hour).or_default().spilled = true;
     }
 
-    /// Returns where the events of an open hour are.
+    /// Returns the places of the events of an open hour.
     pub fn events(&self, hour: Hour) -> EventPlaces {
         self.open.get(&hour).map_or_else(EventPlaces::default, |open| EventPlaces {
             bodies: Some(Arc::clone(&open.events)),
@@ -160,7 +160,7 @@ impl EventBuffer {
         self.open.values().any(|open| open.decided > 0)
     }
 
-    /// Drops from memory the events that the archive holds of the latest open hour that has any.
+    /// Drops archived events of one open hour from memory: the latest hour that still has any.
     pub fn spill(&mut self) {
         let Some(open) = self.open.values_mut().rev().find(|open| open.decided > 0) else { return };
         let events = Arc::make_mut(&mut open.events);

@@ -17,11 +17,11 @@ use crate::shard::reading::unknown_events;
 use crate::status::Counts;
 use crate::stream::StreamPorts;
 
-/// The most closed hours of one checkpoint whose archive is read to distinguish known events from new ones.
-/// Events of further hours count as new, which costs a fold but changes nothing.
+/// Maximum number of closed hours of one checkpoint whose archive is read to distinguish known events from
+/// new ones. Events of further hours count as new, which costs a fold but changes nothing.
 const KNOWN_HOURS_MAX: usize = 64;
 
-/// The most bytes that are read for that, so that a burst of late events does not take long.
+/// Maximum number of bytes that are read for this purpose, so that a burst of late events does not take long.
 const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 impl LiveShard {

@@ -78,8 +78,8 @@ impl Folding<'_> {
     }
 
     /// Returns the last hour that a slice of some organizations may have. A run that may not take all dirty
-    /// hours begins with as many as it may write. If they change later hours, the run also takes what is
-    /// dirty there.
+    /// hours begins with as many hours as it may write. If they change later hours, the run also takes the
+    /// hours that are dirty there.
     fn end(&self, shard: &LiveShard, closed: Hour) -> Hour {
         if shard.recompute.run.is_of_some() {
             return closed;
@@ -101,7 +101,7 @@ impl Folding<'_> {
         last.unwrap_or(closed)
     }
 
-    /// Takes a slice into the draft, and its states as the current ones if they are.
+    /// Takes a slice into the draft. If its states are the current ones, they become the shard's states.
     fn take_recomputed(&mut self, shard: &mut LiveShard, mut recomputed: Recomputed<()>) {
         self.counts.full_restatements += u64::from(recomputed.fallback.is_some());
         self.counts.folded_organization_hours += recomputed.folded;

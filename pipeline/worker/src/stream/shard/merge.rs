@@ -1,5 +1,5 @@
-//! Merges the archive: a closed hour has as many files as checkpoints took events of it, and is merged into
-//! one.
+//! Merges the archive: each checkpoint that took events of a closed hour wrote one file, and these files are
+//! merged into one.
 //!
 //! The merged file waits for the checkpoint like any other object. The checkpoint names it in place of the
 //! files that it replaces. Once the checkpoint is decided, those files are deleted, some at a time.
@@ -19,21 +19,23 @@ use crate::shard::Body;
 use crate::shard::reading::{FileToRead, fetch_files, read_archive};
 use crate::stream::StreamPorts;
 
-/// The number of files that must come after an hour was merged before it is merged again, because each merge
-/// writes the hour's events again.
+/// Number of files that must be added to a merged hour before it is merged again, because each merge writes
+/// the hour's events again.
 const LATE_FILES: usize = 16;
 
-/// Bytes of files that become one, compressed: about 64 MiB of events in memory.
+/// Maximum size of files that become one, compressed, in bytes: about 64 MiB of events in memory.
 const MERGED_BYTES: u64 = 8 << 20;
 
-/// The most hours that one checkpoint merges. Their files also have at most [`MERGED_BYTES`] together, unless
-/// there is only one hour. Merging takes a moment, and a worker that catches up merges later.
+/// Maximum number of hours that one checkpoint merges. Their files also have at most [`MERGED_BYTES`]
+/// together, unless there is only one hour. Merging takes a moment, and a worker that catches up merges
+/// later.
 const HOURS_AT_ONCE: usize = 16;
 
-/// Hours before the last closed hour that a new owner checks: the earlier owner may have ended in between.
+/// Number of hours before the last closed hour that a new owner checks, because the earlier owner may have
+/// ended before their merge.
 const LOOKED_BACK_HOURS: i64 = 24;
 
-/// Hours whose files are checked for one checkpoint: a date or two are listed for them.
+/// Number of hours whose files are checked for one checkpoint: one or two dates are listed for them.
 const LOOKED_AT_HOURS: i64 = 24;
 
 /// The progress of merging.
@@ -52,7 +54,7 @@ impl LiveShard {
         }
     }
 
-    /// Returns whether another owner has decided since the last checkpoint of this one.
+    /// Returns whether another owner has decided since the last checkpoint of this owner.
     ///
     /// # Errors
     /// If storage is unavailable.

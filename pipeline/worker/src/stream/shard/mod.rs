@@ -63,7 +63,8 @@ impl Claim {
 /// The publishing state of the shard's tables.
 #[derive(Clone, Copy, Debug, Default)]
 struct Publication {
-    /// Since when tables may differ from the last decided checkpoint; `None` if they are equal to it.
+    /// The time since which tables may differ from the last decided checkpoint; `None` if they are equal to
+    /// it.
     behind_since: Option<WallTime>,
 }
 
@@ -72,7 +73,7 @@ struct Publication {
 pub(super) struct Garbage {
     /// Paths of objects that wait to be deleted.
     pub paths: BTreeSet<String>,
-    /// When the state folder was last searched.
+    /// The time at which the state folder was last searched.
     pub looked_at: WallTime,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct LiveShard {
     retention: Retention,
     log: Log,
     decided_at: WallTime,
-    /// The next checkpoint so far; not used while that is sealed.
+    /// The draft of the next checkpoint; not used while that checkpoint is sealed.
     draft: Box<Draft>,
     buffer: EventBuffer,
     topics: ShardTopics,
@@ -103,7 +104,7 @@ pub(super) struct LiveShard {
     garbage: Garbage,
     backoff: Backoff,
     costs: Costs,
-    /// When to retry reading, while it could not be started.
+    /// The back-off for reading, while reading could not be started.
     unread: Option<Backoff>,
     /// The oldest snapshot that the last checkpoint names, if it lies at or before the horizon: events before
     /// the snapshot are too late.
@@ -180,12 +181,12 @@ impl LiveShard {
         self.log
     }
 
-    /// Bytes of the shard's state, as last written.
+    /// Returns the bytes of the shard's state, as last written.
     pub fn state_bytes(&self) -> u64 {
         self.state_bytes
     }
 
-    /// Number of organizations in the shard's state.
+    /// Returns the number of organizations in the shard's state.
     pub fn organizations(&self) -> u64 {
         self.states.as_ref().map_or(0, |states| states.len() as u64)
     }
@@ -198,7 +199,7 @@ impl LiveShard {
         (held.count() as u64, first)
     }
 
-    /// The oldest hour with events that is not closed.
+    /// Returns the oldest hour with events that is not closed.
     pub fn oldest_open_hour(&self) -> Option<Hour> {
         self.buffer.first_open()
     }
@@ -217,12 +218,12 @@ impl LiveShard {
         self.buffer.push_letter(letter);
     }
 
-    /// Bytes of events and letters in memory.
+    /// Returns the bytes of events and letters in memory.
     pub fn bytes(&self) -> u64 {
         self.buffer.bytes()
     }
 
-    /// Bytes of events and letters that no checkpoint has taken.
+    /// Returns the bytes of events and letters that no checkpoint has taken.
     pub fn new_bytes(&self) -> u64 {
         self.buffer.new_bytes()
     }
@@ -232,7 +233,7 @@ impl LiveShard {
         self.buffer.can_spill()
     }
 
-    /// Drops from memory the events that the archive holds of the latest open hour that has any.
+    /// Drops archived events of one open hour from memory: the latest hour that still has any.
     pub fn spill(&mut self) {
         self.buffer.spill();
     }
@@ -248,8 +249,8 @@ impl LiveShard {
     }
 
     /// Returns whether an event of this hour is too late: its hour is closed, and no state from before the
-    /// hour is kept. A shard younger than the horizon has its empty beginning as that state, but only back to
-    /// the horizon: otherwise one event of 1970 would recompute half a century.
+    /// hour is kept. For a shard younger than the horizon, its empty beginning is that state, but only back
+    /// to the horizon. Otherwise, one event of 1970 would recompute half a century.
     pub fn is_too_late(&self, hour: Hour) -> bool {
         let horizon = || Some(self.retention.horizon(self.next().closed_through?));
         let oldest = self.oldest_base.or_else(horizon);

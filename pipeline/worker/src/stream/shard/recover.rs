@@ -53,13 +53,13 @@ pub(in crate::stream) struct Recovery<'a> {
     pub topics: &'a [Text],
     /// Topics that are no longer read.
     pub retired: &'a [Text],
-    /// The most hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
     pub retention: Retention,
 }
 
 impl Recovery<'_> {
-    /// Claims a shard, as a random owner of its own.
+    /// Claims a shard, with an owner id of its own.
     pub async fn claim(&self, shard: Shard, owner: Text) -> Result<Claimed> {
         let claimant = Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true };
         let began = self.ports.clock.monotonic();
@@ -162,7 +162,7 @@ impl Recovery<'_> {
 
     /// Lists the configured rules if their version is not listed yet. They hold from the first hour that has
     /// no event. If this program does not compute the last listed version, they hold from the first hour that
-    /// is not closed: nothing of that hour is published.
+    /// is not closed. Nothing of that hour is published.
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided().rules;
@@ -201,7 +201,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Warns about organizations whose prices have another currency than the configured rules give them.
+    /// Warns about organizations whose prices are not in the currency that the configured rules give them.
     fn warn_of_other_currency(&self, live: &LiveShard) {
         let is_other = |id: &OrganizationId, idle: &IdleState| {
             let currency = self.configured.currency_of(id);

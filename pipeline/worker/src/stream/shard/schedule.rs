@@ -24,7 +24,7 @@ const HORIZON_MARGIN_HOURS: i64 = 48;
 /// The pace at which dirty hours of some organizations are recomputed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stream) struct RestatePace {
-    /// Least time between two runs.
+    /// Minimum time between two runs.
     pub every: Duration,
     /// Maximum time that a dirty hour waits for live hours to write as many bytes as are written again.
     pub delay_max: Duration,
@@ -48,11 +48,11 @@ pub(super) struct Recomputation {
     pub run: RecomputeRun,
     /// Bytes of rewritten table files that hours closed since have not paid for.
     pub debt: u64,
-    /// Since when each dirty hour waits.
+    /// The time since which each dirty hour waits.
     pub waiting: BTreeMap<Hour, WallTime>,
-    /// When the last late event was taken.
+    /// The time at which the last late event was taken.
     pub late_at: Option<WallTime>,
-    /// When recomputation last began at an hour that it had passed before.
+    /// The time at which recomputation last began at an hour that it had passed before.
     pub began_at: Option<WallTime>,
     /// Whether all dirty hours wait for a release that computes their rules.
     pub waits_for_release: bool,
@@ -77,9 +77,9 @@ impl LiveShard {
         self.next_hour().filter(|next| *next <= last && self.states.is_some()).map(|_| last)
     }
 
-    /// Returns the gate at which dirty hours stand, or `None` if no hour is dirty. The gates in order:
+    /// Returns the gate at which dirty hours wait, or `None` if no hour is dirty. The gates in order:
     ///
-    /// 1. No release that computes their rules is here.
+    /// 1. Hours whose rules this release does not compute wait for another release.
     /// 2. A run that has begun, or without which no hour can close, continues.
     /// 3. A restart at an hour that was recomputed before happens at most once per `every`, because late
     ///    events arrive in bursts.
@@ -134,7 +134,7 @@ impl LiveShard {
         (recompute.debt < allowed).then(|| Reach::Bytes(allowed - recompute.debt))
     }
 
-    /// Bytes of the table files of a closed hour.
+    /// Returns the bytes of the table files of a closed hour.
     pub(super) fn file_bytes(&self, hour: Hour) -> u64 {
         self.next().hours.get(&hour).map_or(0, |entry| entry.file_bytes())
     }
@@ -147,7 +147,8 @@ impl LiveShard {
         self.recompute.waiting = hours.map(|hour| (hour, since(hour))).collect();
     }
 
-    /// Number of hours that wait to be recomputed, and since when the first of them waits.
+    /// Returns the number of hours that wait to be recomputed, and the time since which the first of them
+    /// waits.
     pub fn waiting(&self) -> (u64, Option<WallTime>) {
         let waiting = &self.recompute.waiting;
         (waiting.len() as u64, waiting.values().min().copied())

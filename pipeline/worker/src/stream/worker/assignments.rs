@@ -14,7 +14,7 @@ use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 use crate::stream::shard::{Claimed, LiveShard, Recovery};
 
-/// The pause of a shard after another owner decided it: the group may be about to take it away.
+/// The pause of a shard after another owner has decided a checkpoint: the group may be about to take it away.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
 
 impl<S: Source> Worker<S> {
@@ -205,7 +205,7 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// The number of partitions of the first topic there is.
+/// Returns the number of partitions of the first topic that exists.
 pub(super) fn partitions(topics: &BTreeMap<Text, u32>) -> Option<Shard> {
     topics.values().find(|partitions| **partitions > 0).and_then(|found| Shard::try_from(*found).ok())
 }

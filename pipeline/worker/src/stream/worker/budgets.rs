@@ -1,7 +1,7 @@
 //! Reads the costs of published hours, and sends messages about exceeded budgets.
 //!
 //! Messages are sent in the background, so a topic that does not answer delays no step. Hours whose messages
-//! may be missing are in the checkpoint; so after a crash the next owner sends them.
+//! may be missing are in the checkpoint, so that the next owner sends them after a crash.
 
 use prorata_schemas::time::WallTime;
 use tokio::task::JoinHandle;

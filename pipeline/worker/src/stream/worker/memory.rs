@@ -1,4 +1,4 @@
-//! The part of the memory limit that is left for events, and what is dropped from memory when they exceed it.
+//! The part of the memory limit that is left for events, and the events that are dropped when they exceed it.
 
 use super::Worker;
 use crate::shard::window::memory_for_events;
@@ -13,15 +13,16 @@ const STATE_FACTOR: u64 = 4;
 struct OtherMemory {
     /// Snapshots of the shards.
     pub states: u64,
-    /// The most that the source may hold.
+    /// Maximum number of bytes that the source may hold.
     pub queue: u64,
     /// The memory that the process held besides events, as measured while nothing was folded.
     pub seen: u64,
 }
 
 impl OtherMemory {
-    /// Bytes of events that may be in memory: the limit less folding and encoding, and less the source and
-    /// the states or the measured memory besides events, whichever is more.
+    /// Returns the bytes of events that may be in memory: the limit less folding and encoding, and less other
+    /// memory. Other memory is either the source and the states, or the measured memory besides events,
+    /// whichever is more.
     fn budget(&self, limit: u64) -> u64 {
         let expected = self.states.saturating_mul(STATE_FACTOR).saturating_add(self.queue);
         memory_for_events(limit, expected.max(self.seen))
@@ -29,12 +30,12 @@ impl OtherMemory {
 }
 
 impl<S: Source> Worker<S> {
-    /// Bytes of events in memory.
+    /// Returns the bytes of events in memory.
     pub(super) fn bytes(&self) -> u64 {
         self.shards.live().map(LiveShard::bytes).sum()
     }
 
-    /// Bytes of events that may be in memory.
+    /// Returns the bytes of events that may be in memory.
     pub(super) fn budget(&self) -> u64 {
         let other = OtherMemory {
             states: self.shards.live().map(LiveShard::state_bytes).sum(),
@@ -44,7 +45,7 @@ impl<S: Source> Worker<S> {
         other.budget(self.setup.options.memory_limit)
     }
 
-    /// If there is too much, drops events that the archive holds from memory, latest hours first. It drops a
+    /// If events take too much memory, drops archived events from memory, latest hours first. It drops a
     /// large part at once: otherwise every few messages would exceed the limit again.
     pub(super) fn evict(&mut self) {
         let mut bytes = self.bytes();

@@ -23,7 +23,7 @@ const SILENCE_MAX_MICROS: i64 = 600_000_000;
 /// every few seconds.
 const QUIET_MICROS: i64 = 15_000_000;
 
-/// The time from its start within which a fenced worker must have a rival with the same id: one took over
+/// The time after its start within which a fenced worker must have a rival with the same id: one took over
 /// from the other. Later, the worker may have been fenced by a session of its own that ended under load.
 const FENCED_SOON: Duration = Duration::from_secs(600);
 
@@ -34,11 +34,11 @@ pub(super) struct Contact {
     assigned: bool,
     /// Whether the group has taken all shards away and has not assigned any set since, not even an empty one.
     cut_off: bool,
-    /// When the worker started.
+    /// The time at which the worker started.
     began_at: WallTime,
-    /// When the source was last polled.
+    /// The time at which the source was last polled.
     polled_at: WallTime,
-    /// Since when Kafka has been polled without an answer.
+    /// The time since which Kafka has been polled without an answer.
     silent_since: Option<WallTime>,
 }
 
@@ -48,7 +48,7 @@ impl Contact {
         Self { assigned: false, cut_off: false, began_at: now, polled_at: now, silent_since: None }
     }
 
-    /// Returns whether the group has assigned this worker's shards, and has not revoked that.
+    /// Returns whether the group has assigned this worker's shards, and has not revoked the assignment.
     pub fn is_assigned(&self) -> bool {
         self.assigned && !self.cut_off
     }
@@ -124,9 +124,9 @@ impl<S: Source> Worker<S> {
         again
     }
 
-    /// While a shard is read, the source reports something every few seconds. A member that has lost all
-    /// shards soon gets a new assignment, perhaps an empty one. So silence means that no broker answers. The
-    /// worker waits, but not without end.
+    /// Checks how long Kafka has been silent. While a shard is read, the source reports something every few
+    /// seconds. A member that has lost all shards soon gets a new assignment, perhaps an empty one. So
+    /// silence means that no broker answers. The worker waits, but not forever.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         let reads = self.shards.live().any(|live| {
@@ -192,8 +192,8 @@ impl<S: Source> Worker<S> {
             SourceEvent::End { topic, partition, offset } => {
                 self.backlog.push((partition, topic), Item::End(offset));
             }
-            // Handled in order: reading starts again after the events before it, and the events after it are
-            // read again.
+            // This event is handled in order: reading starts again after the events before it, and the events
+            // after it are read again.
             SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
                 self.backlog.push((partition, topic), Item::Lost(Loss { earliest, cause }));
             }

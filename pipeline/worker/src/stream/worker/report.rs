@@ -20,7 +20,7 @@ impl<S: Source> Worker<S> {
     pub(super) fn report_status(&self) {
         let clock = self.setup.clock.read();
         let now = clock.steady;
-        // Ages are measured by the steady clock; readers measure them by the machine's.
+        // Ages are measured by the steady clock; readers measure them by the machine clock.
         let machine_time = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
         let rule = self.setup.options.watermark();
         let shard_status = |live: &LiveShard| {

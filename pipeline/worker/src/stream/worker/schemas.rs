@@ -16,17 +16,17 @@ use crate::status::{Dependency, Wait};
 use crate::stream::backlog::{Item, Loss, Need, Parked, Place};
 use crate::stream::intake::Taken;
 
-/// The most schemas requested at once.
+/// Maximum number of schemas requested at once.
 const FETCHES_MAX: usize = 16;
 
-/// The most requests to the registry in one step: a flood of unknown ids must not hold up the rest of the
-/// loop for long.
+/// Maximum number of requests to the registry in one step. A flood of unknown ids must not hold up the rest
+/// of the loop for long.
 const ROUNDS_MAX: usize = 16;
 
 /// The divisor of `queue_bytes` that gives the bytes that may wait to be taken.
 const WAITING_PART: u64 = 4;
 
-/// The least time that a topic partition is parked. Each time, all partitions are assigned again, and the
+/// Minimum time that a topic partition is parked. Each time, all partitions are assigned again, and the
 /// messages that were read ahead are read again.
 const PARKED_FOR: Duration = Duration::from_secs(5);
 
@@ -91,8 +91,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Requests schemas that messages wait for, if the registry may be asked. Returns whether it has given
-    /// any schema, or said that one does not exist.
+    /// Requests schemas that messages wait for, if the registry may be asked. Returns whether the registry
+    /// has returned any schema, or reported that one does not exist.
     async fn fetch_schemas(&mut self) -> Result<bool> {
         let now = self.setup.ports.shared.clock.now();
         let mut ids = self.backlog.schemas(&*self.setup.ports.decoder, now);
@@ -124,7 +124,7 @@ impl<S: Source> Worker<S> {
         Ok(!known.is_empty())
     }
 
-    /// Notes that the registry has not given a schema.
+    /// Notes that the registry has not returned a schema.
     fn note_missing(&mut self, id: u32, error: RegistryError) {
         tracing::warn!(%error, schema = id, "messages are waiting for the schema registry");
         if error.is_of_schema {

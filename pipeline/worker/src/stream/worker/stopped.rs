@@ -2,8 +2,9 @@
 //!
 //! The cause lies in the shard's own objects, tables or topic partitions, so neither another worker nor a
 //! restart helps. The shard is released, so that a backfill can fix it. It is taken again as soon as the
-//! checkpoint log shows that somebody has fixed it, and now and then in any case: an object may have been
-//! restored. Only lost offsets are not retried: nothing that happens while the worker runs brings them back.
+//! checkpoint log shows that somebody has fixed it. It is also tried again occasionally, because an object
+//! may have been restored. Only lost offsets are not retried: nothing that happens while the worker runs
+//! brings them back.
 
 use super::Worker;
 use crate::backoff::{self, Backoff};
@@ -32,7 +33,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Checks stopped shards now and then, and takes again the shards that may continue.
+    /// Checks stopped shards at intervals, and takes again the shards that may continue.
     pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         for shard in self.shards.due_stopped(now) {

@@ -22,8 +22,8 @@ use crate::stream::shard::LiveShard;
 /// one hour. A shard makes 60 checkpoints in that time, and many more while late events flow.
 const COLLECT_MICROS: i64 = 3_600_000_000;
 
-/// The most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
-/// concurrent requests. That is hundreds a second, many times the objects that a shard writes.
+/// Maximum number of objects of one shard that are deleted between two steps, so that steps stay short: four
+/// rounds of concurrent requests. That is hundreds a second, many times the objects that a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
 
 /// The number of bad reads of a file of dead letters after which the file counts as damaged.
@@ -44,7 +44,7 @@ pub(super) enum Task {
     CollectGarbage,
 }
 
-/// The recurring tasks, and when each may be retried.
+/// The recurring tasks, and the time from which each may be retried.
 #[derive(Debug, Default)]
 pub(super) struct Tasks(BTreeMap<Task, Backoff>);
 
@@ -71,7 +71,7 @@ impl<S: Source> Worker<S> {
             return Ok(());
         }
         match self.publish_these(&due).await {
-            // A table or its log may affect some of the shards alone.
+            // An error of a table or its log may concern only some of the shards.
             Err(error) if error.stop_reason().is_some() => {
                 for decided in due {
                     if let Err(error) = self.publish_these(std::slice::from_ref(&decided)).await {
@@ -202,7 +202,7 @@ async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Vec<DeadLetter>
     ports.shared.archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
-/// Deletes objects that the shard no longer needs, some at a time. Once in a while it searches the listing of
+/// Deletes objects that the shard no longer needs, some at a time. Occasionally, it searches the listing of
 /// the shard's state for them. Only the shard's latest owner may do so, after its own decision.
 async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;

@@ -88,7 +88,7 @@ pub fn show(scenario: &Scenario) -> String {
     text
 }
 
-/// Returns the differences between two runs, line by line of the rows that differ.
+/// Returns the differences between two runs, line by line, for the rows that differ.
 pub fn differences(left: &[HourTables], right: &[HourTables], names: (&str, &str)) -> String {
     let mut text = String::new();
     if left.len() != right.len() {
@@ -120,7 +120,8 @@ pub fn differences(left: &[HourTables], right: &[HourTables], names: (&str, &str
     text
 }
 
-/// Writes the rows of one table that only one side has, with the fields in which the n-th of each differ.
+/// Writes the rows of one table that only one side has, with the fields in which the n-th rows of both sides
+/// differ.
 fn rows<R: Debug + PartialEq>(text: &mut String, table: &str, left: &[R], right: &[R], names: (&str, &str)) {
     let only = |of: &[R], other: &[R]| -> Vec<String> {
         of.iter().filter(|row| !other.contains(row)).map(|row| format!("{row:#?}")).collect()
