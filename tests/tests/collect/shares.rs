@@ -201,7 +201,8 @@ fn send_plan(room: &Room) {
 organization_id: acme
 currency: USD
 commitments:
-  - {id: plan, from: 2026-01-01, provider: aws, kind: SAVINGS_PLAN, hourly_commitment: "10", hourly_cost: "10",
+  - {id: plan, from: 2026-01-01, provider: aws, kind: SAVINGS_PLAN,
+     hourly_commitment: "10", hourly_cost: "10",
      discounts: [{applies_to: NODE, region: us-east-1, saving: "0.3"}]}
 "#;
     std::fs::write(room.path("agreements.yaml"), text).unwrap();
