@@ -39,6 +39,8 @@ pub fn event(event: &Event) -> Vec<String> {
             words.extend(optional("model", &node.gpu_model));
             words.extend(optional("pool", &node.pool_id));
             words.extend(node.gpus.as_ref().map(|gpus| format!("gpus={}", gpus.text)));
+            words.extend(optional("resource", &node.resource_key));
+            words.extend(optional("account", &node.account_id));
         }
         Payload::NodeStopped(node) => words.push(node.node_id.to_string()),
         Payload::PodStarted(pod) => {

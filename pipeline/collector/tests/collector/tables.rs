@@ -119,6 +119,7 @@ impl Case {
             ("qos-label", name) => options.qos_label = Some(name.into()),
             ("model-label", name) => options.gpu_model_label = Some(name.into()),
             ("pool-label", name) => options.pool_label = Some(name.into()),
+            ("account", id) => options.account_id = Some(id.into()),
             ("unwatched", name) => {
                 options.watched.remove(&kind(name).ok_or(format!("no kind '{name}'"))?);
             }
