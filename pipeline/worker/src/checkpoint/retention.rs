@@ -63,6 +63,22 @@ impl Retention {
         age < HOURLY || (age < self.hours + DAY && hour.of_day() == 23)
     }
 
+    /// Returns the oldest hour that a checkpoint keeps of a history that is longer: no state from before that
+    /// hour is kept. `None` if the history begins inside the horizon.
+    ///
+    /// A horizon that was shorter before leaves no snapshot at the new one. Then the oldest hour that is still
+    /// there counts, until the hours have grown as old as the new horizon.
+    pub fn oldest_base(self, checkpoint: &Checkpoint) -> Option<Hour> {
+        let horizon = self.horizon(checkpoint.closed_through?);
+        let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
+        let oldest = with_snapshot.next().map(|(hour, _)| *hour).filter(|oldest| *oldest <= horizon);
+        let first = *checkpoint.hours.keys().next()?;
+        // A late event before the first hour is in the archive before the hour is in the checkpoint.
+        let known = checkpoint.dirty.first().map_or(first, |dirty| first.min(dirty));
+        let has_left = checkpoint.archive_from.is_some_and(|from| from < known);
+        oldest.or((first > horizon && has_left).then_some(first))
+    }
+
     /// Drops everything from a checkpoint that need not be kept, and returns the snapshots that it no longer
     /// names. An hour leaves only if every table is known to hold it.
     pub(super) fn prune(self, checkpoint: &mut Checkpoint) -> Vec<String> {
@@ -103,7 +119,10 @@ impl Retention {
 
 impl Serialize for Retention {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}h", self.hours))
+        match self.hours % DAY {
+            0 => serializer.collect_str(&format_args!("{}d", self.hours / DAY)),
+            _ => serializer.collect_str(&format_args!("{}h", self.hours)),
+        }
     }
 }
 
@@ -171,6 +190,29 @@ mod tests {
         let mut checkpoint = checkpoint(100 * 24, false);
         FIVE_WEEKS.prune(&mut checkpoint);
         assert_eq!(checkpoint.hours.len(), 100 * 24);
+    }
+
+    #[test]
+    fn a_longer_horizon_begins_with_what_is_kept() {
+        let longer = Retention { hours: 70 * DAY };
+        let mut checkpoint = checkpoint(40 * 24, true);
+        checkpoint.archive_from = Some(Hour(0));
+        assert_eq!(longer.oldest_base(&checkpoint), None, "nothing has left");
+        FIVE_WEEKS.prune(&mut checkpoint);
+        assert_eq!(FIVE_WEEKS.oldest_base(&checkpoint), Some(Hour(5 * 24 - 1)));
+        assert_eq!(longer.oldest_base(&checkpoint), Some(Hour(5 * 24 - 1)), "the same until hours are older");
+        // The history of a young shard has not left, also if a late event lies before it.
+        let mut young = checkpoint_of_a_day();
+        assert_eq!(longer.oldest_base(&young), None);
+        young.archive_from = Some(Hour(-5));
+        young.dirty.insert(Hour(-5));
+        assert_eq!(longer.oldest_base(&young), None);
+    }
+
+    fn checkpoint_of_a_day() -> Checkpoint {
+        let mut young = checkpoint(24, true);
+        young.archive_from = Some(Hour(0));
+        young
     }
 
     #[test]

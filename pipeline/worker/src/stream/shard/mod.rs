@@ -106,8 +106,8 @@ pub(super) struct LiveShard {
     costs: Costs,
     /// The back-off for reading, while reading could not be started.
     unread: Option<Backoff>,
-    /// The oldest snapshot that the last checkpoint names, if it lies at or before the horizon: events before
-    /// the snapshot are too late.
+    /// The hour up to which events are too late, because earlier hours have left the last checkpoint; see
+    /// [`Retention::oldest_base`].
     oldest_base: Option<Hour>,
 }
 
@@ -292,7 +292,7 @@ impl LiveShard {
         if let Some(closed) = decided.closed_through {
             self.archive.forget_before(self.retention.horizon(closed));
         }
-        self.oldest_base = oldest_base(&decided, self.retention);
+        self.oldest_base = self.retention.oldest_base(&decided);
         let now = now();
         let is_due = decided.hours.values().any(|entry| !entry.published);
         self.publication.behind_since = is_due.then(|| self.publication.behind_since.unwrap_or(now));
@@ -339,13 +339,6 @@ impl LiveShard {
     fn namer(&self) -> Option<ObjectNamer> {
         (!self.is_sealed()).then(|| self.draft.namer(&self.claim.owner, &self.claim.counter))
     }
-}
-
-/// Returns the oldest snapshot that a checkpoint names, if it lies at or before the horizon.
-fn oldest_base(checkpoint: &Checkpoint, retention: Retention) -> Option<Hour> {
-    let horizon = retention.horizon(checkpoint.closed_through?);
-    let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
-    with_snapshot.next().map(|(hour, _)| *hour).filter(|oldest| *oldest <= horizon)
 }
 
 /// Late events by organization.

@@ -11,7 +11,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, HourRange, WallTime};
 
-use super::{Claim, Costs, Garbage, LiveShard, Publication, oldest_base};
+use super::{Claim, Costs, Garbage, LiveShard, Publication};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::Log;
@@ -99,7 +99,7 @@ impl Recovery<'_> {
             backoff: Backoff::new(backoff::STREAM),
             costs: Costs::default(),
             unread: None,
-            oldest_base: oldest_base(&claimed, self.retention),
+            oldest_base: self.retention.oldest_base(&claimed),
             log: Log::new(claimed),
         };
         if self.retired.iter().any(|topic| live.decided().offsets.contains_key(topic)) {

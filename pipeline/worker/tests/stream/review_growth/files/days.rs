@@ -4,17 +4,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use prorata_samples::trace::{pod, pod_stop};
 use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reason;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeEncoder, FakeStore, FakeTables, Fault, Faults, Resume};
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::{BackfillOptions, Outcome};
+use prorata_worker::checkpoint::retention::Retention;
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::TableEncoder;
 use prorata_worker::root::maintain::{Maintained, maintain};
+use prorata_worker::stream::WorkerOptions;
 
 use crate::harness::{Lake, Run, assert_content, files, five_weeks};
 use crate::review_growth::leftovers::days;
@@ -137,6 +141,31 @@ async fn days_beyond_the_horizon_become_one_file_a_table_with_the_same_rows() {
     }
     let again = compact(&world, "second", Faults::default()).await.unwrap();
     assert_eq!(compacted(&again), 0, "once is enough");
+}
+
+#[tokio::test]
+async fn under_a_longer_horizon_what_has_left_stays_too_late_and_what_is_kept_is_corrected() {
+    let world = old().await;
+    let ten_weeks = Retention::new(Duration::from_secs(70 * 86_400)).unwrap();
+    let mut member = world.start("c", Faults::default(), move |options| options.retention = ten_weeks);
+    // Day 1 has left the checkpoint under the shorter horizon. Day 10 has not.
+    let late = |day: i64, uid: &str| {
+        let minute = day * 24 * 60 + 5;
+        [pod("acme", minute, uid, 1), pod_stop("acme", minute + 30, uid)]
+    };
+    world.produce(&late(1, "gone"));
+    world.produce(&late(10, "kept"));
+    for _ in 0..3 {
+        member.settle(&world).await.unwrap();
+        world.pass(WorkerOptions::default().max_restate_delay);
+    }
+    member.drain().await;
+    let letters = world.letters.letters();
+    assert_eq!(letters.len(), 2, "both events of day 1: {letters:?}");
+    assert!(letters.iter().all(|letter| letter.rejected.reject.reason == Reason::TooLate), "{letters:?}");
+    let rows = rows(&world);
+    let has = |uid: &str| rows.values().any(|rows| rows.contains(uid));
+    assert!(has("kept") && !has("gone"));
 }
 
 #[tokio::test]
