@@ -55,7 +55,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
     assert_eq!(digest(load.arrivals()), "b77d4bb4ee54139c30a32bae9c7c67a04accdcb12a3cbacd10d550451e7659de");
     assert_eq!(
         digest(load.organization(2)),
-        "ef4bcf0e96b87b0ffc27a10a805094e5c5289e77c1e503323ef97ab5c70dbfaa"
+        "dab80dce63cc1ed7754164725b7a88d71b87af5190c51c46e9852e895dd13dc6"
     );
 }
 
