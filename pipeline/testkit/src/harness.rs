@@ -54,7 +54,7 @@ pub async fn named(
     Ok(paths)
 }
 
-/// Returns a horizon that is shorter than the default: histories that reach beyond it take half the time.
+/// Returns a horizon that is shorter than the default. Histories that reach beyond it take half the time.
 pub fn five_weeks() -> Retention {
     Retention::new(Duration::from_secs(35 * 24 * 3_600)).unwrap()
 }
@@ -94,7 +94,7 @@ impl Run {
         self
     }
 
-    /// Sets options by which a run writes a checkpoint after every window of one hour.
+    /// Sets options that make a run write a checkpoint after every window of one hour.
     #[must_use]
     pub fn hurried(self) -> Self {
         self.with(|options| {
@@ -249,7 +249,7 @@ pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
 /// Text of live files, by table, hour and shard.
 pub type Content = BTreeMap<(Table, Hour, Shard), String>;
 
-/// Asserts that files end after the organization with which they reach `file_rows` rows, and nowhere else.
+/// Asserts that each file ends after the organization that brings it to `file_rows` rows, and nowhere else.
 fn assert_cut(files: &[String], file_rows: u64, context: &str) {
     let organization = |line: &str| line.split(' ').next().unwrap().to_owned();
     for (index, file) in files.iter().enumerate() {

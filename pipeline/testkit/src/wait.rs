@@ -1,4 +1,4 @@
-//! Waits in tests: for a condition, with one bound for all of them.
+//! Waits of tests for conditions, with one bound for all waits.
 //!
 //! A test never sleeps until something "has surely happened". It names the condition and waits for it. The
 //! bound is generous, because a busy machine may be many times slower than an idle one. Only a hang reaches
@@ -8,13 +8,13 @@ use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest time that a test waits for anything.
+/// Maximum time that a test waits for a condition.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Pause between two checks of a condition.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The end of a wait, for a loop that waits inside, such as a loop of polls.
+/// The end of a wait, for a loop whose body waits, such as a loop of polls.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
@@ -38,7 +38,7 @@ impl Deadline {
     }
 }
 
-/// The result of checking a condition: the awaited value, or what is missing.
+/// The result of checking a condition, which is the awaited value or a description of the missing value.
 pub trait Look {
     /// The awaited value.
     type Value;
@@ -46,7 +46,7 @@ pub trait Look {
     /// Returns the value.
     ///
     /// # Errors
-    /// Returns what is missing, for the message of a failed test.
+    /// Returns a description of the missing value, for the message of a failed test.
     fn found(self) -> Result<Self::Value, String>;
 }
 
@@ -90,7 +90,7 @@ pub fn eventually<L: Look>(what: &str, mut look: impl FnMut() -> L) -> L::Value 
     }
 }
 
-/// Does the same for a condition that is checked asynchronously.
+/// Checks an asynchronous condition until it holds, and returns the value that it found.
 ///
 /// # Panics
 /// If the condition does not hold within [`PATIENCE`].

@@ -1,12 +1,12 @@
-//! Doubles that break one promise each. They prove that a suite catches it.
+//! Doubles that each break one promise. They prove that a suite catches the broken promise.
 
 use std::fmt::Debug;
 
-/// A port that keeps all its promises but one. Each suite implements its own port for this type.
+/// A port that keeps all but one of its promises. Each suite implements its own port for this type.
 pub(super) struct FaultDouble<P, D, M = ()> {
     /// The port that keeps the promises.
     pub(super) honest: P,
-    /// The promise that is broken, and in which way.
+    /// The promise that the double breaks, and the way in which it breaks the promise.
     pub(super) defect: D,
     /// State that the double needs to break the promise.
     pub(super) memory: M,

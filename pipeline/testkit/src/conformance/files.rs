@@ -1,4 +1,5 @@
-//! Conformance of archive and table encoder: the fake and the real thing both pass.
+//! Conformance of the archive and of the table encoder. Both the fake and the real implementation pass the
+//! checks.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ fn contents(archive: &dyn Archive, mut file: &[u8]) -> Result<Contents, String> 
     Ok(contents)
 }
 
-/// Checks an archive with these events, of which at least two differ.
+/// Checks an archive with these events. At least two of the events must differ.
 ///
 /// # Errors
 /// Returns the first promise that is not kept.
@@ -67,8 +68,8 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     dead_letters(archive)
 }
 
-/// Checks files that are cut or have a changed byte. Every reported event was written, and missing events
-/// cause a rejection.
+/// Checks files that are cut or have a changed byte. The archive may report only events that were written,
+/// and must report a rejection for missing events.
 fn damage(archive: &dyn Archive, file: &[u8], bodies: &[Body]) -> Checked {
     let written: BTreeSet<&Body> = bodies.iter().collect();
     let step = (file.len() / PLACES).max(1);
@@ -175,7 +176,7 @@ pub fn table_encoder(
     equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
 }
 
-/// Checks that costs and budgets are read as an hour's file has them.
+/// Checks that the encoder reads costs and budgets exactly as they are in an hour's file.
 fn money(encoder: &dyn TableEncoder, table: Table, hour: &HourTables, file: &Bytes) -> Checked {
     let damaged = Bytes::from_static(b"damaged");
     if table == Table::Hours {

@@ -1,8 +1,9 @@
-//! Conformance suites of the ports: each promise is a check that the fake and the real thing both pass.
+//! Conformance suites of the ports. Each promise is a check that both the fake and the real implementation
+//! pass.
 //!
 //! A suite runs on a [`Harness`], which makes a fresh place for each check. If a harness cannot do something,
-//! such as stop the brokers, the check reports that and leaves it out. Tests compare the list of what was
-//! left out.
+//! such as stop the brokers, the check leaves it out and reports that. Tests compare the list of everything
+//! that was left out.
 
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;
@@ -26,10 +27,10 @@ pub trait Harness {
     async fn place(&self) -> Result<Box<Self::Place>, String>;
 }
 
-/// The result of a check: an error says how the promise is broken.
+/// The result of a check. An error describes the way in which the promise is broken.
 pub(crate) type Checked = Result<(), String>;
 
-/// The place of a check, and what the check left out.
+/// The place of a check, and the list of everything that the check left out.
 pub(crate) struct Stage<P: ?Sized> {
     pub(crate) place: Box<P>,
     pub(crate) left_out: Vec<&'static str>,

@@ -40,8 +40,8 @@ pub async fn object_store(store: &dyn ObjectStore) -> Checked {
     equal("an empty object", store.get(empty).await.map_err(text)?, Some(Bytes::new()))
 }
 
-/// Checks that exactly one of several concurrent writers creates the object, and that everybody reads its
-/// bytes.
+/// Checks that exactly one of several concurrent writers creates the object, and that the object has the
+/// bytes of this writer.
 async fn race(store: &dyn ObjectStore) -> Checked {
     for round in 0..8_u32 {
         let path = format!("state/race-{round}");

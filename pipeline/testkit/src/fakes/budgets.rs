@@ -26,7 +26,7 @@ impl FakeBudgetTopic {
         Self { faults, ..self.clone() }
     }
 
-    /// Returns everything sent so far. What was sent twice appears twice.
+    /// Returns all messages sent so far. A message that was sent twice appears twice.
     pub fn taken(&self) -> Vec<ExceededBudget> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -36,7 +36,7 @@ impl FakeBudgetTopic {
         self.is_missing.store(is_missing, Ordering::Relaxed);
     }
 
-    /// Sets whether the topic does not answer.
+    /// Sets whether the topic does not respond.
     pub fn set_silent(&self, is_silent: bool) {
         self.is_silent.store(is_silent, Ordering::Relaxed);
         self.answers.notify_waiters();

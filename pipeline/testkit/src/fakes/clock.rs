@@ -1,4 +1,4 @@
-//! Clocks of a simulation: one that shows the true time, and clocks of processes, which may be wrong.
+//! Clocks of a simulation. One clock shows the true time; the clocks of processes may be wrong.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -84,7 +84,7 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Sets the clock ahead of the true time by so many seconds; a negative number sets it behind.
+    /// Sets the clock ahead of the true time by this many seconds; a negative number sets it behind.
     pub fn set_ahead(&self, seconds: i64) {
         self.ahead.store(seconds, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-/// Archive files as a list of kinds and bodies after its digest, so that all damage is detected.
+/// Archive files that consist of a digest and a list of kinds and bodies. The digest detects all damage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeArchive;
 
@@ -56,7 +56,7 @@ impl Archive for FakeArchive {
     }
 }
 
-/// Bytes of a digest.
+/// Length of a digest, in bytes.
 const DIGEST: usize = 32;
 
 fn seal<T: Serialize + ?Sized>(operation: &'static str, content: &T) -> Result<Vec<u8>, FormatError> {

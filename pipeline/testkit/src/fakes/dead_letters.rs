@@ -20,9 +20,9 @@ pub struct FakeDeadLetterTopic {
 #[derive(Debug, Default)]
 struct Topic {
     letters: Vec<DeadLetter>,
-    /// Number of letters that the topic takes before it stops responding; `None` for any number.
+    /// Number of letters that the topic takes before it stops responding; `None` if there is no limit.
     room: Option<usize>,
-    /// Bytes of the largest value that the topic takes; `None` for any size.
+    /// Maximum size of a value that the topic takes, in bytes; `None` if there is no limit.
     largest: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ impl FakeDeadLetterTopic {
         lock(&self.topic).room = letters;
     }
 
-    /// Makes the topic refuse letters with a value of more bytes than this; `None` if it takes any.
+    /// Makes the topic refuse letters whose value has more bytes than this; `None` removes the limit.
     pub fn set_largest(&self, bytes: Option<usize>) {
         lock(&self.topic).largest = bytes;
     }

@@ -14,11 +14,12 @@ use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{FormatError, TableEncoder};
 use sha2::{Digest, Sha256};
 
-/// Table files with one line of text for each row. The file of `hours` ends with a line of all clocks.
+/// Table files with one line of text for each row. The file of `hours` ends with one line that has all
+/// clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeEncoder;
 
-/// An encoder whose files end at another number of rows.
+/// An encoder with another number of rows at which files end.
 #[derive(Clone, Debug)]
 pub struct FileRows<E> {
     /// The encoder that makes the files.
@@ -66,7 +67,7 @@ impl<E: TableEncoder> TableEncoder for FileRows<E> {
 /// A file as text.
 #[derive(Default)]
 struct Text {
-    /// Lines of the rows. Each begins with its organization and a blank.
+    /// Lines of the rows. Each line begins with its organization and a space.
     lines: Vec<String>,
     /// Clocks of `hours`, one for each line; empty for other tables.
     clocks: Vec<String>,
@@ -202,7 +203,7 @@ fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split_once(&format!(" {name}: ")).map(|(_, rest)| rest)
 }
 
-/// Returns a field with a number; `None` if it has none.
+/// Returns the number in a field; `None` if the field has no number.
 fn decimal(line: &str, name: &str) -> Option<Decimal12> {
     let value = field(line, name)?;
     let value = value.strip_prefix("Some(").unwrap_or(value).strip_prefix("Decimal12(")?;
@@ -246,7 +247,7 @@ impl Text {
         organizations.into_iter().map(OrganizationId::from).collect()
     }
 
-    /// Cuts the rows into files that end after the organization with which they reach this number of rows.
+    /// Cuts the rows into files. A file ends after the organization that brings it to this number of rows.
     fn into_files(self, table: Table, file_rows: u64) -> Vec<CutFile> {
         let Self { lines, clocks } = self;
         if table == Table::Hours {

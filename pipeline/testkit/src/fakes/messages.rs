@@ -21,7 +21,7 @@ struct Registry {
     odd: BTreeSet<u32>,
     down: bool,
     fetches: u64,
-    /// Number of open requests, and the largest number of them at one time.
+    /// Number of open requests, and the maximum number of requests that were open at one time.
     asked: (usize, usize),
 }
 
@@ -43,7 +43,7 @@ impl FakeRegistry {
         self.lock().down = down;
     }
 
-    /// Makes the registry refuse the schema of this id while it responds about others, or undoes that.
+    /// Makes the registry refuse the schema with this id while it returns other schemas, or undoes that.
     pub fn set_odd(&self, schema_id: u32, odd: bool) {
         let mut registry = self.lock();
         if odd {
@@ -58,7 +58,7 @@ impl FakeRegistry {
         self.lock().fetches
     }
 
-    /// Returns the largest number of open requests at one time.
+    /// Returns the maximum number of requests that were open at one time.
     pub fn most_at_once(&self) -> usize {
         self.lock().asked.1
     }
@@ -73,7 +73,7 @@ impl FakeRegistry {
     }
 }
 
-/// Messages as schema id, kind and body.
+/// Messages that consist of a schema id, a kind and a body.
 #[derive(Debug)]
 pub struct FakeMessages {
     registry: FakeRegistry,

@@ -1,5 +1,5 @@
-//! In-memory fakes of the ports, for simulation. They keep the promises of the real things, and add faults on
-//! demand.
+//! In-memory fakes of the ports, for simulation. They keep the promises of the real implementations, and add
+//! faults on demand.
 
 mod budgets;
 mod clock;

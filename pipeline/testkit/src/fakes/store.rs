@@ -37,7 +37,8 @@ impl FakeStore {
         Self { faults, ..self.clone() }
     }
 
-    /// Returns the same objects. New ones are stored at this clock's time; without a clock, at a fixed time.
+    /// Returns the same objects. New objects are stored at this clock's time; without a clock, at a fixed
+    /// time.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }

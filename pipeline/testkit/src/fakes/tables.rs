@@ -70,7 +70,7 @@ impl FakeTables {
         log.live.version += 1;
     }
 
-    /// Removes such a file.
+    /// Removes a file that prorata did not write.
     pub fn remove_foreign(&self, table: Table, path: &str) {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();

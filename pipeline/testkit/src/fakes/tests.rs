@@ -1,4 +1,4 @@
-//! Behaviour that simulations rely on beyond the contracts of the ports.
+//! Behavior that simulations rely on beyond the contracts of the ports.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

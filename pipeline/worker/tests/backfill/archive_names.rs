@@ -1,5 +1,5 @@
-//! The names of archive files and dead letters: few in the checkpoint itself, the others in parts that are
-//! read when they are needed.
+//! The names of archive files and dead letters. The checkpoint itself has few of the names. The other names
+//! are in parts that are read when they are needed.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn file(hour: i64, seq: u64) -> ArchivedFile {
     ArchivedFile { hour: Hour(hour), object_id: ObjectId { seq, owner: "a".into(), n: 0 }, bytes: 9 }
 }
 
-/// Names a file of every hour of 100 days, a day in each checkpoint, and some dead letters.
+/// Names an archive file of every hour of 100 days, with one day in each checkpoint, and some dead letters.
 async fn a_hundred_days(store: &FakeStore) -> (Decided, BTreeSet<String>) {
     let (mut decided, mut expected) = (Decided::unowned(7), BTreeSet::new());
     for day in 0..100 {

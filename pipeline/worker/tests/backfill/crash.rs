@@ -1,5 +1,5 @@
-//! Crashes, lost answers and full disks at every single effect: the next run ends in the same state as an
-//! undisturbed one.
+//! Crashes, lost answers and full disks at every single effect. The next run ends in the same state as an
+//! undisturbed run.
 
 use prorata_samples::trace::{TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
@@ -9,7 +9,7 @@ use prorata_worker::ports::ErrorKind;
 
 use crate::harness::*;
 
-/// The additions of the second input: they change an earlier hour, so that hours are folded again.
+/// The events that the second input adds. They change an earlier hour, so that hours are folded again.
 fn late() -> Vec<EventRecord> {
     vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
 }
@@ -31,7 +31,7 @@ async fn folded() -> Lake {
     lake
 }
 
-/// Runs into each fault, then runs again without one, and compares.
+/// Runs into each fault, runs again without a fault, and compares the results.
 async fn survives(
     fault: impl Fn(u64) -> Fault,
     hurried: bool,

@@ -1,4 +1,5 @@
-//! Dead letters: which ones count, what a replay does with each, and that none is replayed twice.
+//! Dead letters. The tests check which letters count, how a replay treats each letter, and that no letter is
+//! replayed twice.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -27,7 +28,8 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, Sourc
 
 use crate::harness::*;
 
-/// A decoder whose values are a kind's number and a body. Values that begin with 255 need schema 7 first.
+/// A decoder of values that consist of a kind's number and a body. Values that begin with 255 need schema 7
+/// first.
 #[derive(Default)]
 struct Decoder {
     fetched: Mutex<bool>,
@@ -104,7 +106,7 @@ fn in_file(reject: Reject, bytes: &[u8]) -> DeadLetter {
     DeadLetter { origin, rejected: Rejected { reject, bytes: bytes.to_vec() } }
 }
 
-/// The surroundings of the replays under test.
+/// The environment of the replays under test.
 struct World {
     lake: Lake,
     decoder: Decoder,
@@ -117,7 +119,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a root with the trace folded.
+    /// Returns a root into which the trace is folded.
     async fn new() -> Self {
         let world = Self {
             lake: Lake::default(),
@@ -199,7 +201,7 @@ impl World {
     }
 }
 
-/// Returns why the one failing letter fails.
+/// Returns the reason that the only failing letter fails.
 fn failure(done: &Replayed, reason: Reason) -> &str {
     assert_eq!(done.failing_all(), 1, "{done:?}");
     let (origin, why) = &done.failing[&reason].examples[0];
@@ -291,7 +293,7 @@ async fn a_message_with_a_wrong_key_must_be_fixed_by_its_producer() {
     assert!(world.messages().is_empty());
 }
 
-/// A topic has grown: until workers noticed, the organization's messages went to another partition.
+/// A topic has grown. Until the workers noticed it, the organization's messages went to another partition.
 #[tokio::test]
 async fn a_message_with_its_own_key_on_a_wrong_partition_is_folded_though_nobody_reads_its_topic() {
     let mut world = World::new().await;

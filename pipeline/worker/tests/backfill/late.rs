@@ -1,4 +1,5 @@
-//! Late events in a backfill cost only what they change, and lost files can be written again.
+//! A backfill of late events does only the work that their changes require, and lost files can be written
+//! again.
 
 use prorata_samples::trace::{START, node, pod, pod_stop};
 use prorata_schemas::event::EventRecord;
@@ -61,7 +62,7 @@ async fn late_events_of_one_organization_fold_that_one() {
 async fn hours_whose_costs_are_the_same_have_not_changed() {
     let lake = Lake::default();
     lake.run(&files(&[&history()]), run("aa")).await.unwrap();
-    // The stop of an unknown pod: one more event, and no cost.
+    // The stop of an unknown pod adds one event and no cost.
     let event = pod_stop("org-07", 40 * 60 + 1, "unknown");
     let outcome = lake.run(&files(&[std::slice::from_ref(&event)]), run("bb")).await.unwrap();
     assert_eq!((outcome.events_new, outcome.hours_restated), (1, 0));

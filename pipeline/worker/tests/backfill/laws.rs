@@ -25,7 +25,7 @@ fn changed_hours(before: &Lake, after: &Lake) -> BTreeSet<i64> {
     hours
 }
 
-/// Returns a second lake with the present content of the first.
+/// Returns a second lake with the current content of the first lake.
 fn copy(lake: &Lake) -> Lake {
     let copy = Lake::default();
     for (path, bytes) in lake.store.objects() {
@@ -78,7 +78,7 @@ async fn a_changed_input_replaces_just_the_hours_that_differ() {
     let lake = Lake::default();
     lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
     let before = copy(&lake);
-    // A pod on acme's node from minute 70 to 170, in two hours: hours 1 and 2 differ, and no later state
+    // The late pod runs on acme's node from minute 70 to minute 170. Hours 1 and 2 differ, and no later state
     // differs.
     let late = [pod("acme", 70, "late", 1), pod_stop("acme", 170, "late")];
     let outcome = lake.run(&files(&[&trace(), &late]), Run::new("bb")).await.unwrap();
@@ -164,8 +164,8 @@ async fn folding_old_hours_again_finds_the_same() {
     lake.run(&files(&[&long_trace()]), Run::new("aa")).await.unwrap();
     lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 690, 11)]]), Run::new("bb")).await.unwrap();
     let before = copy(&lake);
-    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when the hours around it have
-    // left.
+    // Hour 215 has the snapshot before the horizon. So it stays in the checkpoint after the hours around it
+    // have left.
     for (owner, hour) in [("cc", 3), ("dd", 214), ("ee", 215), ("ff", 216)] {
         let run = Run::new(owner).with(|options| options.from = Some(Hour(START + hour)));
         let outcome = lake.run(&files(&[&long_trace()]), run).await.unwrap();

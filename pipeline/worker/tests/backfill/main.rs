@@ -1,4 +1,4 @@
-//! Backfills on a lake in memory: equal to a plain fold, whatever happens during the run.
+//! Backfills into a lake in memory. The result equals a plain fold, whatever happens during the run.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,5 @@
-//! The archive of a live root as the input of another: its owner merges files while they are read.
+//! The archive of a live root as the input of another root. The owner of the live root merges files while
+//! they are read.
 
 use std::io::Read;
 use std::sync::Arc;

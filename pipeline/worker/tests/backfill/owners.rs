@@ -1,4 +1,5 @@
-//! Several owners of one root: one wins, the others report it, and no table shows a trace of them.
+//! Several owners of one root. One owner wins, the other owners report it, and no table shows a trace of
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use prorata_worker::ports::{
 
 use crate::harness::*;
 
-/// Ports that run another backfill from start to end right before one effect.
+/// Ports that run another complete backfill right before one effect.
 struct Interloper {
     lake: Lake,
     files: Files,

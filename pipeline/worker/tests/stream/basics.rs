@@ -138,7 +138,7 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
     let foreign = node("hermes", 20, 1);
     let value = FakeMessages::encode(SCHEMA, &foreign);
     world.send_event(&foreign, value, What::Bad(Reason::ForeignOrganization));
-    // `h*` allows the organization; the pattern `acme` matches no longer name.
+    // The pattern `h*` allows the organization. The pattern `acme` does not match longer names.
     let own = pod("hermes", 20, "own", 1);
     world.produce(std::slice::from_ref(&own));
     let longer = pod("acme-eu", 20, "longer", 1);
@@ -165,7 +165,7 @@ fn options(owner: &str, world: &World) -> BackfillOptions {
     options
 }
 
-/// Returns how many hours of the tables the wall clock has not reached.
+/// Returns the number of hours in the tables that the wall clock has not reached.
 fn published_ahead(world: &World) -> usize {
     let now = world.now().hour();
     let files = world.lake.files();
@@ -178,7 +178,7 @@ async fn one_foreign_event_with_a_clock_ahead_does_not_keep_live_events_from_cou
     let world = read().await;
     let closed: Vec<Option<Hour>> =
         world.audit.latest().values().map(|latest| latest.closed_through).collect();
-    // A file has one record of a producer whose clock is 60 days ahead, and is folded into the worker's root.
+    // A file with one record of a producer whose clock is 60 days ahead is folded into the worker's root.
     let future = [pod("acme", 60 * 24 * 60, "clock", 1)];
     let outcome =
         foreign::run(&world, &future, Faults::default(), options("backfill", &world)).await.unwrap();

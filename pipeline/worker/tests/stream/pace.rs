@@ -1,4 +1,4 @@
-//! The rate of checkpoints while messages flow, and of recomputations while late events come.
+//! The rate of checkpoints while messages flow, and the rate of recomputations while late events arrive.
 
 use std::time::Duration;
 
@@ -116,8 +116,8 @@ async fn late_events_of_a_minute_are_folded_together() {
     );
 }
 
-/// The second late event may not write as much again before live hours have been written: it waits for the
-/// delay.
+/// The second late event must not cause as many writes again before live hours have been written. So it waits
+/// for the delay.
 #[tokio::test]
 async fn late_events_that_never_end_wait_for_live_hours() {
     let world = World::default();

@@ -1,14 +1,14 @@
-//! Reads that fail or return something other than what was written. The worker falls back to an older
-//! snapshot; any other bad read stops the shard with an error. The shard continues on its own once the object
-//! reads well, and the tables are never wrong.
+//! Reads that fail or return something other than the written bytes. After a bad read of a snapshot, the
+//! worker falls back to an older snapshot. After any other bad read, the shard stops with an error. The shard
+//! continues on its own once reads of the object succeed, and the tables are never wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::{StopReason, WorkerError};
 
 use crate::world::script::{LONG, SHORT, Story, check, live};
 
-/// Runs the story with each fault of a read, one at a time. Returns how often a process or a shard stopped
-/// with an error.
+/// Runs the story with each fault of a read, one at a time. Returns the number of times that a process or a
+/// shard stopped with an error.
 async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usize {
     let faults = Faults::default();
     live(faults.clone(), story, "untouched").await;

@@ -10,7 +10,8 @@ use crate::world::member::Stepped;
 use crate::world::script::{LONG, SHORT, check, produce_part};
 use crate::world::{What, World};
 
-/// Rounds of each part in which the group may change. After them all is quiet.
+/// Number of rounds of each part in which the group may change. After these rounds, the group no longer
+/// changes.
 const ROUNDS: u64 = 10;
 
 /// Runs the story with one member, or with two if `second`. In one round `happens` changes the group, and a
@@ -87,7 +88,7 @@ async fn a_revocation_that_runs_out_makes_two_owners_for_a_while() {
         let newcomer = cluster.members.pop().unwrap();
         cluster.members.insert(0, newcomer);
     };
-    // The newcomer steps first: its shard is revoked from the other member, which has not heard of it yet.
+    // The newcomer steps first. Its shard is revoked from the other member, which does not know this yet.
     survives(true, join, |cluster| cluster.world.broker.run_out("b")).await;
     let at_once = |cluster: &mut Cluster| {
         cluster.world.broker.isolate("b", true);
@@ -115,8 +116,9 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     // A checkpoint is decided, so that none is due for a minute.
     world.produce(&rest[..4]);
     while let Stepped::Done(true) = member.step().await {}
-    // Some messages are taken, and later messages of their topic partition wait for a schema: none of them is
-    // decided. If the next claim took the waiting messages, it would count the earlier ones as read.
+    // The worker takes some messages, and later messages of their topic partition wait for a schema. None of
+    // the messages is decided. If the next claim took the waiting messages, it would count the earlier
+    // messages as read.
     world.produce(&[pod("acme", 290, "before", 1)]);
     world.registry.set_down(true);
     let waits = pod("acme", 300, "waits", 1);

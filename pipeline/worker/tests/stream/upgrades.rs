@@ -151,7 +151,8 @@ async fn a_late_event_that_waits_for_a_release_keeps_no_other_from_being_folded(
     let live = [pod("acme", 475, "live", 1), pod("hooli", 475, "live", 1), pod(&other, 400, "live", 1)];
     world.produce(&live);
     newer.settle(&world).await.unwrap();
-    // Hour 1 is under rules that this release does not compute, hour 6 under its own.
+    // Hour 1 has rules of a version that this release does not compute. Hour 6 has rules of the release's
+    // version.
     world.produce(&[pod("acme", 70, "waits", 1)]);
     newer.settle(&world).await.unwrap();
     world.produce(&[pod(&other, 380, "late", 1)]);

@@ -144,7 +144,7 @@ async fn tables_that_take_no_commit_are_behind_from_the_first_checkpoint_they_la
         worker.step(Duration::ZERO).await.unwrap();
         world.pass(Duration::from_secs(5));
     }
-    // Hours without new events make no table lag.
+    // Hours without new events do not make a table lag.
     world.pass(Duration::from_secs(6 * 3_600));
     worker.step(Duration::ZERO).await.unwrap();
     assert_eq!(shard().published_at, Some(world.now()));

@@ -79,7 +79,7 @@ async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
     panic!("{context}: it does not settle");
 }
 
-/// Tries the effects in order, each with one of the cases, or with all of them.
+/// Tries the effects in order, each with one of the cases, or with every case if `all`.
 async fn survives(cases: &[(Other, Fate, Resume)], story: Story, all: bool) {
     let faults = Faults::default();
     live(faults.clone(), story, "untouched").await;

@@ -25,7 +25,7 @@ pub(super) fn letter(offset: i64, key: Option<&[u8]>, bytes: &[u8], headers: Vec
     DeadLetter { origin, rejected: Rejected { reject, bytes: bytes.to_vec() } }
 }
 
-/// Returns the headers of the rejected message, as they must be found.
+/// Returns the headers of the rejected message, as the checks must find them.
 fn headers() -> Vec<Header> {
     let header = |name: &str, value: &[u8]| (name.to_owned(), Some(value.to_vec()));
     vec![
@@ -40,8 +40,8 @@ fn headers() -> Vec<Header> {
     ]
 }
 
-/// Checks that the message is the letter: its bytes and key, its headers in order, and these headers of
-/// prorata.
+/// Checks that the message has the bytes and the key of the letter, its headers in order, and these headers
+/// of prorata.
 fn is_letter(message: &Message, letter: &DeadLetter, foreign: &[Header], place: &[(&str, &str)]) -> Checked {
     let key = match &letter.origin {
         Origin::Message { key, .. } => key.as_deref(),
@@ -76,7 +76,7 @@ pub(super) async fn as_they_came(stage: &LetterStage) -> Checked {
     let forms = keys.iter().flat_map(|key| values.iter().map(move |value| (*key, *value)));
     for (number, ((key, value), reason)) in (0..).zip(forms.zip(reasons)) {
         let headers = if number % 2 == 0 { headers() } else { Vec::new() };
-        // The offsets are the first, the last, and some between.
+        // The tested offsets are the first, the last, and some in between.
         let offset = if number == 1 { i64::MAX } else { number << 33 };
         let mut letter = letter(offset, key, value, headers.clone());
         letter.rejected.reject = Reject::new(*reason, format!("'Größe' of letter {number}: \"{reason}\"\n"));

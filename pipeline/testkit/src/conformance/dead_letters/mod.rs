@@ -1,6 +1,7 @@
-//! Conformance of [`DeadLetterTopic`]: each promise is a check that the fake and the real thing both pass.
+//! Conformance of [`DeadLetterTopic`]. Each promise is a check that both the fake and the real implementation
+//! pass.
 //!
-//! The checks look at sent letters as messages, as a consumer of the topic finds them.
+//! The checks read sent letters as messages, as a consumer of the topic does.
 
 mod letters;
 mod sending;
@@ -18,14 +19,14 @@ pub trait DeadLetterPlace {
     /// Returns the topic, as a new process sends to it.
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String>;
 
-    /// Returns all messages that the brokers have now; messages of one partition are in order.
+    /// Returns all messages that the brokers have now. Messages of one partition are in order.
     async fn messages(&self) -> Result<Vec<Message>, String>;
 
-    /// Returns the size in bytes of a large value that the topic takes, and a number of such values for one
-    /// call. If the topic can take them, they exceed any queue.
+    /// Returns the size in bytes of a large value that the topic takes, and the number of such values to send
+    /// in one call. Together, the values exceed any queue if the topic can take that many.
     fn large(&self) -> (usize, usize);
 
-    /// Returns the size in bytes of a value that the topic never takes; `None` if it takes any.
+    /// Returns the size in bytes of a value that the topic never takes; `None` if it takes any size.
     fn too_large(&self) -> Option<usize>;
 
     /// Stops or restarts the responses of the brokers, even in the middle of a call. Returns `false` if they

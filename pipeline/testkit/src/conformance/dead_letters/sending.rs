@@ -1,4 +1,4 @@
-//! Checks of sending letters: each is sent once per call, and a missing letter makes an error.
+//! Checks of sending letters. Each letter is sent once per call, and a missing letter causes an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 use super::letters::letter;
 use super::{Checked, LetterStage, equal};
 
-/// Returns letters of these numbers, under five keys. The values are the numbers.
+/// Returns letters with these numbers as values, under five keys.
 fn letters(numbers: std::ops::Range<u32>) -> Vec<DeadLetter> {
     let one =
         |number: u32| letter(number.into(), Some(&[(number % 5) as u8]), &number.to_be_bytes(), Vec::new());
@@ -43,7 +43,7 @@ async fn send(topic: &dyn DeadLetterTopic, letters: &[DeadLetter]) -> Checked {
 pub(super) async fn once(stage: &LetterStage) -> Checked {
     let topic = stage.place.topic().await?;
     let mut all = Vec::new();
-    // The calls send no letters, many, one, and some of them again.
+    // The calls send no letters, many letters, one letter, some earlier letters again, and no letters.
     for part in [0..0, 0..1_000, 1_000..1_001, 500..600, 0..0] {
         let part = letters(part);
         send(&*topic, &part).await?;

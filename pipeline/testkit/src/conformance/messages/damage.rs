@@ -7,8 +7,8 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
 use super::{Checked, MessageStage, Written, decoded, rejected};
 
-/// A message that is cut at any byte is malformed, whether its schema is known or not. The registry is not
-/// asked.
+/// Checks that a message that is cut at any byte is malformed, whether or not its schema is known. The
+/// decoder does not ask the registry.
 pub(super) async fn cut(stage: &MessageStage) -> Checked {
     let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
     for record in &stage.all_events() {
@@ -66,7 +66,8 @@ pub(super) fn strange(stage: &MessageStage) -> Checked {
     Ok(())
 }
 
-/// One wrong bit may make another event, but never half an event, and the body of the event is canonical.
+/// Checks messages with one wrong bit. The bit may make another event, but never half an event, and the body
+/// of the event is canonical.
 pub(super) async fn bent(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     for record in &stage.all_events() {

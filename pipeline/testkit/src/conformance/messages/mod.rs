@@ -1,7 +1,8 @@
-//! Conformance of [`MessageDecoder`]: each promise is a check that the fake and the real thing both pass.
+//! Conformance of [`MessageDecoder`]. Each promise is a check that both the fake and the real implementation
+//! pass.
 //!
-//! A format without a registry has no schema ids. It never asks for one, and leaves out the checks of
-//! registries.
+//! A format without a registry has no schema ids. Its decoder never asks for a schema, and the suite leaves
+//! out the checks of registries.
 
 mod damage;
 mod registry;
@@ -26,11 +27,11 @@ use crate::wait::PATIENCE;
 pub enum Written {
     /// Prorata's newest schema.
     Newest,
-    /// A compatible schema of another version, which has its own fields besides all of prorata's.
+    /// A compatible schema of another version, which has all fields of prorata and some fields of its own.
     Evolved,
     /// A schema that is not prorata's.
     Foreign,
-    /// An unavailable schema: not registered, or not among the known ones.
+    /// An unavailable schema, which is not registered or not among the known schemas.
     Unknown,
 }
 
@@ -62,17 +63,17 @@ pub trait MessagePlace {
     /// Returns the message of this body in the newest schema of prorata.
     async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage;
 
-    /// Registers the schema of [`Written::Unknown`]. Returns `false` if it cannot.
+    /// Registers the schema of [`Written::Unknown`]. Returns `false` if the place cannot register it.
     async fn register_unknown(&self) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// Sets how the registry responds from now on. Returns `false` if it cannot.
+    /// Sets how the registry responds from now on. Returns `false` if the place cannot set it.
     async fn answer(&self, _how: Answering) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// Returns the number of requests for a schema to the registry; `None` if it is not known.
+    /// Returns the number of schema requests to the registry; `None` if the number is unknown.
     fn asked(&self) -> Option<u64> {
         None
     }
@@ -80,13 +81,13 @@ pub trait MessagePlace {
     /// Returns bytes that are not a message of this format, such as messages of another format.
     fn strange(&self) -> Vec<Vec<u8>>;
 
-    /// Returns the longest time until it is certain that the registry does not know a schema.
+    /// Returns the maximum time until it is certain that the registry does not know a schema.
     fn settles_within(&self) -> Duration {
         PATIENCE
     }
 
-    /// Returns events to send besides the suite's own. The decoder must decode their messages as others did,
-    /// such as an archive.
+    /// Returns events to send in addition to the suite's own events. The decoder must decode their messages
+    /// in the same way as another reader, such as an archive.
     fn events(&self) -> Vec<EventRecord>;
 }
 
@@ -160,7 +161,7 @@ fn own_events() -> Vec<EventRecord> {
 /// An event, or the reason why the message is rejected.
 type Judged = Result<EventRecord, Reject>;
 
-/// Decodes as the worker does, and fetches a missing schema once.
+/// Decodes a value as the worker does, and fetches a missing schema once.
 async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Judged, String> {
     let outcome = match decoder.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => {
@@ -241,7 +242,7 @@ impl MessageStage {
         Ok(())
     }
 
-    /// Checks arrays that have the number of their bytes in front. Avro allows that, and the canonical form
+    /// Checks arrays with their size in bytes before the items. Avro allows this size, and the canonical form
     /// omits it.
     async fn canonical(&self) -> Checked {
         let item = [&[zigzag(NAMESPACE.len())?], NAMESPACE.as_bytes()].concat();

@@ -30,8 +30,8 @@ fn owned(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Deco
     decoder.decode(value).map(EventRecordRef::into_owned)
 }
 
-/// Fetches a schema that the registry may not know. It is requested again for a while, until the result is
-/// certain.
+/// Fetches a schema that the registry may not know. Requests the schema again for a while, until the result
+/// is certain.
 async fn settle(stage: &MessageStage, decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
     let deadline = Deadline::after(stage.place.settles_within());
     loop {

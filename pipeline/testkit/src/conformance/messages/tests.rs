@@ -107,11 +107,11 @@ enum DecoderDefect {
     SaysNothing,
     /// Reports every rejection as malformed.
     CallsAllMalformed,
-    /// Needs a schema again that was fetched.
+    /// Needs a schema again after it was fetched.
     Forgets,
     /// Waits for the registry while it decodes.
     AsksByItself,
-    /// Needs forever a schema that the registry does not know.
+    /// Never stops needing a schema that the registry does not know.
     WaitsForUnknown,
     /// Asks twice.
     AsksTwice,
@@ -119,9 +119,9 @@ enum DecoderDefect {
     TakesDownForUnknown,
     /// Does not report that the registry is down.
     HidesDown,
-    /// Never asks again for a schema that could not be fetched once.
+    /// Never asks for a schema again after one failed request.
     GivesUp,
-    /// Does not say why the registry is unavailable.
+    /// Does not report the reason that the registry is unavailable.
     ComplainsWithoutWords,
 }
 

@@ -12,7 +12,7 @@ use super::{Checked, SourceStage};
 /// Number of shards in these checks.
 const SHARDS: Shard = 4;
 
-/// Returns whether each shard is held by exactly one member, and every member holds some.
+/// Returns whether exactly one member holds each shard, and every member holds at least one shard.
 fn shared(members: &[&mut Listener]) -> bool {
     let held: usize = members.iter().map(|member| member.held.len()).sum();
     let all: BTreeSet<Shard> = members.iter().flat_map(|member| &member.held).copied().collect();
@@ -43,7 +43,7 @@ impl SourceStage {
     }
 }
 
-/// Checks that all members read all topics of all shards they hold, from the beginning to this end.
+/// Checks that the members read all topics of all their shards, from the beginning to this end offset.
 async fn all_is_read(
     stage: &SourceStage,
     members: &mut [&mut Listener],
@@ -88,8 +88,8 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;
 
-    // The second member gets no shard before the first has released it. After the revocation, the first gets
-    // nothing of the shard.
+    // The second member gets no shard before the first member has released it. After the revocation, the
+    // first member gets nothing more of the shard.
     let mut two = stage.listener("worker-1", &topics).await?;
     let revoked = |members: &[&mut Listener]| members.iter().any(|member| !member.revoked.is_empty());
     stage.until(&mut [&mut one, &mut two], "shards are revoked when a member joins", revoked).await?;
@@ -114,7 +114,7 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
     // A shard of another member cannot be read.
     for shard in two.held.clone() {
         let from = topics.iter().map(|topic| (topic.clone(), Start::Earliest)).collect();
-        // The start may be refused at once, or report nothing.
+        // The source may refuse the start at once, or report nothing.
         let _refused = one.source.start(shard, from).await;
     }
     stage.listen(&mut [&mut one, &mut two]).await?;
@@ -154,7 +154,7 @@ pub(super) async fn expiry(stage: &mut SourceStage) -> Checked {
     }
     let lost = |members: &[&mut Listener]| members.iter().all(|member| member.lost == held);
     stage.until(&mut [&mut one], "all shards are lost of who was taken for dead", lost).await?;
-    // It becomes a member again, and shares.
+    // The first member joins again, and the two members share the shards.
     stage.share(&mut [&mut one, &mut two]).await?;
     all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;
     one.source.close().await;

@@ -1,5 +1,5 @@
-//! A listener: it records the events of a member and checks them against the promises of a source at any
-//! time.
+//! A listener, which records the events of a member and checks them against the promises that a source must
+//! always keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 use super::{Checked, SourceStage};
 use crate::wait::Deadline;
 
-/// Wait of one poll.
+/// Maximum wait of one poll.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Limit of a wait for something that must come.
+/// Limit of a wait for an event that must occur.
 pub(super) enum Bound {
     Polls(u32),
     Time(Deadline),
 }
 
 impl Bound {
-    /// Counts one more poll. Returns an error if there were enough.
+    /// Counts one more poll. Returns an error if the limit is reached.
     pub(super) fn next(&mut self) -> Result<(), ()> {
         match self {
             Self::Polls(left) => left.checked_sub(1).map(|fewer| *left = fewer).ok_or(()),
@@ -56,8 +56,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the first offset that may come next: past the reported messages, and not before a reported
-    /// end.
+    /// Returns the smallest possible next offset, which is after the reported messages and not before a
+    /// reported end.
     fn next(&self) -> i64 {
         let start = match self.from {
             Start::Earliest => 0,
@@ -134,7 +134,7 @@ impl SourceStage {
         Ok(())
     }
 
-    /// Polls the members for a while, so that forbidden events show.
+    /// Polls the members for a while, so that forbidden events appear.
     pub(super) async fn listen(&self, members: &mut [&mut Listener]) -> Checked {
         for _ in 0..self.place.silence() {
             for member in &mut *members {
@@ -185,7 +185,7 @@ impl Listener {
         reading.map_or_else(Vec::new, |reading| reading.messages.iter().map(|one| one.offset).collect())
     }
 
-    /// Returns how often this end was reported since the start.
+    /// Returns the number of times that this end was reported since the start.
     pub(super) fn ends(&self, topic: &Text, shard: Shard, offset: i64) -> usize {
         let reading = self.readings.get(&(topic.clone(), shard));
         reading.map_or(0, |reading| reading.ends.iter().filter(|end| **end == offset).count())
@@ -264,8 +264,8 @@ impl Listener {
         }
     }
 
-    /// Returns what was reported for a topic partition. Fails unless the partition was started and still
-    /// runs.
+    /// Returns the events that were reported for a topic partition. Fails unless the partition was started
+    /// and still runs.
     fn reading(&mut self, topic: &Text, partition: Shard, what: &str) -> Result<&mut Reading, String> {
         let reading = self.readings.get_mut(&(topic.clone(), partition));
         reading.ok_or_else(|| format!("{what} of {topic}, partition {partition} came, which is not read"))

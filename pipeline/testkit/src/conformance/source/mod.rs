@@ -1,7 +1,8 @@
-//! Conformance of [`Source`]: each promise is a check that the fake and the real thing both pass.
+//! Conformance of [`Source`]. Each promise is a check that both the fake and the real implementation pass.
 //!
-//! A check waits for what must come, with bounded patience. If something has not come for a while, the check
-//! treats it as not coming. So checks need neither steps nor a clock, and run on servers and on the fake.
+//! A check waits for each expected event, but only up to a limit. If an event has not occurred by then, the
+//! check assumes that it never occurs. So checks need neither steps nor a clock, and run on servers and on
+//! the fake.
 
 mod groups;
 mod listener;
@@ -26,8 +27,8 @@ pub trait SourcePlace {
     /// Appends a message and returns its offset. The offset in the message is ignored.
     async fn produce(&self, message: Message) -> Result<i64, String>;
 
-    /// Makes a gap of at least one offset at the end, as an aborted transaction does. Returns `false` if it
-    /// cannot.
+    /// Makes a gap of at least one offset at the end, as an aborted transaction does. Returns `false` if the
+    /// place cannot make one.
     async fn skip_offsets(&self, topic: &Text, partition: Shard) -> Result<bool, String>;
 
     /// Deletes all messages before an offset.
@@ -36,19 +37,19 @@ pub trait SourcePlace {
     /// Returns the next offset of a topic partition.
     async fn end(&self, topic: &Text, partition: Shard) -> Result<i64, String>;
 
-    /// Creates a source: the group's member of this static name.
+    /// Creates a source that is the group's member with this static name.
     async fn member(&self, name: &str, topics: &[Text]) -> Result<Box<dyn Source>, String>;
 
-    /// Returns the number of polls after which something that must come counts as not coming, if polls take
-    /// no time. `None` if polls take time; [`wait::PATIENCE`] is then the limit.
+    /// Returns the maximum number of polls to wait for an event that must occur, if polls take no time.
+    /// Returns `None` if polls take time; [`wait::PATIENCE`] is then the limit.
     fn polls_max(&self) -> Option<u32>;
 
-    /// Returns the number of polls, of up to 100 ms each, after which something that must not come counts as
-    /// not coming.
+    /// Returns the number of polls, of up to 100 ms each, after which a check assumes that a forbidden event
+    /// never occurs.
     fn silence(&self) -> u32;
 
-    /// Ends the session of a member that is not polled meanwhile, as if it had died, without the member
-    /// knowing. Returns `false` if it cannot.
+    /// Ends the session of a member without its knowledge, as if the member had died. Nobody polls the member
+    /// meanwhile. Returns `false` if the place cannot end a session.
     async fn expire(&self, name: &str) -> Result<bool, String>;
 }
 

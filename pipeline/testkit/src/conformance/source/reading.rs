@@ -72,7 +72,7 @@ pub(super) async fn partitions(stage: &mut SourceStage) -> Checked {
     }
 }
 
-/// Checks that a new member counts the partitions of these topics like this.
+/// Checks that a new member counts as many partitions of each topic as expected.
 async fn counted(stage: &SourceStage, expected: BTreeMap<Text, u32>) -> Checked {
     let topics: Vec<Text> = expected.keys().cloned().collect();
     let mut source = stage.place.member("a", &topics).await?;
@@ -95,7 +95,7 @@ pub(super) async fn nothing_before_start(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(2, 3).await?;
     let mut listener = stage.sole_listener("a", &topics, 2).await?;
     stage.listen(&mut [&mut listener]).await?;
-    // The shard next to a started one reports nothing either.
+    // A shard next to a started shard reports nothing either.
     listener.start(&topics, 1, Start::Earliest).await?;
     stage.listen(&mut [&mut listener]).await?;
     listener.source.close().await;
@@ -173,7 +173,7 @@ pub(super) async fn starts(stage: &mut SourceStage) -> Checked {
     listener.start(&topics, 0, Start::At(10)).await?;
     let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [10, 11]);
     stage.until(&mut [&mut listener], "messages after a release and a start", heard).await?;
-    // A start replaces the one before.
+    // A start replaces the previous start.
     listener.start(&topics, 0, Start::At(11)).await?;
     let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [11]);
     stage.until(&mut [&mut listener], "messages after a second start", heard).await?;
@@ -205,7 +205,7 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
             return Err(format!("of the offsets from 6 to 9, {found:?} were reported"));
         }
     }
-    // Nothing follows. A start at an existing offset fixes the loss.
+    // No event follows. A start at an existing offset fixes the loss.
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&[topic.clone(), other.clone()], 0, Start::At(7)).await?;
     let fixed = |one: &[&mut Listener]| {

@@ -13,14 +13,14 @@ pub enum Fault {
     LoseAnswer(u64),
     /// The effect does not happen, and its response is an error.
     Refuse(u64),
-    /// From this effect on, no write has room.
+    /// From this effect on, storage has no room for writes.
     Full(u64),
-    /// The effect waits until [`super::Faults::resume`] decides its outcome. So it may happen long after its
-    /// process died.
+    /// The effect waits until [`super::Faults::resume`] decides its outcome. So the effect may happen long
+    /// after its process has died.
     Pause(u64),
     /// The effect happens, but the client loses the response, repeats the request, and returns the second
-    /// response. For a write that is `Exists`; for a commit, that the version is taken; a sent letter exists
-    /// twice.
+    /// response. The second response to a write is `Exists`; to a commit, that the version is taken. A sent
+    /// letter exists twice.
     Retry(u64),
     /// The read's response is an error.
     ReadFails(u64),
@@ -73,8 +73,8 @@ impl Fault {
     }
 }
 
-/// Probabilities of random faults, in millionths: faults of effects for each effect, faults of reads for each
-/// read.
+/// Probabilities of random faults, in millionths. A fault of effects has this probability for each effect; a
+/// fault of reads, for each read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is documented by the fault of the same name")]
 pub struct Rates {

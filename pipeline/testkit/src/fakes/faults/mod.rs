@@ -39,7 +39,7 @@ struct Counter {
 /// A paused effect. The call decides its outcome. The effect happens even if its caller no longer waits.
 type Paused = Box<dyn FnOnce(Resume) + Send>;
 
-/// The reason why an effect or a read has failed.
+/// The reason that an effect or a read has failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     pub(super) kind: ErrorKind,
@@ -51,7 +51,7 @@ impl Failed {
         Self { kind: ErrorKind::Transient, cause }
     }
 
-    /// Returns an error of storage as a person would read it.
+    /// Returns a storage error of this kind, with a cause that a person can read.
     const fn of_storage(kind: ErrorKind) -> Self {
         let cause = match kind {
             ErrorKind::Transient => "503 slow down",
@@ -97,7 +97,7 @@ impl Faults {
         new
     }
 
-    /// Adds a fault of a later effect or read.
+    /// Adds a fault that strikes a later effect or read.
     pub fn add(&self, fault: Fault) {
         self.lock().schedule.push(fault);
     }
@@ -134,8 +134,8 @@ impl Faults {
         self.lock().storage_down = kind;
     }
 
-    /// Kills the process: no call gets a response any more, and waiting calls fail. Waiting effects may still
-    /// happen.
+    /// Kills the process. From now on, no call gets a response, and waiting calls fail. Waiting effects may
+    /// still happen.
     pub fn kill(&self) {
         let wakers = {
             let mut counter = self.lock();
@@ -277,7 +277,7 @@ impl Counter {
         Ok((number, fault))
     }
 
-    /// Counts a read of something that can or cannot be damaged.
+    /// Counts a read. `damageable` is whether a fault can damage the result.
     fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, Failed> {
         if self.dead {
             return Err(DEAD);

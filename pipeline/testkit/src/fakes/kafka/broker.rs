@@ -1,5 +1,5 @@
-//! Kafka in memory: topics, and one consumer group that reads them. The simulation moves everything. Nothing
-//! happens on its own or with time.
+//! Kafka in memory: topics, and one consumer group that reads them. Only the simulation changes anything.
+//! Nothing happens on its own or because time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::group::{Group, MemberId};
 use super::reader::{PartitionLog, Reader};
 use crate::fakes::random::Random;
 
-/// Default of the maximum number of messages in one poll.
+/// Default maximum number of messages in one poll.
 const POLL_MESSAGES: usize = 100;
 
 /// Kafka in memory. Clones share it.
@@ -47,7 +47,7 @@ pub enum Ends {
     WhenAsked,
 }
 
-/// State under the lock.
+/// The state that the lock protects.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) consumer: ConsumerId,
@@ -124,8 +124,8 @@ impl FakeBroker {
         cluster.resize();
     }
 
-    /// Deletes a topic and creates it again: empty, with offsets from 0. Readers are not informed, and
-    /// offsets alone do not show it.
+    /// Deletes a topic and creates it again, empty and with offsets from 0. Readers are not informed, and
+    /// offsets alone do not reveal it.
     pub fn recreate(&self, topic: &str) {
         if let Some(logs) = self.lock().topics.get_mut(topic) {
             logs.iter_mut().for_each(|log| *log = PartitionLog::default());
@@ -185,7 +185,7 @@ impl FakeBroker {
         Ok(())
     }
 
-    /// Removes all messages from an offset on, as an unclean election does. Other messages will take their
+    /// Removes all messages from an offset on, as an unclean election does. Later messages take their
     /// offsets. A source that has read past the offset and continues gets a lost offset. A source that starts
     /// again does not.
     ///
@@ -254,14 +254,14 @@ impl FakeBroker {
         self.lock().group.eager = eager;
     }
 
-    /// Assigns again although nothing has changed. Members notice it only in eager mode.
+    /// Assigns the shards again although nothing has changed. Members notice it only in eager mode.
     pub fn rebalance(&self) {
         self.lock().group.rebalance();
     }
 
-    /// Ends the session of the members of this name, which have died or seem to have died. Others get their
-    /// shards at once. The expired members get `Lost` when they poll, and join again. Returns whether there
-    /// was such a member.
+    /// Ends the session of the members of this name, which have died or seem to have died. Other members get
+    /// their shards at once. The expired members get `Lost` when they poll, and join again. Returns whether
+    /// there was such a member.
     pub fn expire(&self, name: &str) -> bool {
         self.lock().group.expire(name)
     }
@@ -283,7 +283,7 @@ impl FakeBroker {
         self.lock().group.isolate(name, isolated);
     }
 
-    /// Returns the member that holds each shard. For a shard that is moving, it is the previous member.
+    /// Returns the member that holds each shard; the previous member if the shard is moving.
     pub fn owners(&self) -> BTreeMap<Shard, Text> {
         self.lock().group.owners()
     }

@@ -1,9 +1,9 @@
 //! The consumer group of the fake Kafka: the member that holds each shard, and the next events of each
 //! member.
 //!
-//! Time plays no part: sessions end and revocations run out when the simulation says so. Shards are assigned
-//! by range over the members' names. A shard moves in three steps, unless its holder's session has ended. The
-//! holder gets a revocation, the holder releases the shard, and only then the next member gets it.
+//! Time has no effect. Sessions end and revocations run out only when the simulation requests it. Shards are
+//! assigned by range over the members' names. A shard moves in three steps, unless its holder's session has
+//! ended. The holder gets a revocation, the holder releases the shard, and only then the next member gets it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,9 +19,9 @@ pub(super) type MemberId = u64;
 enum Standing {
     /// The process joins when it polls.
     Outside,
-    /// The process is a member. It may have died without anybody knowing.
+    /// The process is a member. It may have died unnoticed.
     Joined,
-    /// The member's session has ended without the member knowing. It joins again when it polls.
+    /// The member's session has ended without the member's knowledge. The member joins again when it polls.
     Expired,
     /// Another member of the same name has taken its place.
     Fenced,
@@ -47,7 +47,7 @@ struct Member {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     members: BTreeMap<MemberId, Member>,
-    /// Holder of each shard. For a shard that is moving, it is the previous member.
+    /// Holder of each shard; the previous member if the shard is moving.
     owners: BTreeMap<Shard, MemberId>,
     /// Shards that their holders must release.
     revoking: BTreeSet<Shard>,
@@ -160,7 +160,7 @@ impl Group {
     }
 
     /// Ends the sessions of members of this name, so that others get their shards. Returns whether there was
-    /// one.
+    /// such a member.
     pub(super) fn expire(&mut self, name: &str) -> bool {
         let ids = self.joined(name);
         for id in &ids {
@@ -209,7 +209,7 @@ impl Group {
         self.owners().into_iter().filter(|(shard, _)| self.revoking.contains(shard)).collect()
     }
 
-    /// Assigns again although nothing has changed.
+    /// Assigns the shards again although nothing has changed.
     pub(super) fn rebalance(&mut self) {
         let targets = self.targets();
         let mut taken: BTreeMap<MemberId, Vec<Shard>> = BTreeMap::new();
@@ -275,7 +275,7 @@ impl Group {
         self.rebalance();
     }
 
-    /// Grants the free shards. In eager mode, waits until all are free and grants them at once.
+    /// Grants the free shards. In eager mode, waits until all shards are free and grants them at once.
     fn settle(&mut self) {
         if self.eager && !self.revoking.is_empty() {
             return;
@@ -292,8 +292,8 @@ impl Group {
         }
     }
 
-    /// Returns the assignment by range: members in order of name. If the number does not divide, the first
-    /// members get one shard more.
+    /// Returns the assignment by range, over the members in order of name. If the shards do not divide
+    /// evenly, each of the first members gets one more shard.
     fn targets(&self) -> BTreeMap<Shard, MemberId> {
         let joined = self.members.iter().filter(|(_, member)| member.standing == Standing::Joined);
         let mut joined: Vec<(&Text, MemberId)> = joined.map(|(id, member)| (&member.name, *id)).collect();

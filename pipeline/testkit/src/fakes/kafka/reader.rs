@@ -34,8 +34,8 @@ impl Reader {
         self.diverged |= self.next.is_some_and(|next| next > end);
     }
 
-    /// Returns the next offset to read. If it is lost, returns Kafka's message, and the earliest offset if
-    /// the lost one lies before it.
+    /// Returns the next offset to read. If that offset is lost, returns Kafka's message, and the earliest
+    /// offset if the lost offset is before it.
     pub(super) fn position(&mut self, log: &PartitionLog) -> Result<i64, (Option<i64>, String)> {
         let next = self.next.unwrap_or(match self.from {
             Start::Earliest => log.begin,

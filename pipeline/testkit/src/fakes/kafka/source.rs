@@ -171,7 +171,7 @@ impl Cluster {
         let readers = self.readers.keys().filter(|(member, _, _)| *member == id);
         let mut keys: Vec<(Text, Shard)> = readers.map(|(_, topic, shard)| (topic.clone(), *shard)).collect();
         if let Some(random) = &mut self.random {
-            // One poll may report a partition in several parts, with parts of others between.
+            // One poll may report a partition in several parts, with parts of other partitions in between.
             keys.extend(keys.clone());
             random.shuffle(&mut keys);
             keys.retain(|_| !random.happens(PASSED_OVER));

@@ -1,4 +1,4 @@
-//! Costs and budgets: what the status reports, and what the topic of exceeded budgets gets.
+//! Costs and budgets in the status and in the topic of exceeded budgets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,13 +56,13 @@ fn pooled_node(minutes: i64) -> EventRecord {
     EventRecord::new(event)
 }
 
-/// Returns six hours of a pool that exceeds its day's budget in the third, and its month's in the fourth. The
-/// trace's other organizations move the watermark.
+/// Returns six hours of a pool that exceeds its daily budget in the third hour, and its monthly budget in the
+/// fourth hour. The other organizations of the trace move the watermark.
 fn story() -> Vec<EventRecord> {
     vec![pool(0, 25, 35), pooled_node(0), node("hooli", 10, 3), node("gamma", 15, 2)]
 }
 
-/// Returns what the topic has, in short, without repeats.
+/// Returns the content of the topic in short form, without repeats.
 fn taken(topic: &FakeBudgetTopic) -> BTreeMap<String, (i64, String)> {
     let short = |one: ExceededBudget| {
         let (spend, budget) = (one.used.spend, one.used.budget);
@@ -82,7 +82,7 @@ fn reading(options: &mut WorkerOptions) {
     options.reads_costs = true;
 }
 
-/// Returns what the status reports of the organization with the pool: costs, then budgets.
+/// Returns the costs and then the budgets that the status reports for the organization with the pool.
 fn reported(member: &Member) -> Vec<String> {
     let status = member.status.lock();
     let shards: Vec<Arc<ShardCosts>> = status.shards.values().map(|shard| Arc::clone(&shard.costs)).collect();
@@ -124,12 +124,12 @@ async fn a_late_event_corrects_what_is_reported_and_repeats_a_message_at_most() 
     world.produce(&story());
     let mut member = world.start("a", Faults::default(), reading);
     member.settle(&world).await.unwrap();
-    // The node stopped after 90 minutes: both budgets were never exceeded.
+    // The node stopped after 90 minutes, so neither budget was ever exceeded.
     world.produce(&[node_stop("acme", 90)]);
     member.settle(&world).await.unwrap();
     assert_eq!(reported(&member), ["15 USD", "day 15 of 25", "month 15 of 35"]);
     assert_eq!(topic.taken().len(), 2, "nothing says so on the topic");
-    // It started again before that hour was over: the day's budget is exceeded after all.
+    // The node started again before that hour was over, so the daily budget is exceeded after all.
     world.produce(&[pooled_node(100)]);
     // Hours that changed just now wait for further late events.
     member.settle(&world).await.unwrap();

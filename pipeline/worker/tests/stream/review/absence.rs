@@ -1,5 +1,5 @@
-//! The absence law: if any one object is taken away at rest, a worker ends with the same tables, or it stops
-//! loudly and continues once the object is restored.
+//! The absence law. If any one object is removed at rest, a worker ends with the same tables, or it stops
+//! loudly. After a loud stop, it continues once the object is restored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn more() -> Vec<EventRecord> {
     late.into_iter().chain(next).chain([node("acme", day - 4, 7)]).collect()
 }
 
-/// Runs a worker until it has nothing to do, or is stopped. Retries of a stopped shard are waited for.
+/// Runs a worker until it has nothing to do or is stopped. Waits for the retries of a stopped shard.
 async fn run(world: &World, member: &mut Member) -> End {
     for _ in 0..3_000 {
         if matches!(member.step().await, Stepped::Stopped(_)) {
@@ -72,7 +72,7 @@ async fn run(world: &World, member: &mut Member) -> End {
     panic!("the worker neither ends nor stops");
 }
 
-/// Returns whether the tables hold all events of the hours until shortly before the last.
+/// Returns whether the tables have all events of the hours until shortly before the last hour.
 fn is_equal(world: &World) -> bool {
     world.audit.look();
     let mut content = Content::new();
@@ -91,11 +91,12 @@ fn is_equal(world: &World) -> bool {
 
 #[tokio::test]
 async fn without_any_one_object_a_worker_ends_equal_or_stops_loudly() {
-    // A lost table file is written again when its hour changes; until then every reader of the table fails.
-    // The tests below take checkpoints away.
+    // A lost table file is written again when its hour changes. Until then, every reader of the table fails.
+    // The tests below remove checkpoints.
     let is_tried = |path: &String| ![TABLE_FILE, CHECKPOINT].contains(&kind(path));
     let mut ends: BTreeMap<(&str, End), usize> = BTreeMap::new();
-    // The names of objects depend on the order in which encoding threads end: each world has its own names.
+    // The names of objects depend on the order in which encoding threads end. So each world has its own
+    // names.
     for index in 0.. {
         let world = read().await;
         let Some(path) = world.lake.objects().into_iter().filter(is_tried).nth(index) else { break };
@@ -150,7 +151,7 @@ async fn a_log_that_lost_its_last_checkpoints_is_a_loud_stop_and_loses_nothing()
     assert_content(&lake, &expected(&all, Hour(START + 6), shard_of, rules), "after");
 }
 
-/// The checkpoints of a backfill that only archived events of an open hour are lost. No table knows them.
+/// A backfill only archives events of an open hour, and its checkpoints are lost. No table refers to them.
 #[tokio::test]
 async fn archive_files_whose_checkpoints_are_lost_stay() {
     let world = read().await;

@@ -1,4 +1,4 @@
-//! Wrong wall clocks: which hours close, which events are rejected, and which messages are reported.
+//! Wrong wall clocks, and their effects on closed hours, rejected events and reported messages.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::script::read;
 
 const DAY: i64 = 86_400;
 
-/// Returns how many hours of the tables the world has not reached.
+/// Returns the number of hours in the tables that the world has not reached.
 fn ahead(world: &World) -> usize {
     let now = world.now().hour();
     let files = world.lake.files();
@@ -59,7 +59,7 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
     let before = closed(&world);
     assert_eq!(clock_message(&member), None);
     world.clock_of("b").set_ahead(40 * DAY);
-    // Nobody sends events, so that only the clock could close an hour.
+    // Nobody sends events, so only the clock could close an hour.
     for _ in 0..5 * 12 {
         member.step().await;
         world.pass(Duration::from_secs(5));

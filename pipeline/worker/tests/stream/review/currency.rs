@@ -40,7 +40,8 @@ async fn an_event_is_judged_by_the_rules_of_its_own_hour() {
     let world = World::default();
     world.produce(&trace());
     let mut member = renewed(&world).await;
-    // The first event is late and of an hour under dollars; the second is current and under euros.
+    // The first event is late and belongs to an hour in dollars. The second event is current and belongs to
+    // an hour in euros.
     world.set_minutes(9 * 60);
     world.produce(&[node("acme", 90, 4), in_euros(node("hooli", 8 * 60 + 50, 6))]);
     member.settle(&world).await.unwrap();

@@ -1,4 +1,4 @@
-//! Damage to objects other than archive files, and faults of the program. The test follows the message of the
+//! Damage to objects other than archive files, and faults of the program. The tests follow the message of the
 //! stopped shard literally.
 
 use std::io::Read;
@@ -180,7 +180,7 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_fixed_release_continues() 
         assert!(stop.message.contains("report it"), "{}", stop.message);
         assert!(shards[&hooli].closed_through >= Some(Hour(START + 6)), "the other continues");
         if fault == PANICS {
-            // The next worker is the fixed release.
+            // The next worker runs the fixed release.
             worker.drain().await;
             world.member("c").settle(&world).await.unwrap();
         } else {

@@ -21,12 +21,12 @@ fn protected(_hour: Hour) -> Rules {
     Rules { version: "protected".into(), ..greed::protected(&Rules::default()) }
 }
 
-/// Returns nine pods, each with a charge that fits 128 bits, although their sum overflows.
+/// Returns nine pods. The charge of each pod fits into 128 bits, but the sum of the charges overflows.
 fn nine(organization: &str) -> Vec<EventRecord> {
     greed::greedy(organization, 5, 20, 9)
 }
 
-/// Returns one pod with a charge that fits no column.
+/// Returns one pod with a charge that is too large for any column.
 fn one(organization: &str) -> Vec<EventRecord> {
     greed::greedy(organization, 5, 1_000, 1)
 }
@@ -54,7 +54,7 @@ async fn lives(world: &World, member: &mut Member, minutes: u64) {
     }
 }
 
-/// Returns the number of held organizations over all shards, and the reason for one of them.
+/// Returns the number of held organizations over all shards, and the reason that one of them is held.
 fn held(member: &Member) -> (u64, Option<String>) {
     let status = member.status.lock();
     let count = status.shards.values().map(|shard| shard.held).sum();

@@ -1,4 +1,4 @@
-//! Behaviour of Kafka that the simulation's fake does not have.
+//! Behavior of Kafka that the simulation's fake does not have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
     let next = world.broker.bounds("nodes", shard).unwrap().1;
     assert!(next >= 1);
     world.broker.recreate("nodes");
-    // The topic has fewer records than were read before when the worker first looks.
+    // When the worker first looks, the topic has fewer records than were read before.
     let mut member = world.member("b");
     let mut stop = stopped(&world, &mut member, 2).await;
     // Then the topic fills.
@@ -158,7 +158,7 @@ async fn refused(member: &mut Member) -> String {
 
 #[tokio::test]
 async fn two_groups_on_one_root_are_noticed() {
-    // Blue and green deployments: the same topics, the same root, another group.
+    // Blue and green deployments use the same topics and the same root, but different groups.
     let blue = World::default();
     let mut one = blue.member("a");
     one.settle(&blue).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
         || green.start("g", Faults::default(), |options| options.moved_from = "prorata@memory".to_owned());
     let mut member = moved();
     assert!(matches!(member.step().await, Stepped::Done(_)));
-    // Blue was not stopped. It is refused once green has taken its shards, and does not take them back.
+    // Blue was not stopped. Once green has taken the shards, blue is refused and does not take them back.
     let mut message = None;
     for second in 0..600 {
         if second % 30 == 0 {
@@ -211,7 +211,7 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
         message.contains("reads as 'prorata@memory'") && message.contains("read by 'green@memory'"),
         "{message}"
     );
-    // The option has no effect once the root has moved, and blue does not come back on its own.
+    // The option has no effect once the root has moved, and blue does not take over again on its own.
     let message = refused(&mut blue.member("c")).await;
     assert!(message.contains("read by 'green@memory'"), "{message}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));
@@ -222,7 +222,7 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
     let world = read().await;
     let mut member = world.member("b");
     member.settle(&world).await.unwrap();
-    // Under load the member's own session ends, and the next one of the same name takes its place.
+    // Under load, the member's own session ends, and the next member of the same name takes its place.
     for _ in 0..11 {
         assert!(matches!(member.step().await, Stepped::Done(_)));
         world.pass(Duration::from_secs(60));
@@ -239,7 +239,7 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
         message.contains("Restart the worker: if it ends at once for the same reason, another member"),
         "{message}"
     );
-    // A worker that is fenced again at once has a rival.
+    // If a worker is fenced again at once, it has a rival.
     let mut rival = world.member("b");
     assert!(matches!(rival.step().await, Stepped::Done(_)));
     let (code, message) = fenced(again.step().await);

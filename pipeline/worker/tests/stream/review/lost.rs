@@ -1,5 +1,5 @@
-//! Stops with an error: messages that Kafka lost, topics that are not as they were, a root that somebody else
-//! has changed.
+//! Stops with an error because of messages that Kafka lost, topics that have changed, or a root that somebody
+//! else has changed.
 
 use std::time::Duration;
 
@@ -264,7 +264,7 @@ async fn a_topic_that_was_read_must_be_named() {
     let mut member = world.start_with_topics("b", &["nodes", "more"]);
     let error = member.settle(&world).await.unwrap_err();
     assert!(error.to_string().contains("has read topic 'pods', which kafka.topics does not name"), "{error}");
-    // An additional topic is no error: it is read from its beginning.
+    // An additional topic is not an error. The topic is read from its beginning.
     let mut member = world.start_with_topics("c", &["nodes", "pods", "more"]);
     member.settle(&world).await.unwrap();
 }

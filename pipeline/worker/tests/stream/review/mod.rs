@@ -1,4 +1,4 @@
-//! Findings of an adversarial review: each test asserts a property that must hold for years of operation.
+//! Findings of an adversarial review. Each test asserts a property that must hold for years of operation.
 
 mod absence;
 mod clocks;

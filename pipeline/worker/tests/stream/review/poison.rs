@@ -13,7 +13,7 @@ use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 
 /// Runs members that Kubernetes restarts five minutes after they stop. Their shards move to the other member
-/// when the session ends, after 45 seconds. Returns each stop: the member and the error.
+/// when the session ends, after 45 seconds. Returns the member and the error of each stop.
 async fn live(world: &World, rounds: usize) -> Vec<(usize, WorkerError)> {
     let mut members: Vec<Option<Member>> = vec![Some(world.member("a")), Some(world.member("b"))];
     let mut again = [usize::MAX; 2];

@@ -43,7 +43,7 @@ async fn stopped(world: &World, member: &mut Member, reason: StopReason) -> (Sha
     panic!("no shard is stopped");
 }
 
-/// Steps until no shard is stopped, for at most some minutes.
+/// Steps until no shard is stopped, for at most this many minutes.
 async fn wait_until_running(world: &World, member: &mut Member, minutes: u64) {
     for _ in 0..minutes {
         lives(world, member, 1).await;
@@ -61,7 +61,7 @@ async fn backfill(world: &World, shard: Shard, events: &[EventRecord]) -> Result
     backfill_without(world, shard, events, &[]).await
 }
 
-/// Runs the same with `--without-archive-file`.
+/// Runs the same command with `--without-archive-file`.
 async fn backfill_without(
     world: &World,
     shard: Shard,
@@ -79,7 +79,7 @@ async fn backfill_without(
     Ok(())
 }
 
-/// Asserts that both shards have closed their hours through at least `least`, with these events.
+/// Asserts that both shards have closed their hours through `least` or later, with these events.
 pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) {
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {

@@ -1,4 +1,4 @@
-//! The requests of a claim: they do not grow with the archive.
+//! The requests of a claim, whose number does not grow with the archive.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn world_of_60_hours() -> (World, u16) {
     (world, used)
 }
 
-/// Returns the calls of a new owner of all shards, until it has closed what it can.
+/// Returns the calls that a new owner of all shards makes until it has closed all hours that it can close.
 async fn calls_of_a_claim(world: &World, name: &str) -> Asked {
     let store = WatchedStore::of(world);
     let (mut worker, _) = worker(world, &store, name, |_| {}).await;
@@ -46,7 +46,7 @@ async fn a_claim_lists_no_archive() {
     assert!(archive.is_empty() && !lists.is_empty(), "{lists:?}");
 }
 
-/// Names an archive file of each hour of so many months before the world's begin.
+/// Names an archive file of each hour in this many months before the start of the world.
 async fn archive_of(world: &World, shard: u16, months: i64) {
     let mut log = Log::new(log::latest(&world.lake.store, shard).await.unwrap());
     let mut draft = log.decided().next_draft();

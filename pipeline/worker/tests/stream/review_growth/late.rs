@@ -1,7 +1,8 @@
-//! The cost of late events, counted: never more than three times the minimum.
+//! The counted cost of late events, which is never more than three times the minimum.
 //!
-//! The minimum is the fold of the organization's own hours, from the late one until its state is the recorded
-//! one. Each hour whose rows change adds one file of each changed table, and the organization's state.
+//! The minimum is the fold of the organization's own hours, from the late hour until its state equals the
+//! recorded state. Each hour whose rows change adds one file of each changed table, and the organization's
+//! state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,8 @@ fn history(organizations: usize, hours: i64) -> Vec<EventRecord> {
     events
 }
 
-/// Returns events in which the first organization has a node and a pod the whole time, and each other one for
-/// some hours.
+/// Returns events in which the first organization has a node and a pod the whole time. Each other
+/// organization has them for some hours.
 fn visits(organizations: usize, hours: i64) -> Vec<EventRecord> {
     const STAY: i64 = 12;
     let mut events = history(1, hours);
@@ -77,12 +78,12 @@ struct Cost {
     archive_files: usize,
     restated: u64,
     whole: u64,
-    /// Number of objects, and bytes.
+    /// Number of objects, and their total size in bytes.
     tables: (usize, usize),
     snapshots: (usize, usize),
 }
 
-/// A shard of which all hours are closed.
+/// A shard whose hours are all closed.
 struct Closed {
     world: World,
     store: WatchedStore,
@@ -135,7 +136,7 @@ impl Closed {
         }
     }
 
-    /// Asserts the cost of a late pod that still runs. No later state is the recorded one, so that all hours
+    /// Asserts the cost of a late pod that still runs. No later state equals the recorded state, so all hours
     /// since then change.
     async fn check_late(&mut self, organization: &str, lateness: i64) {
         let late = self.hours - lateness;
@@ -144,7 +145,7 @@ impl Closed {
         let cost = self.cost(&[pod(organization, late * 60 + 1, "late", 1)]).await;
         let context = format!("{lateness} h late");
         let changed = lateness as u64;
-        // More than two days ago, the nearest snapshot is of a day's end.
+        // If the event is more than two days late, the nearest snapshot is from the end of a day.
         let lead_up = if lateness >= 48 { 23 } else { 0 };
         let folded = cost.organization_hours;
         assert!(folded <= (changed + lead_up).min(3 * changed), "{context}: {folded} folded");
@@ -195,7 +196,7 @@ async fn a_late_event_of_a_month_ago_costs_its_own_hours() {
     closed.check_late("org-000", 24 * 30).await;
 }
 
-/// One of 100 events is late by hours, all the time.
+/// Throughout the test, one in 100 events is late by hours.
 #[tokio::test]
 async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
     let mut costs = Vec::new();

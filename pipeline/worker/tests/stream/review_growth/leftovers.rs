@@ -84,7 +84,7 @@ async fn a_delete_that_fails_is_tried_again() {
 
 #[tokio::test]
 async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
-    // One organization's events are 30 hours late, one every two minutes.
+    // Every two minutes, an event of one organization arrives 30 hours late.
     let world = World::on(FakeBroker::default(), 1);
     let start = 4 * 24 * 60;
     world.set_minutes(start);

@@ -1,5 +1,5 @@
-//! Maintenance: everything that only grows is trimmed while workers run, and the maintenance is cut off after
-//! every effect.
+//! Maintenance, which trims everything that only grows while workers run. The tests cut it off after every
+//! effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ async fn files_replaced_a_week_ago_are_deleted_and_newer_ones_stay() {
     assert!(table_files(&world).is_superset(&live(&world)));
 }
 
-/// In a local folder the times of files come from the clocks of the processes that wrote them.
+/// In a local folder, the times of files come from the clocks of the processes that wrote them.
 #[tokio::test]
 async fn a_worker_whose_clock_was_ahead_makes_no_file_old() {
     let (world, long_ago) = restated().await;
@@ -178,7 +178,7 @@ async fn the_next_owner_sweeps_the_state_of_a_dead_attempt_and_maintenance_the_r
         }
         assert_eq!(unnamed_snapshots(&world), [""; 0], "after effect {effect}");
         next.drain().await;
-        // If the log had lost checkpoints, these files would be all that is left of their events.
+        // If the log had lost checkpoints, only these files would still have their events.
         run(&world, Faults::default()).await.unwrap();
         assert_eq!(orphaned_events(&world), orphans, "after effect {effect}");
         world.set_minutes(25 * 60 + 8 * 24 * 60);

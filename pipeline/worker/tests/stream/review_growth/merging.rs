@@ -29,7 +29,7 @@ fn files(world: &World) -> BTreeMap<Hour, BTreeSet<String>> {
     files
 }
 
-/// Returns the maximum number of files of a closed hour, without the last one.
+/// Returns the maximum number of files of a closed hour, except the last closed hour.
 fn most(world: &World) -> usize {
     let files = files(world);
     let closed = world.audit.latest()[&0].closed_through.unwrap_or(Hour(i64::MIN));
@@ -50,7 +50,7 @@ fn holds_twice(world: &World) -> bool {
     all > once.len()
 }
 
-/// Sends events every ten minutes, with a checkpoint for each time.
+/// Sends events every ten minutes, each time with a checkpoint.
 async fn minutes(world: &World, member: &mut Member, minutes: std::ops::Range<i64>) {
     for minute in minutes.step_by(10) {
         world.set_minutes(minute + 5);

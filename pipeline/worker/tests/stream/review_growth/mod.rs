@@ -1,5 +1,5 @@
-//! Limits of everything that grows: the tests assert a limit for each growth that the review of the protocol
-//! found.
+//! Limits of everything that grows. The tests assert a limit for each kind of growth that the review of the
+//! protocol found.
 
 mod claims;
 mod files;

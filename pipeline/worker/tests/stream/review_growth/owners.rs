@@ -1,4 +1,4 @@
-//! Claims: a checkpoint does not grow with them, and what a dead owner left never counts.
+//! Claims. A checkpoint does not grow with their number, and the objects that a dead owner left never count.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::harness::rules;
 use crate::world::World;
 use crate::world::oracle::{self, Also};
 
-/// Returns the bytes of the shard's latest checkpoint, and its hours.
+/// Returns the size of the shard's latest checkpoint in bytes, and its number of hours.
 fn size(world: &World) -> (usize, usize) {
     world.audit.look();
     let latest = world.audit.latest()[&0].clone();

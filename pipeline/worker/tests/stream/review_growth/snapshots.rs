@@ -15,8 +15,8 @@ use crate::world::World;
 #[tokio::test]
 async fn folding_again_gets_on_however_often_the_group_moves_its_shard() {
     let world = days(10).await;
-    // The event is of 22:00 on the second day. The newest snapshot before it is of the day before, 23 hours
-    // earlier.
+    // The event is from hour 22 of the second day. The newest snapshot before it is from the previous day, 23
+    // hours earlier.
     world.produce(&[pod("acme", (24 + 22) * 60 + 5, "late", 1)]);
     let mut dirty = Vec::new();
     for life in 0..12 {
@@ -44,7 +44,7 @@ async fn a_snapshot_that_cannot_be_read_is_written_again() {
     assert_is_written_again("damaged".into()).await;
 }
 
-/// The checksum is right, because the object is a snapshot of another lake.
+/// The checksum is correct, because the object is a snapshot of another lake.
 #[tokio::test]
 async fn a_snapshot_of_another_lake_is_written_again() {
     let other = days(1).await;
@@ -59,7 +59,7 @@ async fn a_snapshot_of_another_lake_is_written_again() {
     assert_is_written_again(other.lake.store.object(&snapshot).unwrap()).await;
 }
 
-/// Replaces the newest snapshot of a lake by these bytes, and asserts that it is written again.
+/// Replaces the newest snapshot of a lake with these bytes, and asserts that it is written again.
 async fn assert_is_written_again(bytes: Bytes) {
     let world = days(1).await;
     let checkpoint = world.audit.latest()[&0].clone();
@@ -93,7 +93,7 @@ async fn assert_is_written_again(bytes: Bytes) {
 
 #[tokio::test]
 async fn when_no_snapshot_can_be_read_late_events_fold_all_history_once_and_not_each_time() {
-    // The snapshots are as after a release that uses another format.
+    // The snapshots look as if a release with another format had written them.
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");

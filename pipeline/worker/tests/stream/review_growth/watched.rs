@@ -1,4 +1,4 @@
-//! A store that notes every call, and a worker on it.
+//! A store that records every call, and a worker on this store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ pub struct Asked {
     pub deletes: Vec<String>,
 }
 
-/// A store that notes every call.
+/// A store that records every call.
 #[derive(Clone)]
 pub struct WatchedStore {
     inner: FakeStore,
@@ -42,7 +42,7 @@ impl WatchedStore {
         self.refuses_deletes.store(refuse, Ordering::Relaxed);
     }
 
-    /// Returns the calls since the last time.
+    /// Returns the calls since the previous [`Self::take`].
     pub fn take(&self) -> Asked {
         std::mem::take(&mut self.asked.lock().unwrap())
     }

@@ -1,5 +1,6 @@
-//! The objects of a root over months of claims, late events and maintenance, counted. After the horizon only
-//! the archive grows, by hours closed, and the tables, by days. The memory of a worker does not grow either.
+//! Counts of the objects of a root over months of claims, late events and maintenance. After the horizon,
+//! only the archive and the tables grow. The archive grows with the number of closed hours, and the tables
+//! grow with the number of days. The memory of a worker does not grow either.
 //!
 //! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` set the size of the run: 730 and 16 simulate two years.
 
@@ -26,8 +27,8 @@ use crate::world::{TOPICS, World};
 /// The step of the clock, in hours.
 const HOURS_AT_ONCE: i64 = 6;
 
-/// Days after the horizon until nothing is young any more: two until its hours have left, and a week for
-/// checkpoints and for the files that compaction has replaced.
+/// Number of days after the horizon until nothing is young any more. Hours take two days to leave.
+/// Checkpoints and the files that compaction has replaced take a week.
 const YOUNG: i64 = 11;
 
 const ORGANIZATIONS: [&str; 3] = ["acme", "hooli", "initech"];
@@ -43,7 +44,7 @@ struct Figures {
     archive_files: usize,
     live_files: usize,
     dead_files: usize,
-    /// Number of folders listed in a day. `puts` counts the objects written.
+    /// Number of folders listed in a day. `puts` is the number of objects written.
     lists: usize,
     puts: usize,
     /// Maximum number of live files of one table that a worker saw at a time, in a day. `state_bytes` is the
@@ -52,7 +53,7 @@ struct Figures {
     state_bytes: u64,
 }
 
-/// Tables that note the maximum number of files of one table that a worker sees at a time.
+/// Tables that record the maximum number of files of one table that a worker sees at a time.
 #[derive(Clone)]
 struct WatchedTables {
     inner: FakeTables,
@@ -128,8 +129,8 @@ impl Figures {
     }
 }
 
-/// Runs a day under an owner of its own: pods come and go, some events are late, and maintenance runs at the
-/// end. Returns the worker's maximum files of a table and bytes of state.
+/// Runs a day under a separate owner. Pods come and go, some events are late, and maintenance runs at the
+/// end. Returns the worker's maximum number of files of a table, and its number of bytes of state.
 async fn live_a_day(world: &World, store: &WatchedStore, retention: Retention, day: i64) -> (usize, u64) {
     let (name, watched) = (format!("day{day}"), WatchedTables::of(world));
     let source = world.broker.source(&name, &TOPICS);

@@ -61,7 +61,7 @@ impl Chaos {
         rules::numbered(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
     }
 
-    /// Sets clocks of processes wrong, by amounts that are noticed or not.
+    /// Sets clocks of processes wrong, by amounts that may or may not be noticed.
     fn clocks(&mut self, fleet: &mut Fleet, dice: &mut Dice, round: i64) {
         let (alive, chance) = (fleet.alive(), fleet.plan.chances.wrong_clock);
         if chance == 0 || alive.is_empty() || !dice.happens(chance) {

@@ -49,7 +49,7 @@ const WANTED: &[&str] = &[
     "stopped_by_its_clock",
     "slow_storage",
     "stranger_refused",
-    // Organizations with which no hour can be folded.
+    // Organizations whose hours cannot be folded.
     "held",
     // Time.
     "late_events",
@@ -91,7 +91,7 @@ impl Coverage {
         }
     }
 
-    /// Returns how many reads failed or returned something other than the stored bytes.
+    /// Returns the number of reads that failed or returned something other than the stored bytes.
     pub fn failed_reads(&self) -> u64 {
         let classes = ["read_fails", "truncated", "flipped", "missing"];
         classes.iter().filter_map(|class| self.0.get(class)).sum()

@@ -1,5 +1,5 @@
-//! The economy law: the objects and calls of a run stay under limits that depend on how much the run did, and
-//! not on its faults.
+//! The economy law. The numbers of objects and calls of a run stay under limits that depend on the work of
+//! the run, and not on its faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use crate::world::World;
 /// The totals of a run, over all shards.
 #[derive(Debug)]
 struct Economy {
-    /// Hours closed.
+    /// Number of closed hours.
     hours: usize,
-    /// Simulated time in hours, times shards.
+    /// Simulated time in hours, multiplied by the number of shards.
     shard_hours: usize,
     claims: usize,
     checkpoints: usize,
     lists: usize,
-    /// Snapshots and parts of checkpoints, except new ones that no sweep has looked at, and except patches of
-    /// snapshots that a checkpoint names.
+    /// Number of snapshots and parts of checkpoints. New objects that no sweep has seen and patches of
+    /// snapshots that a checkpoint names do not count.
     state_objects: usize,
-    /// The patches of snapshots that a checkpoint names.
+    /// Number of patches of snapshots that a checkpoint names.
     patches: usize,
-    /// Hours with a snapshot.
+    /// Number of hours with a snapshot.
     snapshots: usize,
-    /// Archive files that were written, including files that were merged later.
+    /// Number of archive files that were written, including files that were merged later.
     archived: usize,
-    /// The stored size of the largest checkpoint.
+    /// The stored size of the largest checkpoint, in bytes.
     checkpoint_bytes: usize,
 }
 
-/// Number of dates up to the date of the most wrong clock, and a margin.
+/// Number of dates up to the date of the most wrong clock, plus a margin.
 const DATES_AHEAD_MAX: usize = 42;
 
-/// The age from which an object is swept: a worker sweeps once an hour, counted from its claim.
+/// The age from which an object is swept. A worker sweeps once an hour, counted from its claim.
 const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
 /// Asserts the law at the end of a run.
@@ -91,8 +91,8 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
         // HOURS.md, section Restate: a snapshot has at most three patches.
         ("patches of snapshots", economy.patches, 3 * economy.snapshots),
         ("lists", economy.lists, 40 + 8 * claims + shard_hours + ahead + behind + again),
-        // One for each flush of events or dead letters, claim, release and hour. If a clock is wrong, its
-        // witness adds one of one shard in each round.
+        // Each flush of events or dead letters, claim, release and hour adds one checkpoint. If a clock is
+        // wrong, its witness adds one checkpoint of one shard in each round.
         (
             "checkpoints",
             economy.checkpoints,

@@ -1,4 +1,4 @@
-//! The end of a run: nothing goes wrong any more, so that everything must settle soon. Then all results are
+//! The end of a run. Nothing goes wrong any more, so everything must settle soon. Then all results are
 //! compared.
 
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
     }
 }
 
-/// Asserts that every shard with events has closed all hours that the watermark lets close.
+/// Asserts that every shard with events has closed all hours that the watermark allows it to close.
 fn check_closed(fleet: &Fleet) {
     let rule = fleet.plan.tune.watermark;
     let held_at = fleet
@@ -140,8 +140,8 @@ async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context
     }
 }
 
-/// Takes away one object at rest. Asserts that a backfill over the worker's archive then ends with the same
-/// tables or with an error, and that it ends with the same tables once the object is back.
+/// Removes one object at rest. Asserts that a backfill over the worker's archive then ends with the same
+/// tables or with an error. Once the object is restored, the backfill must end with the same tables.
 async fn absence_is_equal_or_loud(world: &World, dice: &mut Dice, context: &str) {
     // The audit remembers checkpoints, and readers notice lost table files.
     let is_tried = |path: &String| names::parse_checkpoint(path).is_none() && !path.ends_with(".parquet");

@@ -21,7 +21,7 @@ use crate::world::member::{Member, Stepped};
 pub struct Berth {
     pub name: String,
     pub member: Option<Member>,
-    /// The round in which a process starts here, if there is none.
+    /// The round in which a process starts here, if the berth has no process.
     pub start_at: i64,
     pub kind: Kind,
 }
@@ -51,7 +51,7 @@ pub struct Fleet {
     pub berths: Vec<Berth>,
     /// Faults of dead processes whose effects may still happen.
     ghosts: Vec<Faults>,
-    /// `true` once nothing goes wrong any more.
+    /// Whether all faults have ended.
     pub calm: bool,
     /// The rules in the configuration of new processes.
     pub rules: Arc<Mutex<Rules>>,
@@ -181,8 +181,8 @@ impl Fleet {
                 self.coverage.hit("stranger_refused");
                 kind == Kind::Stranger
             }
-            // All clocks are also set together, and again at the end of all trouble. If a request is under
-            // way then, a starting process sees a wrong clock; it is restarted.
+            // All clocks are also set together, and again at the end of all trouble. If a request is in
+            // progress at that time, a starting process sees a wrong clock. The process is then restarted.
             WorkerError::Configuration(message) if message.contains("clock") => {
                 self.plan.chances.wrong_clock > 0 || self.plan.chances.clock_step > 0
             }

@@ -27,7 +27,7 @@ use crate::world::audit::{AuditedStore, AuditedTables};
 #[derive(Default)]
 pub struct Foreign {
     pub events: Vec<EventRecord>,
-    /// Events of a time that a run never reaches, so that they must never count.
+    /// Events at a time that a run never reaches, so they must never count.
     ahead: Vec<EventRecord>,
     backfills: u64,
 }
@@ -68,7 +68,7 @@ impl Foreign {
         run(world, &events, faults, options).await
     }
 
-    /// Runs a backfill in the middle of a run: it may be refused or break off.
+    /// Runs a backfill in the middle of a run. The backfill may be refused or interrupted.
     pub async fn disturb(
         &mut self,
         world: &World,

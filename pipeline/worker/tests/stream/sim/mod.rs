@@ -1,4 +1,4 @@
-//! The simulation: everything at once, at random, the same for the same seed.
+//! The simulation. Everything happens at once and at random, but the same seed makes the same run.
 //!
 //! `PRORATA_SIM_SEEDS` is the number of seeds. `PRORATA_SIM_FIRST_SEED` is the first seed, or `fresh` for one
 //! that nobody has tried. To repeat a failing seed, run `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1

@@ -1,5 +1,5 @@
-//! The plan of a seed: sizes, limits, and the kinds of trouble that it has at all, so that each seed has its
-//! own mix.
+//! The plan of a seed, which has sizes, limits and the kinds of trouble that occur. So each seed has its own
+//! mix.
 
 use std::time::Duration;
 
@@ -32,9 +32,9 @@ pub struct Chances {
     pub skipped_step: u32,
     /// A wrong clock of a process.
     pub wrong_clock: u32,
-    /// Events of the future in a foreign batch.
+    /// Future events in a foreign batch.
     pub ahead: u32,
-    /// Events of an organization with which no hour can be folded.
+    /// Events of an organization that prevent its hours from being folded.
     pub greed: u32,
     /// The start of a process of another group on the root.
     pub stranger: u32,
@@ -59,7 +59,7 @@ pub struct Plan {
     pub tune: Tune,
     pub rates: Rates,
     pub chances: Chances,
-    /// The topic of which a partition is down for the first rounds, so that it lags.
+    /// A topic with a partition that is down in the first rounds, so that the partition lags.
     pub behind: Option<&'static str>,
     pub backfill_first: bool,
     /// Chance, in thousandths, that a call of storage takes up to several hours.
@@ -85,8 +85,8 @@ impl Tune {
         options.checkpoint_bytes = self.checkpoint_bytes;
         options.checkpoint_interval = Duration::from_secs(self.checkpoint_interval);
         options.max_restate_delay = Duration::from_secs(self.max_restate_delay * 60);
-        // Rounds are up to some minutes apart, so the interval is shorter than some rounds and longer than
-        // most.
+        // Rounds are up to a few minutes apart, so the interval is shorter than some rounds and longer than
+        // most rounds.
         options.compare_after = Duration::from_secs(self.checkpoint_interval * 20);
         options.out_of_orderness = self.watermark.out_of_orderness;
         options.idle_timeout = self.watermark.idle_timeout;
@@ -147,7 +147,8 @@ impl Plan {
             memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
             checkpoint_interval: dice.pick(&[10, 60]),
-            // The delay comes from the seed alone, so that the dice give every older choice the same value.
+            // The delay depends only on the seed, so that the dice still give the same value for every older
+            // choice.
             max_restate_delay: [0, 10, 360][(seed / 3 % 3) as usize],
             watermark: WatermarkRule {
                 out_of_orderness: minutes(dice.pick(&[1, 5, 20])),

@@ -1,5 +1,5 @@
-//! Correct and faulty producers: reordering, duplicates, late events, clocks in the future, messages that are
-//! not events.
+//! Correct and faulty producers: reordering, duplicates, late events, clocks in the future, and messages that
+//! are not events.
 
 use prorata_samples::trace::{START, node, node_priced, node_stop, pod, pod_stop};
 use prorata_schemas::event::{EventRecord, Payload};
@@ -12,7 +12,7 @@ use super::dice::Dice;
 use super::plan::Plan;
 use crate::world::{SCHEMA, What, World, greed};
 
-/// A schema that is registered at the end, and one that never is.
+/// A schema that is registered at the end, and a schema that is never registered.
 pub const LATER: u32 = 7;
 const NEVER: u32 = 9;
 

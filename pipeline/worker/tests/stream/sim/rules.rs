@@ -1,4 +1,4 @@
-//! The rules of a run: plain ones, and ones under which greedy events cannot be folded.
+//! The rules of a run: plain rules, and rules under which greedy events cannot be folded.
 
 use prorata_schemas::rules::{Allocation, Rules};
 
@@ -13,8 +13,8 @@ pub fn first(plan: &Plan) -> Rules {
     numbered(if plan.chances.greed > 0 { RULES } else { 0 })
 }
 
-/// Returns rules by number: [`RULES`] plain ones, and as many under which greedy events cannot be folded.
-/// Their versions are numbers from 1.
+/// Returns the rules with this number. The first [`RULES`] numbers are plain rules. As many further numbers
+/// are rules under which greedy events cannot be folded. The versions of the rules are numbers from 1.
 pub fn numbered(number: u32) -> Rules {
     let plain = match number % RULES {
         0 => Rules::default(),

@@ -42,7 +42,7 @@ struct Seen {
     checkpoints: BTreeMap<(Shard, u64), Arc<Checkpoint>>,
     /// Whether offsets may go back, because messages were lost on purpose.
     offsets_free: bool,
-    /// Archive files of open hours that were read back.
+    /// Number of archive files of open hours that were read back.
     read_back: u64,
     /// Number of folders that were listed.
     lists: usize,
@@ -83,17 +83,17 @@ impl Audit {
         *self.on_call.lock().unwrap() = None;
     }
 
-    /// Returns how many archive files of open hours were read.
+    /// Returns the number of archive files of open hours that were read.
     pub fn read_back(&self) -> u64 {
         self.seen.lock().unwrap().read_back
     }
 
-    /// Returns how many folders were listed.
+    /// Returns the number of folders that were listed.
     pub fn lists(&self) -> usize {
         self.seen.lock().unwrap().lists
     }
 
-    /// Returns how many archive files were written.
+    /// Returns the number of archive files that were written.
     pub fn archived(&self) -> usize {
         self.seen.lock().unwrap().archived
     }
@@ -149,13 +149,13 @@ impl Audit {
         of_shard.chunk_by(|a, b| owner(a) == owner(b)).map(|of_owner| Arc::clone(of_owner[0])).collect()
     }
 
-    /// Returns how often a shard was claimed.
+    /// Returns the number of times that a shard was claimed.
     pub fn claims(&self, shard: Shard) -> usize {
         self.claiming(shard).len()
     }
 
-    /// Returns how many dates were open when a shard was claimed, up to a day ahead, summed over all its
-    /// claims.
+    /// Returns the number of dates that were open when a shard was claimed, up to a day ahead, summed over
+    /// all its claims.
     pub fn dates_claimed(&self, shard: Shard) -> usize {
         let dates = |claim: Arc<Checkpoint>| {
             let last = Hour(claim.written_at.hour().0 + 24);
@@ -214,8 +214,8 @@ impl Audit {
         now(named(&self.store, checkpoint)).unwrap()
     }
 
-    /// Asserts that new names are of stored objects, and that an archive file leaves only if its hour has a
-    /// new one.
+    /// Asserts that every new name is the name of a stored object. An archive file may leave only if its hour
+    /// has a new file.
     fn check_names(&self, before: &Checkpoint, after: &Checkpoint) {
         if before.archive == after.archive && before.dead_letters == after.dead_letters {
             return;
@@ -251,8 +251,8 @@ impl Audit {
         }
     }
 
-    /// Returns the rows of an hour in a file, as digest and text of each file of the hour that it is or
-    /// contains.
+    /// Returns the digest and the text of each file of an hour in this file. This file is a file of the hour,
+    /// or contains files of the hour.
     fn rows_of(&self, table: Table, (_, hour): (Shard, Hour), path: &str) -> Vec<(String, String)> {
         let bytes = self.object(&format!("{}/{path}", table.name()));
         let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
@@ -296,7 +296,7 @@ impl Audit {
             }
         }
         if table == Table::Hours {
-            // An hour leaves the table if no organization is left in it: then its checkpoint names no file.
+            // An hour leaves the table if it has no organization left. Then its checkpoint names no file.
             let is_empty = |(shard, hour): &(Shard, Hour)| {
                 let of_shard = seen.checkpoints.range((*shard, 0)..=(*shard, u64::MAX));
                 let entry = of_shard.last().and_then(|(_, checkpoint)| checkpoint.hours.get(hour));
@@ -335,8 +335,8 @@ fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool)
     }
 }
 
-/// Asserts that no hour is closed that the world has not reached. A backfill may close the current hour, and
-/// clocks differ within `max_clock_skew`. The true time of a simulation steps back by half an hour at most.
+/// Asserts that the world has reached every closed hour. A backfill may close the current hour, and clocks
+/// differ within `max_clock_skew`. The true time of a simulation steps back by at most half an hour.
 fn check_not_ahead(checkpoint: &Checkpoint, latest: WallTime) {
     const SLACK: Duration = Duration::from_secs(2 * 3_600);
     let (shard, closed) = (checkpoint.shard, checkpoint.closed_through);

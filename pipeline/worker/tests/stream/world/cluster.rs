@@ -15,7 +15,8 @@ use crate::world::member::{Member, Stepped};
 /// Time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(5);
 
-/// Rounds without any effect until a cluster counts as settled: longer than a checkpoint waits.
+/// Number of rounds without any effect until a cluster counts as settled. They last longer than a checkpoint
+/// waits.
 const QUIET_ROUNDS: u32 = 14;
 
 /// All members of the consumer group.
@@ -92,7 +93,7 @@ impl Cluster {
         quiet
     }
 
-    /// Notes which shards of a member are stopped. Returns whether any of them is.
+    /// Records the stopped shards of a member. Returns whether any shard is stopped.
     fn note_stopped(&mut self, index: usize) -> bool {
         let shards = self.members[index].status.lock().shards.clone();
         let before: BTreeSet<_> = self.stopped.iter().filter(|(of, _)| *of == index).copied().collect();

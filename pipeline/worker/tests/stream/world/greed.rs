@@ -1,5 +1,5 @@
-//! Valid events of an organization with which no hour can be folded. Their charges overflow under rules that
-//! no limit at intake can foresee, or they need more work than an hour allows.
+//! Valid events of an organization that prevent its hours from being folded. Their charges overflow under
+//! rules that no limit at intake can foresee, or they need more work than an hour allows.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod};
 use prorata_schemas::event::{
@@ -22,8 +22,8 @@ pub fn protected(rules: &Rules) -> Rules {
 }
 
 /// Returns a pool and pods of it that are protected from eviction. Each pod requests 10^8 TFLOPs, the maximum
-/// of an event. Under [`protected`] each is charged 10^24 times the price. `minutes` are after the trace's
-/// start.
+/// of an event. Under [`protected`], each pod is charged 10^24 times the price. `minutes` counts from the
+/// start of the trace.
 pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<EventRecord> {
     let price = QosPrice {
         qos: "default".into(),

@@ -64,7 +64,7 @@ impl Member {
     /// Runs one step, or the rest of a step that hung.
     pub async fn step(&mut self) -> Stepped {
         let stepped = self.advance().await;
-        // Fakes are ready at once, so only this lets tasks in the background run.
+        // Fakes are ready at once, so only this call lets background tasks run.
         tokio::task::yield_now().await;
         if self.faults.dead() {
             self.state = State::Gone;

@@ -103,7 +103,7 @@ impl World {
         self.lake.store.object(&names::consumer(1)).is_some()
     }
 
-    /// Returns the same world with an audit that remembers nothing, for after an object was taken away.
+    /// Returns the same world with an empty audit, for use after an object was removed.
     pub fn fresh_audit(&self) -> Self {
         Self { audit: Audit::of(&self.lake), ..self.clone() }
     }

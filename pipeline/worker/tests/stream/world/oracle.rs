@@ -1,5 +1,5 @@
-//! The final state of a root. Each message sent is once in the archive or among the dead letters, and the
-//! tables are equal to a plain fold of the archived events.
+//! The final state of a root. Each sent message is exactly once in the archive or among the dead letters. The
+//! tables equal a plain fold of the archived events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::world::{Sent, What, World};
 /// The topic, partition and offset of a message.
 pub type Place = (String, Shard, i64);
 
-/// Everything in the root that its checkpoints admit.
+/// The content of the root that its checkpoints name.
 pub struct Held {
     pub events: BTreeSet<(EventKind, Box<[u8]>)>,
     pub letters: BTreeMap<Place, Reason>,
@@ -30,7 +30,7 @@ pub struct Held {
 pub struct Also {
     /// Events that did not come through Kafka.
     pub foreign: Vec<EventRecord>,
-    /// Offsets that Kafka lost, so that perhaps nobody has read them.
+    /// Offsets of messages that Kafka lost and that perhaps nobody has read.
     pub lost: BTreeSet<Place>,
 }
 

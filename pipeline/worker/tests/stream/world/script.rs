@@ -1,4 +1,5 @@
-//! A short story with everything in it: hours that close in order, late events, dead letters, a clean stop.
+//! A short story with everything in it: hours that close in order, late events, dead letters, and a clean
+//! stop.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
@@ -16,15 +17,16 @@ use crate::world::{SCHEMA, What, World};
 pub struct Story {
     pub tune: fn(&mut WorkerOptions),
     pub parts: usize,
-    /// The step between tried effects or reads: 1 tries all. Each kind of fault begins at another one.
+    /// The step between tried effects or reads; 1 tries all. Each kind of fault starts at a different effect
+    /// or read.
     every: u64,
 }
 
-/// Many hours fit a fold and all stay in memory; every effect is tried.
+/// A story in which a fold takes many hours, and all hours stay in memory. Every effect is tried.
 pub const SHORT: Story = Story { tune: |_| {}, parts: 4, every: 1 };
 
-/// All limits are small. Hours close one at a time while old ones are recomputed, and events are dropped from
-/// memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
+/// A story with small limits. Hours close one at a time while old hours are recomputed, and events are
+/// dropped from memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
 pub const LONG: Story = Story { tune: hurry, parts: 5, every: 4 };
 
 fn hurry(options: &mut WorkerOptions) {
@@ -34,7 +36,7 @@ fn hurry(options: &mut WorkerOptions) {
 }
 
 impl Story {
-    /// Returns the numbers of the effects or reads to try, of `all`.
+    /// Returns the numbers of the effects or reads to try, out of `all`.
     pub fn numbers(&self, all: u64, first: u64) -> impl Iterator<Item = u64> {
         let every = std::env::var("PRORATA_SIM_EVERY").map_or(self.every, |every| every.parse().unwrap());
         (first % every..all).step_by(usize::try_from(every).unwrap())
@@ -73,7 +75,7 @@ pub fn produce_part(world: &World, part: usize) {
             world.set_minutes(425);
             world.produce(&[pod("gamma", 320, "g2", 1), node("acme", 365, 12)]);
         }
-        // Many hours are to close while an old one is recomputed.
+        // Many hours are to close while an old hour is recomputed.
         _ => {
             world.set_minutes(900);
             let news = |hour: i64| [pod("acme", hour * 60 + 5, "a3", 1), node("gamma", hour * 60 + 9, hour)];

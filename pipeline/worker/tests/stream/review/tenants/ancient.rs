@@ -1,4 +1,4 @@
-//! Events with a wrong clock in foreign files, far in the past.
+//! Events in foreign files that are far in the past because of a wrong clock.
 
 use prorata_samples::trace::{START, TRACE_END, node, pod, trace};
 use prorata_schemas::reject::Reason;
@@ -30,7 +30,8 @@ async fn an_ancient_event_is_a_dead_letter_and_the_tables_are_those_without_it()
     let mut lake = Lake::default();
     lake.store = lake.store.with_clock(SteppedClock::new(WallTime(TRACE_END.end().0)));
     let run = |owner| Run::new(owner).with(|options| (options.max_hours, options.buffer_bytes) = (1_000, 1));
-    // Each shard has one organization. One shard was claimed before the event came, the other was not.
+    // Each shard has one organization. One shard was claimed before the event arrived; the other shard was
+    // not.
     let ancient = [pod("acme", -60 * BACK, "ancient", 1), pod("hooli", -60 * BACK, "ancient", 1)];
     for owner in ["aa", "bb"] {
         let outcome = lake.run(&files(&[&trace(), &ancient]), run(owner)).await.unwrap();

@@ -31,7 +31,7 @@ async fn one_damaged_shard_keeps_no_other_from_maintenance() {
     let world = read().await;
     let latest = world.audit.latest();
     damage(&world, 0);
-    // The orphan is from an attempt of the other shard that died.
+    // The orphan is from a dead attempt on the other shard.
     let orphan = format!("{}part-{:010}-dead-0-ff.json", names::state_folder(1), latest[&1].seq);
     assert!(names::parse_part(&orphan).is_some());
     world.lake.store.overwrite(&orphan, "{}".into());
@@ -63,7 +63,7 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
         .map(|((_, _, shard), _)| shard)
         .collect();
     assert_eq!(changed, [world.shard_of("hooli")].into());
-    // If a shard is named, it must be whole.
+    // If a shard is named, it must be intact.
     options.owner = "cc".into();
     options.only_shards = Some([world.shard_of("acme")].into());
     let error = foreign::run(&world, &events, Faults::default(), options.clone()).await.unwrap_err();

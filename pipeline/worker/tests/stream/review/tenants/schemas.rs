@@ -1,4 +1,4 @@
-//! Schemas that the registry does not return: which topic partitions wait for them, and which do not.
+//! Schemas that the registry does not return, and the topic partitions that wait for them.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_flood_of_unknown_schemas_holds_up_no_other_topic_partition() {
     (0..FLOOD).for_each(|number| send(&world, UNKNOWN + number, &event));
     world.produce(&trace());
     let mut member = world.member("a");
-    // One step joins the group, one reads.
+    // One step joins the group, and another step reads.
     live(&world, &mut member, 15).await;
     let ends = |shard, topic| world.broker.bounds(topic, shard).unwrap().1;
     for (shard, topic) in [(shard, "nodes"), (1 - shard, "pods"), (1 - shard, "nodes")] {
@@ -100,7 +100,7 @@ async fn a_waiting_partition_is_not_read_and_kafka_does_not_count_as_silent() {
     let rest = |number| [pod("acme", 300, &format!("{number}"), 1), node("hooli", 300, number)];
     (1..50).for_each(|number| world.produce(&rest(number)));
     let mut member = world.start("a", Faults::default(), |options| options.queue_bytes = 4_096);
-    // The time is longer than Kafka may be silent.
+    // The time is longer than the maximum silence of Kafka.
     live(&world, &mut member, 1_200).await;
     assert_eq!([next(&member, 0, "pods"), next(&member, 0, "nodes")], [0, 0]);
     world.registry.set_odd(ODD, false);

@@ -1,4 +1,4 @@
-//! A batch of messages that cannot be read: it stops its shard until it is skipped.
+//! A batch of messages that cannot be read, which stops its shard until the batch is skipped.
 
 use std::time::Duration;
 

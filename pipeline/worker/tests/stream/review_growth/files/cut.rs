@@ -16,13 +16,13 @@ use crate::world::World;
 use crate::world::member::Member;
 use crate::world::oracle::{self, Also};
 
-/// Number of rows after which a file ends. Each organization has one cost row an hour, for its pod.
+/// Number of rows after which a file ends. Each organization has one cost row per hour, for its pod.
 const FILE_ROWS: u64 = 5;
 
 const ORGANIZATIONS: usize = 24;
 const HOURS: i64 = 6;
 
-/// The hour of the late events, which has five files of cost.
+/// The hour of the late events, which has five cost files.
 const LATE: i64 = 2;
 
 fn world() -> World {
@@ -77,7 +77,7 @@ fn live(lake: &Lake) -> BTreeMap<(Table, Hour), BTreeSet<String>> {
     live
 }
 
-/// Returns how many files of costs and of totals of the late hour were replaced.
+/// Returns the number of cost files and the number of totals files of the late hour that were replaced.
 fn replaced(before: &Lake, files: &BTreeMap<(Table, Hour), BTreeSet<String>>) -> [usize; 2] {
     let after = live(before);
     [Table::CostAllocation, Table::Hours].map(|table| {
@@ -97,8 +97,9 @@ async fn a_late_event_writes_the_file_with_its_organization() {
     assert_eq!(before[&(Table::Hours, Hour(START + LATE))].len(), 1);
     let (mut all, mut files) = (history(), before);
     // Each case has the late events and the number of rewritten cost files. The second case moves the end of
-    // its file, and so of all files after it. The third case comes after all other organizations. The last
-    // case comes before all of them, and moves the end of its file but not of the next.
+    // its file, and so the ends of all later files. The organization of the third case is after all others.
+    // The organization of the last case is before all others. The last case moves the end of its file, but
+    // not the end of the next file.
     let cases = [("org-09", 0..1, 1), ("org-07", 1..3, 4), ("zebra", 3..4, 1), ("aaa", 4..5, 2)];
     for (organization, pods, written) in cases {
         let late = late(organization, pods);

@@ -1,5 +1,5 @@
-//! Tables beyond the horizon are compacted to one file a shard and day. No crash, no race and no backfill of
-//! such a day loses a row or duplicates it.
+//! Tables beyond the horizon are compacted to one file per shard and day. No crash, no race and no backfill
+//! of such a day loses or duplicates a row.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::review_growth::leftovers::days;
 use crate::review_growth::maintain::ports;
 use crate::world::World;
 
-/// Days of the world: the days of the horizon, and three before it.
+/// Number of days of the world, which are the days of the horizon and three days before it.
 const DAYS: i64 = 38;
 
 /// Creates a root whose first days lie beyond the horizon, with nothing left to do.
@@ -92,13 +92,13 @@ fn day_files(world: &World) -> usize {
     world.lake.files().values().flatten().filter(|path| DayFile::parse(path).is_some()).count()
 }
 
-/// Returns some of the effects, and all of the last ones, because commits come at the end.
+/// Returns the numbers of some effects and of all the last effects, because commits come at the end.
 fn some_of(effects: u64) -> impl Iterator<Item = u64> {
     let few = effects.saturating_sub(8);
     (0..few).step_by(usize::try_from(few / 8 + 1).unwrap()).chain(few..effects)
 }
 
-/// Returns an event of the first day and one of the third.
+/// Returns an event of the first day and an event of the third day.
 fn late() -> [EventRecord; 2] {
     [pod("acme", 70, "late", 1), pod_stop("acme", 2 * 24 * 60 + 100, "late")]
 }

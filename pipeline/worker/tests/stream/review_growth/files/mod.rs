@@ -1,4 +1,4 @@
-//! Table files of hours that are cut, and of days that are joined.
+//! Hours whose table files are cut, and days whose table files are joined.
 
 mod cut;
 mod days;
