@@ -118,6 +118,8 @@ impl World {
         };
         for (key, value) in [
             ("root.shards", json!(SHARDS)),
+            // Shorter than the default: tests of old events fold every hour since.
+            ("root.horizon", json!("35d")),
             ("kafka.bootstrap_servers", json!(variable("PRORATA_TEST_KAFKA"))),
             ("kafka.group_id", json!(name)),
             ("kafka.session_timeout", json!("6s")),
