@@ -8,7 +8,7 @@
 
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_samples::typical::typical;
-use prorata_schemas::event::{CapacityType, CommitmentKind, Event, EventKind, Labels, Payload};
+use prorata_schemas::event::{CapacityType, Event, EventKind, Labels, Payload};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -91,8 +91,6 @@ impl Samples {
             commitment.currency = "USD".into();
             (commitment.starts_at, commitment.ends_at) = (Timestamp(0), None);
             commitment.assignments.clear();
-            commitment.kind = CommitmentKind::CommittedUseDiscount;
-            (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
         }
         payload
     }

@@ -1,6 +1,6 @@
 //! Events of typical length, for benchmarks.
 
-use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities};
+use prorata_schemas::event::{CommitmentKind, Event, EventKind, Payload, PodStarted, Quantities};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 
@@ -70,6 +70,10 @@ pub fn typical(kind: EventKind) -> Event {
             node.capacity = quantities(&[("cpu", "96"), ("memory", "1152Gi"), ("nvidia.com/gpu", "8")]);
             (node.gpu_model, node.pool_id) = (Some(text("A100")), None);
             (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
+        }
+        Payload::CommitmentSet(commitment) => {
+            commitment.kind = CommitmentKind::CommittedUseDiscount;
+            (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
         }
         _ => {}
     }
