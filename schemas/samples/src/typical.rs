@@ -72,7 +72,7 @@ pub fn typical(kind: EventKind) -> Event {
             (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
         }
         Payload::CommitmentSet(commitment) => {
-            commitment.kind = CommitmentKind::CommittedUseDiscount;
+            commitment.kind = CommitmentKind::ReservedInstance;
             (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
         }
         _ => {}
