@@ -257,28 +257,6 @@ fn a_required_field_that_is_missing_or_null_is_an_unknown_event() {
 }
 
 #[test]
-fn every_field_without_default_is_required_and_every_other_is_not() {
-    for mut event in samples() {
-        // A savings plan needs its commitment and its discounts.
-        if let Payload::CommitmentSet(commitment) = &mut event.payload {
-            commitment.kind = CommitmentKind::ReservedInstance;
-            (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
-        }
-        let names: Vec<(String, bool)> = Version::newest(&event)
-            .fields()
-            .iter()
-            .map(|field| (field["name"].as_str().unwrap().to_owned(), field.get("default").is_some()))
-            .collect();
-        for (index, (name, optional)) in names.iter().enumerate() {
-            let mut version = Version::newest(&event);
-            version.fields().remove(index);
-            version.value.remove(index);
-            assert_eq!(version.decode().is_ok(), *optional, "{:?}.{name}", event.payload.kind());
-        }
-    }
-}
-
-#[test]
 fn an_unknown_symbol_of_an_enum_rejects_only_its_event() {
     let mut event = sample(EventKind::NodeStarted);
     let Payload::NodeStarted(node) = &mut event.payload else { unreachable!() };

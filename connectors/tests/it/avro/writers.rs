@@ -2,7 +2,7 @@
 
 use apache_avro::types::Value;
 use prorata_samples::arbitrary::samples;
-use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::event::{CommitmentKind, Event, EventRecord, Payload};
 use serde_json::{Value as Json, json};
 
 use super::Version;
@@ -137,6 +137,28 @@ fn records_of_common_writers_are_read() {
         for (null_at, form) in [(1, spark as Form), (0, connect as Form)] {
             let version = version(&event, null_at, form);
             assert_eq!(version.decode(), Ok(EventRecord::new(event.clone())), "{}", version.schema);
+        }
+    }
+}
+
+#[test]
+fn every_field_without_default_is_required_and_every_other_is_not() {
+    for mut event in samples() {
+        // A savings plan needs its commitment and its discounts.
+        if let Payload::CommitmentSet(commitment) = &mut event.payload {
+            commitment.kind = CommitmentKind::ReservedInstance;
+            (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
+        }
+        let names: Vec<(String, bool)> = Version::newest(&event)
+            .fields()
+            .iter()
+            .map(|field| (field["name"].as_str().unwrap().to_owned(), field.get("default").is_some()))
+            .collect();
+        for (index, (name, optional)) in names.iter().enumerate() {
+            let mut version = Version::newest(&event);
+            version.fields().remove(index);
+            version.value.remove(index);
+            assert_eq!(version.decode().is_ok(), *optional, "{:?}.{name}", event.payload.kind());
         }
     }
 }

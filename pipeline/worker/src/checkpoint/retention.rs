@@ -63,11 +63,11 @@ impl Retention {
         age < HOURLY || (age < self.hours + DAY && hour.of_day() == 23)
     }
 
-    /// Returns the oldest hour that a checkpoint keeps of a history that is longer: no state from before that
-    /// hour is kept. `None` if the history begins inside the horizon.
+    /// Returns the oldest hour that a checkpoint keeps of a longer history: no state from before that hour is
+    /// kept. `None` if the history begins inside the horizon.
     ///
-    /// A horizon that was shorter before leaves no snapshot at the new one. Then the oldest hour that is still
-    /// there counts, until the hours have grown as old as the new horizon.
+    /// If the horizon was shorter before, there is no snapshot at the new one. Then the oldest hour that is
+    /// still there counts, until hours have grown as old as the new horizon.
     pub fn oldest_base(self, checkpoint: &Checkpoint) -> Option<Hour> {
         let horizon = self.horizon(checkpoint.closed_through?);
         let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());

@@ -1,5 +1,4 @@
-//! Dead letters. The tests check which letters count, how a replay treats each letter, and that no letter is
-//! replayed twice.
+//! Dead letters: the letters that count, how a replay treats each, and that none is replayed twice.
 
 use std::sync::Mutex;
 use std::time::Duration;
