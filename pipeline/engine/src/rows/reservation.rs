@@ -72,6 +72,11 @@ fn add<'a>(
     slice: &'a ReservationSlice,
     plan: Option<&PlanPart>,
 ) {
+    let part = plan.map_or_else(|| own_part(&slice.plans), |plan| plan.part.clone());
+    if part.is_zero() {
+        // Plans pay for everything, so this slice does not describe the row of the rest.
+        return;
+    }
     let set = &slice.description;
     let price = counted(set.unit_hourly_price, &set.currency);
     let key = (price, is_other(&set.currency), plan.map(|plan| plan.plan.commitment_id.clone()));
@@ -80,7 +85,6 @@ fn add<'a>(
     sum.last = slice;
     let unit_micros = UBig::from(unused_units(slice) * slice.span.micros());
     let unit_hours = ratio(unit_micros, UBig::from(HOUR_MICROS));
-    let part = plan.map_or_else(|| own_part(&slice.plans), |plan| plan.part.clone());
     let list_cost = &unit_hours * &part * RBig::from(atoms(price));
     match plan {
         Some(plan) => {
