@@ -1,6 +1,6 @@
 //! Events as words for the tables.
 
-use prorata_schemas::event::{Event, Payload, Quantities};
+use prorata_schemas::event::{Event, Payload, PoolSet, Quantities};
 
 use crate::objects::BASE_SECONDS;
 
@@ -73,24 +73,27 @@ pub fn event(event: &Event) -> Vec<String> {
             words.extend(quota.max.iter().flat_map(|max| quantities("max.", max)));
         }
         Payload::QuotaDeleted(quota) => words.push(quota.quota_id.to_string()),
-        Payload::PoolSet(pool) => {
-            words.push(pool.pool_id.to_string());
-            words.push(format!("default={}", pool.default_qos));
-            words.push(format!("oversell={}", pool.tflops_oversell_percent));
-            words.extend(quantities("max.", &pool.max_capacity));
-            words.extend(quantities("min.", &pool.min_capacity));
-            words.extend(quantities("warm.", &pool.warm_capacity));
-            words.push(format!("strategy={}", pool.budget_exceed_strategy.name()));
-            words.extend(pool.budget_per_day.map(|day| format!("day={day}")));
-            words.extend(pool.qos_pricing.iter().map(|qos| {
-                let (tflop, gib) = (qos.per_fp16_tflop_hour, qos.per_vram_gib_hour);
-                format!("qos={}:{tflop}:{gib}:{}", qos.qos, qos.limits_over_requests)
-            }));
-        }
+        Payload::PoolSet(pool) => words.extend(pool_words(pool)),
         Payload::PoolDeleted(pool) => words.push(pool.pool_id.to_string()),
         other => panic!("a collector sends no {:?}", other.kind()),
     }
     words.extend(event.recording.recorded_at().map(|at| format!("recorded={}", time(at.0))));
+    words
+}
+
+fn pool_words(pool: &PoolSet) -> Vec<String> {
+    let mut words = vec![pool.pool_id.to_string()];
+    words.push(format!("default={}", pool.default_qos));
+    words.push(format!("oversell={}", pool.tflops_oversell_percent));
+    words.extend(quantities("max.", &pool.max_capacity));
+    words.extend(quantities("min.", &pool.min_capacity));
+    words.extend(quantities("warm.", &pool.warm_capacity));
+    words.push(format!("strategy={}", pool.budget_exceed_strategy.name()));
+    words.extend(pool.budget_per_day.map(|day| format!("day={day}")));
+    words.extend(pool.qos_pricing.iter().map(|qos| {
+        let (tflop, gib) = (qos.per_fp16_tflop_hour, qos.per_vram_gib_hour);
+        format!("qos={}:{tflop}:{gib}:{}", qos.qos, qos.limits_over_requests)
+    }));
     words
 }
 
