@@ -193,7 +193,7 @@ fn add(
     let cost = &time * &priced.hourly;
     let factor = plan.map(|plan| {
         Paid::add(&mut sum.paid, plan, &cost, &(&plan.spend * hours(priced.span.micros())));
-        quotient((&plan.cost, &(&part * &priced.hourly)))
+        quotient(&plan.cost, &(&part * &priced.hourly))
     });
     let factored = |cost: RBig| match &factor {
         Some(factor) => cost * factor,

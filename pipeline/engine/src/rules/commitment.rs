@@ -371,7 +371,7 @@ pub(crate) fn is_hourly(commitment: &CommitmentSet) -> bool {
 /// Returns the part of a commitment's hourly cost that covers anything.
 pub(crate) fn used_part(slice: &CommitmentSlice) -> RBig {
     match slice.description.hourly_commitment {
-        Some(commitment) => quotient((&slice.spend.covered, &RBig::from(atoms(commitment)))),
+        Some(commitment) => quotient(&slice.spend.covered, &RBig::from(atoms(commitment))),
         None => money_parts(&slice.description, &slice.covered).sum(),
     }
 }
@@ -388,7 +388,8 @@ pub(crate) fn utilization_parts(
     totals: &PerResource<RBig>,
     amounts: &PerResource<RBig>,
 ) -> PerResource<RBig> {
-    let PerResource { cpu, memory, gpu } = amounts.as_ref().zip(totals.as_ref()).map(quotient);
+    let parts = amounts.as_ref().zip(totals.as_ref()).map(|(amount, total)| quotient(amount, total));
+    let PerResource { cpu, memory, gpu } = parts;
     let none = PerResource::<RBig>::default();
     let half = RBig::from_parts(1.into(), 2_u8.into());
     match (totals.cpu.is_zero(), totals.memory.is_zero()) {
@@ -400,7 +401,7 @@ pub(crate) fn utilization_parts(
 }
 
 /// Returns `amount / total`; 0 over 0.
-pub(crate) fn quotient((amount, total): (&RBig, &RBig)) -> RBig {
+pub(crate) fn quotient(amount: &RBig, total: &RBig) -> RBig {
     if total.is_zero() { RBig::ZERO } else { amount / total }
 }
 

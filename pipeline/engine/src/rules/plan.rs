@@ -360,7 +360,7 @@ fn walk<'a>(
         if taken.is_zero() {
             continue;
         }
-        let part = quotient((&taken, &wanted));
+        let part = quotient(&taken, &wanted);
         let mut covered = Vec::with_capacity(slices.len());
         for index in slices {
             let Some(one) = uses.get_mut(*index) else { continue };

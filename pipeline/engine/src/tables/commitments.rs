@@ -114,7 +114,7 @@ fn row(
     }
     let spend = (seen.description.kind == CommitmentKind::SavingsPlan).then_some(spend);
     let utilization = |used: &Integrals, used_spend: fn(&SpendIntegrals) -> &RBig| match &spend {
-        Some(spend) => quotient((used_spend(spend), &spend.committed)),
+        Some(spend) => quotient(used_spend(spend), &spend.committed),
         None => utilization_parts(&total, used).sum(),
     };
     let mut description = Arc::clone(&seen.description);

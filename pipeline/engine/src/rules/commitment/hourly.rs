@@ -210,7 +210,7 @@ impl Pot {
             if taken.iter().all(RBig::is_zero) {
                 continue;
             }
-            let part = taken.as_ref().zip(node_left.as_ref()).map(quotient);
+            let part = taken.as_ref().zip(node_left.as_ref()).map(|(taken, left)| quotient(taken, left));
             let mut slices = Vec::with_capacity(within.len());
             for index in within {
                 let Some(one) = uses.get_mut(index) else { continue };
