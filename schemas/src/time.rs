@@ -86,6 +86,11 @@ impl WallTime {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// Returns the time since an earlier instant. Zero if it is later, as after the clock was set back.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.micros_since(earlier)).unwrap_or_default())
+    }
+
     /// Returns the instant later by `duration`.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {

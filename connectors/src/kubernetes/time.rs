@@ -5,19 +5,19 @@
 //! which are the server's, are never in the future.
 //!
 //! A change that only a watch shows, such as the removal of a node, gets the time at which it arrived. So a
-//! few requests are timed to halve the bounds, until they are [`KNOWN_MICROS`] apart. Every few minutes the
+//! few requests are timed to halve the bounds, until they are [`KNOWN`] apart. Every few minutes the
 //! bounds widen by the possible drift of the clocks, and are halved again.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Timestamp, micros};
 
 const SECOND_MICROS: i64 = 1_000_000;
 /// The distance between the bounds at which the difference is known well enough.
-const KNOWN_MICROS: i64 = 50_000;
+const KNOWN: Duration = Duration::from_millis(50);
 /// The drift of two clocks in ten minutes, at 100 ppm.
-const DRIFT_MICROS: i64 = 60_000;
+const DRIFT: Duration = Duration::from_millis(60);
 
 /// The bounds of the server's time minus ours, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,27 +53,27 @@ impl ServerClock {
     /// Learns from a response with this `Date`, requested at `sent` and received at `received`, both on our
     /// clock.
     pub(super) fn responded(&self, date: SystemTime, sent: SystemTime, received: SystemTime) {
-        self.learn(micros(date), micros(sent), micros(received));
+        self.learn(epoch_micros(date), epoch_micros(sent), epoch_micros(received));
     }
 
     /// Widens the bounds, because the clocks may have drifted apart since the last call.
     pub(super) fn doubt(&self) {
         let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(bounds) = &mut held.0 {
-            bounds.least = bounds.least.saturating_sub(DRIFT_MICROS);
-            bounds.most = bounds.most.saturating_add(DRIFT_MICROS);
+            bounds.least = bounds.least.saturating_sub(micros(DRIFT));
+            bounds.most = bounds.most.saturating_add(micros(DRIFT));
         }
     }
 
     /// Returns how long to wait, at most a second, so that the next response halves the bounds of the
-    /// difference. `None` if it is known to [`KNOWN_MICROS`], or nothing is known.
+    /// difference. `None` if it is known to [`KNOWN`], or nothing is known.
     pub(super) fn until_halved(&self) -> Option<Duration> {
         self.until_halved_at(system_micros())
     }
 
     fn until_halved_at(&self, ours: i64) -> Option<Duration> {
         let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let bounds = held.0.filter(|bounds| bounds.most - bounds.least > KNOWN_MICROS)?;
+        let bounds = held.0.filter(|bounds| bounds.most - bounds.least > micros(KNOWN))?;
         // If the difference is at the middle of the bounds, a second of the server begins then. The response
         // shows whether it has.
         let middle = ours.saturating_add(bounds.least + (bounds.most - bounds.least) / 2);
@@ -93,12 +93,11 @@ impl ServerClock {
 }
 
 fn system_micros() -> i64 {
-    micros(SystemTime::now())
+    epoch_micros(SystemTime::now())
 }
 
-fn micros(time: SystemTime) -> i64 {
-    let since: Duration = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+fn epoch_micros(time: SystemTime) -> i64 {
+    micros(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -134,12 +133,12 @@ mod tests {
             clock.learn(date_at(ours), ours - 5_000, ours + 5_000);
             while let Some(wait) = clock.until_halved_at(ours) {
                 assert!(wait < Duration::from_secs(1), "{wait:?}");
-                ours += i64::try_from(wait.as_micros()).unwrap() + 5_000;
+                ours += micros(wait) + 5_000;
                 clock.learn(date_at(ours), ours - 5_000, ours + 5_000);
                 responses += 1;
             }
             let late = clock.at(ours).0 - ours - AHEAD;
-            assert!(responses <= 6 && (0..=KNOWN_MICROS).contains(&late), "{responses}, {late} µs late");
+            assert!(responses <= 6 && (0..=micros(KNOWN)).contains(&late), "{responses}, {late} µs late");
         }
     }
 
@@ -150,15 +149,15 @@ mod tests {
         let date_at = |ours: i64, ahead: i64| (ours + ahead) / SECOND_MICROS * SECOND_MICROS;
         clock.learn(date_at(ours, ahead), ours - 5_000, ours + 5_000);
         for round in 0..20 {
-            ahead += if round < 10 { DRIFT_MICROS } else { -DRIFT_MICROS };
+            ahead += if round < 10 { micros(DRIFT) } else { -micros(DRIFT) };
             ours += 600 * SECOND_MICROS;
             clock.doubt();
             while let Some(wait) = clock.until_halved_at(ours) {
-                ours += i64::try_from(wait.as_micros()).unwrap() + 5_000;
+                ours += micros(wait) + 5_000;
                 clock.learn(date_at(ours, ahead), ours - 5_000, ours + 5_000);
             }
             let late = clock.at(ours).0 - ours - ahead;
-            assert!((0..=KNOWN_MICROS).contains(&late), "{late} µs late in round {round}");
+            assert!((0..=micros(KNOWN)).contains(&late), "{late} µs late in round {round}");
         }
     }
 

@@ -81,8 +81,7 @@ const COMMITTED_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// Returns whether a worker may be committing the newest of these checkpoints to tables. If the checkpoint is
 /// old, the files that tables lack will not arrive within seconds.
 pub fn may_be_under_way(checkpoints: &Checkpoints) -> bool {
-    let age = checkpoints.newest().map(|newest| SystemClock.now().micros_since(newest));
-    age.is_some_and(|age| i128::from(age) < COMMITTED_WITHIN.as_micros() as i128)
+    checkpoints.newest().is_some_and(|newest| SystemClock.now().since(newest) < COMMITTED_WITHIN)
 }
 
 /// Prints a message and waits before a lake is read again after this many attempts. Returns `false` if the

@@ -49,8 +49,8 @@ impl SteppedClock {
     /// Sets the clock. Time passes until `now`, but no time passes if the clock is set back.
     pub fn set(&self, now: WallTime) {
         let mut hands = self.lock();
-        let passed = now.micros_since(hands.now).max(0);
-        hands.pass(Duration::from_micros(passed.unsigned_abs()));
+        let passed = now.since(hands.now);
+        hands.pass(passed);
         hands.now = now;
     }
 

@@ -8,6 +8,7 @@
 //! clock.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use prorata_schemas::time::WallTime;
@@ -17,9 +18,8 @@ use crate::names::{self, ArchivePath};
 use crate::objects::CONCURRENCY;
 use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 
-/// The time for which checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and
-/// late owners.
-const KEPT_MICROS: i64 = 7 * 86_400_000_000;
+/// The time for which checkpoints are kept: 7 days, as the protocol promises to readers and late owners.
+const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// Returns the objects that an owner does not need in its shard's state folder. These are snapshots and parts
 /// that the decided checkpoint does not name, and old checkpoints. Ages count up to the decided checkpoint,
@@ -34,7 +34,7 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallT
     let now = stored.min(latest);
     let unneeded = listed.iter().filter(|object| {
         if let Some((shard, seq)) = names::parse_checkpoint(&object.path) {
-            let old = now.micros_since(object.modified) > KEPT_MICROS;
+            let old = now.since(object.modified) > KEPT;
             return shard == decided.shard && seq < decided.seq && old;
         }
         let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);
@@ -58,7 +58,7 @@ pub fn unneeded_records(
         let letters =
             names::parse_dead_letter_shard(&object.path).zip(names::parse_dead_letters(&object.path));
         let own = archived.or(letters.map(|(shard, (object_id, _))| (shard, object_id)));
-        let old = now.micros_since(object.modified) > KEPT_MICROS;
+        let old = now.since(object.modified) > KEPT;
         own.is_some_and(|(shard, object_id)| shard == decided.shard && object_id.seq <= decided.seq)
             && old
             && !named.contains(&object.path)

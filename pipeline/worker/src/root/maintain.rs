@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{WallTime, micros};
+use prorata_schemas::time::WallTime;
 
 use crate::checkpoint::{Decided, log, sweep};
 use crate::error::{Result, WorkerError};
@@ -163,7 +163,7 @@ async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
     let lost = || StoreError::new(ErrorKind::Transient, "list", &own, "it was stored, and is not listed");
     let now = found.ok_or_else(lost)?;
     // This run's object, and the objects of earlier runs that were killed here.
-    listed.retain(|object| object.path == own || now.micros_since(object.modified) > micros(KEPT));
+    listed.retain(|object| object.path == own || now.since(object.modified) > KEPT);
     delete_all(store, listed.into_iter().map(|object| object.path).collect()).await?;
     Ok(now)
 }

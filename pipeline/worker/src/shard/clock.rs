@@ -136,7 +136,7 @@ impl WitnessedClock {
             return Ok(());
         }
         let (now, wall) = (self.port.monotonic(), self.port.now());
-        let age = Duration::from_micros(u64::try_from(wall.micros_since(stored)).unwrap_or_default());
+        let age = wall.since(stored);
         let at = now.saturating_sub(age).clamp(wrote.start, wrote.end);
         self.hands().witness = Some((stored, at));
         let reading = self.read();

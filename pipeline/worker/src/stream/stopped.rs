@@ -1,6 +1,8 @@
 //! A shard that cannot continue: its error, the claim that is still to be released, and the time of the next
 //! try.
 
+use std::time::Duration;
+
 use prorata_schemas::time::WallTime;
 
 use crate::backoff::{self, Backoff};
@@ -11,17 +13,17 @@ use crate::names::{self, Shard};
 use crate::ports::{ObjectStore, Ports};
 use crate::status::ShardStop;
 
-/// The time between two reads of a stopped shard's log, in microseconds: short enough that a person who has
-/// fixed the shard need not wait.
-const LOOK_MICROS: i64 = 30_000_000;
+/// The time between two reads of a stopped shard's log: short enough that a person who has fixed the shard
+/// need not wait.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// The longest time that a backfill may work on a stopped shard without a checkpoint before it counts as
-/// dead, in microseconds. It is 15 minutes, many times `backfill.checkpoint_interval`.
-const BACKFILL_MICROS: i64 = 900_000_000;
+/// dead. It is 15 minutes, many times `backfill.checkpoint_interval`.
+const BACKFILL: Duration = Duration::from_secs(15 * 60);
 
-/// The time that a shard must run after it was stopped before it counts as fixed, in microseconds: two hours,
-/// longer than the longest delay.
-const FIXED_MICROS: i64 = 7_200_000_000;
+/// The time that a shard must run after it was stopped before it counts as fixed: two hours, longer than the
+/// longest delay.
+const FIXED: Duration = Duration::from_secs(2 * 3_600);
 
 /// A shard that is stopped.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl StoppedShard {
 
     /// Notes that the shard is looked at now.
     pub fn note_look(&mut self, now: WallTime) {
-        self.look_at = WallTime(now.0.saturating_add(LOOK_MICROS));
+        self.look_at = now.after(LOOK);
     }
 
     /// Returns the error that stopped the shard.
@@ -126,7 +128,7 @@ impl StoppedShard {
         if at_work {
             let since = self.backfill.filter(|(seq, _)| *seq == latest.seq).map_or(now, |(_, since)| since);
             self.backfill = Some((latest.seq, since));
-            if now.0 - since.0 < BACKFILL_MICROS {
+            if now.since(since) < BACKFILL {
                 return Ok(false);
             }
         }
@@ -150,7 +152,7 @@ impl Stops {
 
     /// Counts a stop, and returns when to try again. The count of a shard that has run for long starts over.
     pub fn count(&mut self, now: WallTime) -> Backoff {
-        if now.0 - self.last.0 > FIXED_MICROS {
+        if now.since(self.last) > FIXED {
             *self = Self::new(now);
         }
         self.tries.fail(now);

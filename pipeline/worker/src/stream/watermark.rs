@@ -17,9 +17,9 @@ use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::shard::clock::ClockReading;
 use crate::source::{Message, Start};
 
-/// The time that a broker's confirmation of a partition's end counts, in microseconds. The source asks every
-/// few seconds, and a broker that does not answer does not confirm an end.
-const CONFIRMED_MICROS: i64 = 30_000_000;
+/// The time that a broker's confirmation of a partition's end counts. The source asks every few seconds, and
+/// a broker that does not answer does not confirm an end.
+const CONFIRMED: Duration = Duration::from_secs(30);
 
 /// The parameters of the watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl TopicProgress {
     /// Notes that something was read from the partition. Returns `true` if that ends a silence longer than
     /// `silence`: then the last record taken must be compared with the record in Kafka.
     pub fn hear(&mut self, now: WallTime, silence: Duration) -> bool {
-        let silent = now.micros_since(self.heard_at) > micros(silence);
+        let silent = now.since(self.heard_at) > silence;
         self.heard_at = now;
         silent && self.has_read()
     }
@@ -133,7 +133,7 @@ impl TopicProgress {
     /// Returns whether the end is reached, by a recent confirmation of a broker.
     pub fn at_end(&self, now: WallTime) -> bool {
         let read = |end: i64| end == 0 || self.offsets.next.is_some_and(|next| next >= end);
-        self.end.is_some_and(|(end, confirmed)| read(end) && now.micros_since(confirmed) <= CONFIRMED_MICROS)
+        self.end.is_some_and(|(end, confirmed)| read(end) && now.since(confirmed) <= CONFIRMED)
     }
 
     /// Returns whether the partition does not count for the watermark.

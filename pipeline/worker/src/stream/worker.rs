@@ -41,9 +41,9 @@ use tasks::Tasks;
 /// The time that a step waits for messages if there is nothing else to do.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// The time without a checkpoint after which a shard is recovered first, in microseconds: one day, as the
-/// protocol says. Objects that its checkpoint names may be gone.
-const STALE_MICROS: i64 = 86_400_000_000;
+/// The time without a checkpoint after which a shard is recovered first: one day, as the protocol says.
+/// Objects that its checkpoint names may be gone.
+const STALE: Duration = Duration::from_secs(86_400);
 
 /// The divisor of `checkpoint_interval` that gives the minimum time between checkpoints that can wait, while
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
@@ -286,7 +286,7 @@ impl<S: Source> Worker<S> {
             let large = new_bytes >= self.setup.options.checkpoint_bytes || (crowded && new_bytes > 0);
             // Even an idle shard is checkpointed before it counts as stale.
             let in_doubt = witness == Some(live.shard());
-            let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
+            let old = (live.has_news() || waiting || in_doubt || age >= micros(STALE / 2)) && age >= every;
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };
         self.shards.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
@@ -302,10 +302,7 @@ impl<S: Source> Worker<S> {
     /// Makes and decides a shard's next checkpoint.
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
-        let stale = self
-            .shards
-            .get_live(shard)
-            .is_some_and(|live| now.micros_since(live.decided_at()) >= STALE_MICROS);
+        let stale = self.shards.get_live(shard).is_some_and(|live| now.since(live.decided_at()) >= STALE);
         if stale && release {
             tracing::info!(shard, "no checkpoint for a day; releasing the shard without one");
             return Ok(());

@@ -133,9 +133,7 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
         ));
     };
     // Stores may round times down to whole seconds.
-    let ahead = before.micros_since(object.modified);
-    let behind = object.modified.micros_since(after);
-    let skew = Duration::from_micros(ahead.max(behind).max(0).unsigned_abs());
+    let skew = before.since(object.modified).max(object.modified.since(after));
     if skew > max_skew + Duration::from_secs(1) {
         let skew = humantime::format_duration(Duration::from_secs(skew.as_secs()));
         return Err(Failure::usage(format!(

@@ -10,9 +10,9 @@ use crate::checkpoint::HourSet;
 use crate::shard::recompute::RecomputeRun;
 use crate::status::RecomputeGate;
 
-/// The time without late events after which all dirty hours are written, in microseconds. It is one hour, so
-/// that late events that come one at a time cause at most one run an hour.
-const QUIET_MICROS: i64 = 3_600_000_000;
+/// The time without late events after which all dirty hours are written. It is one hour, so that late
+/// events that come one at a time cause at most one run an hour.
+const QUIET: Duration = Duration::from_secs(3_600);
 
 /// The divisor of the bytes of closing hours that gives the bytes they pay for rewritten hours: a half. The
 /// other half is for hours that have waited long enough.
@@ -120,7 +120,7 @@ impl LiveShard {
     pub(super) fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
         let (next, recompute) = (self.next(), &self.recompute);
         let closed = next.closed_through?;
-        if recompute.late_at.is_none_or(|late| now.micros_since(late) >= QUIET_MICROS) {
+        if recompute.late_at.is_none_or(|late| now.since(late) >= QUIET) {
             return Some(Reach::All);
         }
         let is_overdue = |(hour, since): &(&Hour, &WallTime)| {

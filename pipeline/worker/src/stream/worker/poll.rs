@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{WallTime, micros};
+use prorata_schemas::time::WallTime;
 
 use super::Worker;
 use super::assignments::check_partitions;
@@ -15,13 +15,12 @@ use crate::status::{Counts, Dependency};
 use crate::stream::backlog::{Item, Loss};
 use crate::stream::intake::{Intake, Taken};
 
-/// The longest silence of Kafka before the worker gives up, in microseconds: 10 minutes. A rolling restart of
-/// brokers takes less, and a new process may find brokers that this one does not.
-const SILENCE_MAX_MICROS: i64 = 600_000_000;
+/// The longest silence of Kafka before the worker gives up: 10 minutes. A rolling restart of brokers takes
+/// less, and a new process may find brokers that this one does not.
+const SILENCE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The silence of Kafka after which the worker reports that it waits, in microseconds. Ends are confirmed
-/// every few seconds.
-const QUIET_MICROS: i64 = 15_000_000;
+/// The silence of Kafka after which the worker reports that it waits. Ends are confirmed every few seconds.
+const QUIET: Duration = Duration::from_secs(15);
 
 /// The time after its start within which a fenced worker must have a rival with the same id: one took over
 /// from the other. Later, the worker may have been fenced by a session of its own that ended under load.
@@ -74,7 +73,7 @@ impl<S: Source> Worker<S> {
     /// Polls the source and handles its events.
     pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
         let began = self.setup.ports.shared.clock.now();
-        if began.micros_since(self.contact.polled_at) > QUIET_MICROS {
+        if began.since(self.contact.polled_at) > QUIET {
             // A source that was not polled has not been silent.
             self.contact.silent_since = None;
         }
@@ -137,13 +136,13 @@ impl<S: Source> Worker<S> {
             self.contact.silent_since = None;
             return Ok(());
         }
-        let silence = now.micros_since(*self.contact.silent_since.get_or_insert(now));
-        if silence > QUIET_MICROS {
-            let cause = format!("no broker has responded for {} s", silence / 1_000_000);
+        let silence = now.since(*self.contact.silent_since.get_or_insert(now));
+        if silence > QUIET {
+            let cause = format!("no broker has responded for {} s", silence.as_secs());
             let error = SourceError::Unavailable(cause);
             let mut status = self.setup.ports.status.lock();
             status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string().into());
-            if silence > SILENCE_MAX_MICROS {
+            if silence > SILENCE_MAX {
                 return Err(error.into());
             }
         }
@@ -153,8 +152,8 @@ impl<S: Source> Worker<S> {
     /// Waits a little if Kafka is only unavailable.
     async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
         if let SourceError::Fenced(_) = error {
-            let age = self.setup.ports.shared.clock.now().micros_since(self.contact.began_at);
-            return Err(if age > micros(FENCED_SOON) { WorkerError::FencedLate } else { error.into() });
+            let age = self.setup.ports.shared.clock.now().since(self.contact.began_at);
+            return Err(if age > FENCED_SOON { WorkerError::FencedLate } else { error.into() });
         }
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
         tracing::warn!(cause, "Kafka unavailable; trying again");

@@ -1,7 +1,7 @@
 //! Recurring tasks: publish, forward dead letters, collect garbage. Each has its own back-off.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prorata_schemas::time::WallTime;
 
@@ -18,9 +18,9 @@ use crate::status::Dependency;
 use crate::stream::StreamPorts;
 use crate::stream::shard::LiveShard;
 
-/// The time between two searches of a shard's state folder for objects that nothing needs, in microseconds:
-/// one hour. A shard makes 60 checkpoints in that time, and many more while late events flow.
-const COLLECT_MICROS: i64 = 3_600_000_000;
+/// The time between two searches of a shard's state folder for objects that nothing needs: one hour. A
+/// shard makes 60 checkpoints in that time, and many more while late events flow.
+const COLLECT: Duration = Duration::from_secs(3_600);
 
 /// Maximum number of objects of one shard that are deleted between two steps, so that steps stay short: four
 /// rounds of concurrent requests. That is hundreds a second, many times the objects that a shard writes.
@@ -208,7 +208,7 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;
     let now = ports.shared.clock.now();
     let (number, decided) = (shard.shard(), shard.decided().clone());
-    if now.micros_since(shard.garbage_mut().looked_at) >= COLLECT_MICROS {
+    if now.since(shard.garbage_mut().looked_at) >= COLLECT {
         let listed = store.list(&names::state_folder(number)).await?;
         shard.garbage_mut().paths.extend(sweep::unneeded_state(&listed, &decided, now));
         shard.garbage_mut().looked_at = now;
