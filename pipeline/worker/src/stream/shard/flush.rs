@@ -31,8 +31,7 @@ impl LiveShard {
         self.flush_open(ports).await?;
         self.flush_late(ports, counts).await?;
         if counts.late_events > late {
-            self.recompute.late_at = Some(now);
-            self.recompute.waits_for_release = false;
+            self.recompute.note_late(now);
         }
         self.flush_letters(ports)
     }

@@ -18,7 +18,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, HourRange, WallTime};
 
 use super::LiveShard;
-use super::schedule::{Reach, RestatePace};
+use super::schedule::RestatePace;
 use crate::error::{Result, WorkerError};
 use crate::ports::Ports;
 use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
@@ -46,10 +46,10 @@ impl Folding<'_> {
     pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
         let (Some(closed), Some(namer)) = (shard.next().closed_through, shard.namer()) else { return Ok(()) };
         let set = match shard.states {
-            Some(_) => Set::Dirty(self.end(shard, closed)),
+            Some(_) => Set::Dirty(shard.slice_end(closed, self.now, self.pace.delay_max)),
             None => Set::AllThrough,
         };
-        let begins = !shard.recompute.run.is_under_way() && !shard.recompute_goes_on();
+        let begins = !shard.recompute.run().is_under_way() && !shard.recompute_goes_on();
         let recomputer = Recomputer {
             ports: self.ports,
             rules: &*self.rules,
@@ -58,13 +58,13 @@ impl Folding<'_> {
             owner: &shard.claim.owner,
             retention: shard.retention,
         };
-        let (live, run) = (&mut LiveTables::default(), &mut shard.recompute.run);
+        let (live, run) = (&mut LiveTables::default(), shard.recompute.run_mut());
         let (draft, archive) = (&mut *shard.draft, &mut shard.archive);
         let mut of = RecomputeShard { draft, archive, live, namer, run, set };
         let started = Instant::now();
         let slice = recomputer.slice(&mut of, |_| ()).await;
-        if begins && (slice.is_ok() || shard.recompute.run.is_under_way()) {
-            shard.recompute.began_at = Some(self.now);
+        if begins && (slice.is_ok() || shard.recompute.run().is_under_way()) {
+            shard.recompute.note_begin(self.now);
         }
         match slice {
             Ok(Some(recomputed)) => {
@@ -75,30 +75,6 @@ impl Folding<'_> {
             Ok(None) => Ok(()),
             Err(error) => wait_for_release(shard, error),
         }
-    }
-
-    /// Returns the last hour that a slice of some organizations may have. A run that may not take all dirty
-    /// hours begins with as many hours as it may write. If they change later hours, the run also takes the
-    /// hours that are dirty there.
-    fn end(&self, shard: &LiveShard, closed: Hour) -> Hour {
-        if shard.recompute.run.is_of_some() {
-            return closed;
-        }
-        let most = match shard.reach(self.now, self.pace.delay_max) {
-            Some(Reach::All) => return closed,
-            Some(Reach::Through(hour)) => return hour,
-            Some(Reach::Bytes(most)) => most,
-            None => 0,
-        };
-        let (mut bytes, mut last) = (0_u64, None);
-        for hour in shard.recompute.waiting.keys() {
-            bytes += shard.file_bytes(*hour);
-            if last.is_some() && bytes > most {
-                break;
-            }
-            last = Some(*hour);
-        }
-        last.unwrap_or(closed)
     }
 
     /// Takes a slice into the draft. If its states are the current ones, they become the shard's states.
@@ -117,7 +93,7 @@ impl Folding<'_> {
             }
             States::Some(changed) => {
                 let written = recomputed.hours.iter().map(|hour| hour.file_bytes).sum::<u64>();
-                shard.recompute.debt += written;
+                shard.recompute.owe(written);
                 for (organization_id, state) in changed {
                     let Some(states) = &mut shard.states else { break };
                     match state {
@@ -135,7 +111,7 @@ impl Folding<'_> {
         let (Some(first), Some(closable)) = (shard.next_hour(), shard.closable()) else { return Ok(()) };
         let Some(states) = shard.states.clone() else { return Ok(()) };
         self.list_rules(shard, first).await?;
-        let last = Hour(closable.0.min(first.0 + shard.recompute.run.window_hours - 1));
+        let last = Hour(closable.0.min(first.0 + shard.recompute.run().window_hours - 1));
         let range = HourRange::new(first, last);
         shard.archive.ensure(&*self.ports.store, range).await?;
         shard.note_archived(range);
@@ -168,7 +144,7 @@ impl Folding<'_> {
         }
         self.counts.closed_hours += closed_hours;
         self.counts.unpriced_pod_hours += unpriced.unsigned_abs();
-        shard.recompute.run.window_hours = window_hours;
+        shard.recompute.run_mut().window_hours = window_hours;
         shard.buffer.close_through(last);
         shard.states = Some(folded.states);
         Ok(())
@@ -215,7 +191,7 @@ fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
     }
     let shard_number = shard.shard();
     tracing::warn!(shard = shard_number, %error, "late events of these hours not folded yet");
-    shard.recompute.waits_for_release = true;
+    shard.recompute.wait_for_release();
     Ok(())
 }
 
@@ -223,7 +199,7 @@ impl LiveShard {
     /// Returns whether hours are dirty for some organizations alone, and the current state of all others is
     /// known.
     pub(super) fn has_dirty_organizations_only(&self) -> bool {
-        self.states.is_some() && self.recompute.run.may_be_of_some(self.next())
+        self.states.is_some() && self.recompute.run().may_be_of_some(self.next())
     }
 
     /// Notes which of these hours have archived events of earlier owners, which were never in memory here.

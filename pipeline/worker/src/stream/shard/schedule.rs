@@ -32,7 +32,7 @@ pub(in crate::stream) struct RestatePace {
 
 /// The extent of a run that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+enum Reach {
     /// Through all dirty hours.
     All,
     /// Through this hour.
@@ -45,20 +45,51 @@ pub(super) enum Reach {
 #[derive(Debug, Default)]
 pub(super) struct Recomputation {
     /// The run, if one is in progress.
-    pub run: RecomputeRun,
+    run: RecomputeRun,
     /// Bytes of rewritten table files that hours closed since have not paid for.
-    pub debt: u64,
+    debt: u64,
     /// The time since which each dirty hour waits.
-    pub waiting: BTreeMap<Hour, WallTime>,
+    waiting: BTreeMap<Hour, WallTime>,
     /// The time at which the last late event was taken.
-    pub late_at: Option<WallTime>,
+    late_at: Option<WallTime>,
     /// The time at which recomputation last began at an hour that it had passed before.
-    pub began_at: Option<WallTime>,
+    began_at: Option<WallTime>,
     /// Whether all dirty hours wait for a release that computes their rules.
-    pub waits_for_release: bool,
+    waits_for_release: bool,
 }
 
 impl Recomputation {
+    /// Returns the run.
+    pub fn run(&self) -> &RecomputeRun {
+        &self.run
+    }
+
+    /// Returns the run, to move it along.
+    pub fn run_mut(&mut self) -> &mut RecomputeRun {
+        &mut self.run
+    }
+
+    /// Notes that a late event was taken. Hours that waited for a release are tried again.
+    pub fn note_late(&mut self, now: WallTime) {
+        self.late_at = Some(now);
+        self.waits_for_release = false;
+    }
+
+    /// Notes that recomputation has begun at an hour that it had passed before.
+    pub fn note_begin(&mut self, now: WallTime) {
+        self.began_at = Some(now);
+    }
+
+    /// Lets all dirty hours wait for a release that computes their rules, until the next late event.
+    pub fn wait_for_release(&mut self) {
+        self.waits_for_release = true;
+    }
+
+    /// Adds the bytes of rewritten table files to the debt.
+    pub fn owe(&mut self, bytes: u64) {
+        self.debt += bytes;
+    }
+
     /// Reduces the debt by the bytes of table files of closed hours.
     pub fn pay(&mut self, bytes: u64) {
         self.debt = self.debt.saturating_sub(bytes / PAYING_PART);
@@ -117,7 +148,7 @@ impl LiveShard {
     /// they write are a debt, which hours pay when they close. A run begins while the debt is smaller than
     /// the files of the last closed hour. Hours that have waited for `delay_max`, or are near the horizon,
     /// are written at any cost. So are all dirty hours once no late event has come for an hour.
-    pub(super) fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
+    fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
         let (next, recompute) = (self.next(), &self.recompute);
         let closed = next.closed_through?;
         if recompute.late_at.is_none_or(|late| now.since(late) >= QUIET) {
@@ -134,8 +165,32 @@ impl LiveShard {
         (recompute.debt < allowed).then(|| Reach::Bytes(allowed - recompute.debt))
     }
 
+    /// Returns the last hour that a slice of some organizations may have. A run that may not take all dirty
+    /// hours begins with as many hours as it may write. If they change later hours, the run also takes the
+    /// hours that are dirty there.
+    pub(super) fn slice_end(&self, closed: Hour, now: WallTime, delay_max: Duration) -> Hour {
+        if self.recompute.run.is_of_some() {
+            return closed;
+        }
+        let most = match self.reach(now, delay_max) {
+            Some(Reach::All) => return closed,
+            Some(Reach::Through(hour)) => return hour,
+            Some(Reach::Bytes(most)) => most,
+            None => 0,
+        };
+        let (mut bytes, mut last) = (0_u64, None);
+        for hour in self.recompute.waiting.keys() {
+            bytes += self.file_bytes(*hour);
+            if last.is_some() && bytes > most {
+                break;
+            }
+            last = Some(*hour);
+        }
+        last.unwrap_or(closed)
+    }
+
     /// Returns the bytes of the table files of a closed hour.
-    pub(super) fn file_bytes(&self, hour: Hour) -> u64 {
+    fn file_bytes(&self, hour: Hour) -> u64 {
         self.next().hours.get(&hour).map_or(0, |entry| entry.file_bytes())
     }
 
