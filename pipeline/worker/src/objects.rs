@@ -1,5 +1,7 @@
 //! Objects that are created once, and the number of their format. After the answer "exists", or a lost
-//! answer, the existing object is read.
+//! answer, the existing object is read. [`days`] joins and splits table files, which have such names.
+
+pub(crate) mod days;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -13,7 +13,6 @@
 
 pub mod checksum;
 pub(crate) mod claim;
-pub(crate) mod days;
 mod draft;
 mod hours;
 pub mod log;

@@ -8,19 +8,19 @@
 //!
 //! A checkpoint may again name hours that are in a file of a day, such as when a backfill folds them again.
 //! If it names all hours of the file, the commit removes the file. Otherwise the file is split first; see
-//! [`super::days`].
+//! [`crate::objects::days`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 
-use super::days::{LiveDay, LostDay, Rearranger};
 use super::draft::Decided;
 use super::model::Checkpoint;
 use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
+use crate::objects::days::{LiveDay, LostDay, Rearranger};
 use crate::ports::{CommitOutcome, ErrorKind, LiveTable, Ports, TableCommit, TableCommitter, TableError};
 
 /// The result of publishing.

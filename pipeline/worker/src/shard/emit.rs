@@ -20,11 +20,11 @@ pub(super) use files::{FileNow, HourFiles};
 
 use super::fold::{OrganizationHour, state_digest};
 use crate::backoff;
-use crate::checkpoint::days::{LiveDay, LostDay, Rearranger};
 use crate::checkpoint::snapshot::PackedState;
 use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, ShardHour, TableFile};
+use crate::objects::days::{LiveDay, LostDay, Rearranger};
 use crate::ports::{ErrorKind, FileEntry, FormatError, LiveFile, Ports, TableEncoder, TableError};
 
 /// An hour to be encoded.

@@ -1,5 +1,5 @@
 //! Compaction: the table files of a date and shard become one, once all their hours have left the shard's
-//! checkpoint. The new file has everything that is needed to restore them; see [`crate::checkpoint::days`].
+//! checkpoint. The new file has everything that is needed to restore them; see [`crate::objects::days`].
 //!
 //! A run begins with the oldest dates and ends after some, so that successive runs complete a lake that was
 //! never compacted. A large day becomes several files, so that reading and writing one of them fits in
@@ -15,10 +15,10 @@ use prorata_schemas::time::{Date, Hour};
 
 use super::{MaintainPorts, MaintainedTable};
 use crate::backoff;
-use crate::checkpoint::days::{LiveDay, Rearranged, Rearranger};
 use crate::checkpoint::{Checkpoint, Decided};
 use crate::error::{Result, WorkerError};
 use crate::names::{DayFile, HoursOfDay, Shard, TableFile};
+use crate::objects::days::{LiveDay, Rearranged, Rearranger};
 use crate::objects::{self, StoredObject};
 use crate::ports::{CommitOutcome, ErrorKind, LiveFile, TableError};
 

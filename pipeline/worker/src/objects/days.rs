@@ -12,7 +12,6 @@ use prorata_schemas::tables::{HourFile, Table};
 
 use crate::error::{Result, WorkerError};
 use crate::names::{DayFile, ObjectId, Shard, TableFile};
-use crate::objects;
 use crate::ports::{CommitOutcome, FileEntry, ObjectStore, TableCommit, TableCommitter, TableEncoder};
 
 /// A live file of a day.
@@ -150,7 +149,7 @@ impl Rearranger<'_> {
             entries.push(entry);
             objects.push(object);
         }
-        objects::put_all(self.store, objects).await?;
+        super::put_all(self.store, objects).await?;
         Ok(entries)
     }
 
