@@ -143,7 +143,7 @@ fn options(config: &Config, shards_given: bool) -> Result<WorkerOptions, Failure
         rules: config.rules.clone(),
         queue_bytes: config.kafka.queue_bytes,
         resident,
-        go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
+        continue_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
         organizations: config.kafka.organizations()?,
         skip_batches: config.kafka.skip_batches.iter().map(skipped_batch).collect(),
         moved_from: config.kafka.moved_from.clone(),

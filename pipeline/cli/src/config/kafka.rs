@@ -194,7 +194,7 @@ pub struct RegistryConfig {
 impl Default for KafkaConfig {
     fn default() -> Self {
         let settings = KafkaSettings::new(Connection::plaintext(""), Vec::new(), "prorata");
-        let skips_lost = WorkerOptions::new(Text::default()).go_on_without_lost;
+        let skips_lost = WorkerOptions::new(Text::default()).continue_without_lost;
         Self {
             bootstrap_servers: settings.connection.brokers,
             topics: Vec::new(),

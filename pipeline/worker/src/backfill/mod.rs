@@ -186,7 +186,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         options,
     };
     if let Err(error) = run.fold(files).await {
-        run.shards.let_go_after_error(&run.ports.shared).await;
+        run.shards.release_after_error(&run.ports.shared).await;
         return Err(error);
     }
     run.outcome.commits = run.shards.commits();
@@ -210,7 +210,7 @@ impl Run {
         let now = self.checkpointed_by();
         self.shards.checkpoint(&self.ports.shared, now).await?;
         self.shards.sweep(&self.ports.shared).await;
-        self.shards.let_go(&self.ports.shared, now).await
+        self.shards.release(&self.ports.shared, now).await
     }
 
     fn checkpointed_by(&mut self) -> WallTime {

@@ -305,7 +305,7 @@ impl OwnedShards {
     }
 
     /// Releases a worker's shards, which the worker may be waiting for.
-    pub async fn let_go(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
+    pub async fn release(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         for owned in self.shards.values_mut().filter(|owned| owned.has_worker()) {
             owned.draft.touch();
             owned.draft.set_released(true);
@@ -315,7 +315,7 @@ impl OwnedShards {
 
     /// Releases a worker's shards after an error, as far as storage allows. Objects that were stored for an
     /// undecided checkpoint never count, because no checkpoint names them.
-    pub async fn let_go_after_error(&mut self, ports: &Ports) {
+    pub async fn release_after_error(&mut self, ports: &Ports) {
         for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
             if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
                 tracing::warn!(shard, %error, "shard not released; a worker waits for it or takes it over");

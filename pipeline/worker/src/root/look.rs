@@ -15,7 +15,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, HourRange};
 
 use super::Root;
-use crate::checkpoint::snapshot::idle::CourseState;
+use crate::checkpoint::snapshot::idle::RunState;
 use crate::checkpoint::snapshot::{self, Hold};
 use crate::checkpoint::{Checkpoint, log};
 use crate::error::{Result, WorkerError};
@@ -130,7 +130,7 @@ struct Begin {
     base: Option<Hour>,
     snapshot: Vec<String>,
     next: Hour,
-    state: Option<CourseState>,
+    state: Option<RunState>,
 }
 
 impl Look<'_> {
@@ -155,7 +155,7 @@ impl Look<'_> {
         }
         archive.ensure(store, HourRange::new(hour, hour)).await?;
         let files = self.events(&archive, hour).await?;
-        let state = state.map(CourseState::unpacked).transpose();
+        let state = state.map(RunState::unpacked).transpose();
         let state = state.map_err(|error| FormatError::new("read a state", error))?;
         let has_rules = !checkpoint.rules.is_empty();
         Ok(HourInput {
@@ -180,7 +180,7 @@ impl Look<'_> {
             let unpacked = packed.get(self.organization_id).map(snapshot::unpack).transpose();
             let Ok(unpacked) = unpacked else { continue };
             let snapshot = entry.snapshot_objects().cloned().collect();
-            let state = unpacked.map(|state| CourseState::Unpacked(Arc::new(state)));
+            let state = unpacked.map(|state| RunState::Unpacked(Arc::new(state)));
             return Ok(Begin { base: Some(base), snapshot, next: base.next(), state });
         }
         let next = checkpoint.archive_from.map_or(hour, |first| first.min(hour));

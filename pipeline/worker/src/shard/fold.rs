@@ -16,7 +16,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Body;
 use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations};
-use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
+use crate::checkpoint::snapshot::idle::{IdleState, RunState};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::Result;
 use crate::names::{Shard, ShardHour};
@@ -73,17 +73,17 @@ impl FoldedWindow {
 }
 
 /// A window that is being folded.
-struct Course {
+struct FoldingWindow {
     hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
     /// Bytes of archive files by hour.
     archived: BTreeMap<Hour, u64>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     folded: BTreeMap<Hour, Vec<OrganizationHour>>,
-    states: CourseStates,
+    states: RunStates,
 }
 
 /// States of the organizations that are being folded, by id.
-type CourseStates = BTreeMap<OrganizationId, CourseState>;
+type RunStates = BTreeMap<OrganizationId, RunState>;
 
 /// One shard's hour that is about to be folded.
 struct HourToFold {
@@ -93,7 +93,7 @@ struct HourToFold {
     /// Bytes of the hour's archive files.
     archived: u64,
     bodies: Arc<Vec<Body>>,
-    states: CourseStates,
+    states: RunStates,
     /// Whether states become idle, because no other hour follows immediately.
     rests: bool,
 }
@@ -103,7 +103,7 @@ struct OrganizationPart {
     shard: Shard,
     rules: Arc<Rules>,
     organization_id: OrganizationId,
-    state: Option<CourseState>,
+    state: Option<RunState>,
     events: HourEvents,
     rests: bool,
 }
@@ -120,20 +120,21 @@ pub async fn fold(
     event_bytes: u64,
 ) -> Result<BTreeMap<Shard, FoldedWindow>> {
     let mut files = Vec::new();
-    let mut courses: BTreeMap<Shard, Course> = BTreeMap::new();
+    let mut folding: BTreeMap<Shard, FoldingWindow> = BTreeMap::new();
     for (shard, Window { hours, files: own, bodies, states }) in windows {
         let mut archived = BTreeMap::new();
         own.iter().for_each(|(hour, file)| *archived.entry(*hour).or_default() += file.bytes);
         let steps: BTreeMap<Hour, usize> = hours.iter().map(|(hour, _)| *hour).zip(0..).collect();
         files.extend(own.into_iter().filter_map(|(hour, file)| Some((*steps.get(&hour)?, shard, file))));
-        let states = states.into_iter().map(|(id, state)| (id, CourseState::Idle(state))).collect();
-        let course = Course { hours: hours.into_iter(), archived, bodies, folded: BTreeMap::new(), states };
-        courses.insert(shard, course);
+        let states = states.into_iter().map(|(id, state)| (id, RunState::Idle(state))).collect();
+        let window =
+            FoldingWindow { hours: hours.into_iter(), archived, bodies, folded: BTreeMap::new(), states };
+        folding.insert(shard, window);
     }
     let mut reader = ArchiveReader::new(ports, files, None);
     for step in 0.. {
         let next: Vec<HourToFold> =
-            courses.iter_mut().filter_map(|(shard, course)| course.next(*shard)).collect();
+            folding.iter_mut().filter_map(|(shard, window)| window.next(*shard)).collect();
         if next.is_empty() {
             break;
         }
@@ -143,13 +144,13 @@ pub async fn fold(
             let intake = reader.read(step, intake).await?;
             let folded = tokio::task::spawn_blocking(move || fold_hours(group, intake)).await??;
             for Folded { shard, hour, organization_id, state, tables } in folded {
-                let Some(course) = courses.get_mut(&shard) else { continue };
-                course.folded.entry(hour).or_default().push(tables);
-                course.states.insert(organization_id, state);
+                let Some(window) = folding.get_mut(&shard) else { continue };
+                window.folded.entry(hour).or_default().push(tables);
+                window.states.insert(organization_id, state);
             }
         }
     }
-    courses.into_iter().map(|(shard, course)| Ok((shard, course.folded()?))).collect()
+    folding.into_iter().map(|(shard, window)| Ok((shard, window.folded()?))).collect()
 }
 
 /// Returns the shards to fold next: as many as fit, and at least one; `None` if there are no more.
@@ -175,13 +176,13 @@ pub struct SomeHour {
     /// Archive files of the hour.
     pub files: Vec<FileToRead>,
     /// The organizations, each with its state before the hour; `None` if the organization is new.
-    pub states: BTreeMap<OrganizationId, Option<CourseState>>,
+    pub states: BTreeMap<OrganizationId, Option<RunState>>,
     /// Whether states become idle, because this is the last hour for now.
     pub rests: bool,
 }
 
 /// Results by organization. An organization without state and events has no result.
-pub type SomeFolded = BTreeMap<OrganizationId, (CourseState, OrganizationHour)>;
+pub type SomeFolded = BTreeMap<OrganizationId, (RunState, OrganizationHour)>;
 
 /// Folds an hour of some organizations, off the async threads. Events of all others are skipped.
 ///
@@ -201,7 +202,7 @@ pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
     Ok(named.collect())
 }
 
-impl Course {
+impl FoldingWindow {
     fn next(&mut self, shard: Shard) -> Option<HourToFold> {
         let (hour, rules) = self.hours.next()?;
         // An hour without any organization counts, too.
@@ -219,7 +220,7 @@ impl Course {
 
     /// Returns the folded window.
     fn folded(self) -> Result<FoldedWindow> {
-        let idle = |(id, state): (OrganizationId, CourseState)| {
+        let idle = |(id, state): (OrganizationId, RunState)| {
             let idle = state.idle(&id).map_err(|error| FormatError::new("encode a state", error))?;
             Ok((id, idle))
         };
@@ -265,7 +266,7 @@ struct Folded {
     shard: Shard,
     hour: Hour,
     organization_id: OrganizationId,
-    state: CourseState,
+    state: RunState,
     tables: OrganizationHour,
 }
 
@@ -313,9 +314,9 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     let digest = snapshot::state_digest(&packed);
     let state = if rests {
         let idle = IdleState::new(&packed).map_err(|error| FormatError::new("encode a state", error))?;
-        CourseState::Idle(Arc::new(idle))
+        RunState::Idle(Arc::new(idle))
     } else {
-        CourseState::Unpacked(Arc::new(state))
+        RunState::Unpacked(Arc::new(state))
     };
     let tables = OrganizationHour { tables, packed, digest };
     Ok(Some(Folded { shard, hour, organization_id, state, tables }))

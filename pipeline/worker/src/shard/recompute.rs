@@ -33,7 +33,7 @@ use super::emit::{self, EncodedHour, LiveTables};
 use super::window::WindowLimits;
 use crate::checkpoint::retention::Retention;
 use crate::checkpoint::snapshot::ShardState;
-use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
+use crate::checkpoint::snapshot::idle::{IdleState, RunState};
 use crate::checkpoint::{Checkpoint, Draft, ObjectNamer};
 use crate::error::Result;
 use crate::ports::Ports;
@@ -42,17 +42,17 @@ use crate::shard::rules::RuleBook;
 /// Number of hours in the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
 
-/// One organization's course through its dirty hours.
+/// The run of one organization through its dirty hours.
 #[derive(Clone, Debug)]
-struct OrganizationCourse {
+struct OrganizationRun {
     /// The next hour to fold.
     next: Hour,
     /// The organization's state before that hour; `None` if the organization is new.
-    state: Option<CourseState>,
+    state: Option<RunState>,
 }
 
-/// Courses of organizations, by id.
-type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
+/// Runs of organizations, by id.
+type OrganizationRuns = BTreeMap<OrganizationId, OrganizationRun>;
 
 /// The progress of recomputation between two slices. While nothing is under way, the next slice begins a run.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct RecomputeRun {
     /// The next hour and state, while all organizations are recomputed.
     all: Option<FoldPosition>,
     /// Organizations under way, while only some are recomputed.
-    some: Courses,
+    some: OrganizationRuns,
     /// The last hour that was recomputed.
     pub through: Option<Hour>,
     /// Table files that cannot be used: they are written again when their hours are folded.
@@ -71,7 +71,7 @@ pub struct RecomputeRun {
 
 impl Default for RecomputeRun {
     fn default() -> Self {
-        let (all, some, through) = (None, Courses::new(), None);
+        let (all, some, through) = (None, OrganizationRuns::new(), None);
         Self { all, some, through, unusable: BTreeSet::new(), window_hours: WINDOW_HOURS_FIRST }
     }
 }

@@ -121,7 +121,7 @@ pub struct WorkerOptions {
     pub compare_after: Duration,
     /// Whether to continue from the earliest message if Kafka lost the next one.
     #[serde(skip)]
-    pub go_on_without_lost: bool,
+    pub continue_without_lost: bool,
     /// The organizations whose events topics may bring.
     #[serde(skip)]
     pub organizations: TopicOrganizations,
@@ -175,7 +175,7 @@ impl WorkerOptions {
             resident: || 0,
             rows_in_flight: 100_000,
             compare_after: Duration::from_secs(15),
-            go_on_without_lost: false,
+            continue_without_lost: false,
             organizations: TopicOrganizations::default(),
             skip_batches: Vec::new(),
             moved_from: String::new(),

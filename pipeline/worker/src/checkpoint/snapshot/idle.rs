@@ -127,16 +127,16 @@ pub fn compress(states: &[Weak<IdleState>]) {
     states.iter().filter_map(Weak::upgrade).for_each(|state| state.compress());
 }
 
-/// An organization's state in a course: unpacked from one hour to the next, idle after the last.
+/// An organization's state in a run: unpacked from one hour to the next, idle after the last.
 #[derive(Clone, Debug)]
-pub enum CourseState {
+pub enum RunState {
     /// Compressed.
     Idle(Arc<IdleState>),
     /// Unpacked.
     Unpacked(Arc<OrganizationState>),
 }
 
-impl CourseState {
+impl RunState {
     /// Returns the unpacked state.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Recomputation of some organizations of closed hours, while all others stay as they are.
 //!
-//! Each organization runs its own course. The course starts at the nearest snapshot before the first dirty
-//! hour and folds hour by hour. It ends when the state equals the state in a kept snapshot, or after the last
-//! closed hour. A slice is a span of hours, limited by the bytes of the table files that it rewrites. Its
-//! courses stop at its end and continue in the next slice.
+//! Each organization has its own run. The run starts at the nearest snapshot before the first dirty hour and
+//! folds hour by hour. It ends when the state equals the state in a kept snapshot, or after the last closed
+//! hour. A slice is a span of hours, limited by the bytes of the table files that it rewrites. Its runs stop
+//! at its end and continue in the next slice.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, HourRange};
 
-use super::{Courses, Marks, OrganizationCourse, RecomputeShard, Recomputed, Recomputer, States};
-use crate::checkpoint::snapshot::idle::CourseState;
+use super::{Marks, OrganizationRun, OrganizationRuns, RecomputeShard, Recomputed, Recomputer, States};
+use crate::checkpoint::snapshot::idle::RunState;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{Dirty, Draft, HourEntry};
 use crate::error::{Result, WorkerError};
@@ -48,14 +48,14 @@ pub(super) enum SomeSlice<T> {
 
 /// One organization's part of a slice.
 struct Part {
-    course: OrganizationCourse,
+    run: OrganizationRun,
     /// The first hour whose rows are wanted.
     from: Hour,
     /// The hour at whose end the state was the recorded one.
     ended: Option<Hour>,
 }
 
-/// Courses that are recomputed together.
+/// Organizations that are recomputed together.
 struct SliceParts {
     /// The last hour whose rows are wanted.
     last: Hour,
@@ -73,9 +73,9 @@ impl Recomputer<'_> {
         summarize: fn(&[HourTables]) -> T,
     ) -> Result<SomeSlice<T>> {
         let Some(closed) = shard.draft.closed_through else { return Ok(SomeSlice::Nothing) };
-        let courses = shard.run.some.clone();
-        let mut wanted = wanted(&shard.draft.dirty, &courses, shard.run.through);
-        let waiting = self.take_waiting(shard.draft, &courses, &mut wanted);
+        let runs = shard.run.some.clone();
+        let mut wanted = wanted(&shard.draft.dirty, &runs, shard.run.through);
+        let waiting = self.take_waiting(shard.draft, &runs, &mut wanted);
         let Some(first) = wanted.values().min().copied() else {
             return match waiting {
                 Some(hour) => self.rules.of(shard.draft, hour).map(|_| SomeSlice::Nothing),
@@ -87,12 +87,12 @@ impl Recomputer<'_> {
             return Ok(SomeSlice::Impossible { cause, unusable: None });
         };
         let wanted: BTreeMap<_, _> = wanted.into_iter().filter(|(_, from)| *from <= last).collect();
-        let Some(parts) = self.parts(shard, &courses, wanted).await? else {
+        let Some(parts) = self.parts(shard, &runs, wanted).await? else {
             let cause = "no usable snapshot before the first dirty hour".to_owned();
             return Ok(SomeSlice::Impossible { cause, unusable: None });
         };
         let mut slice = SliceParts { last, parts, folded: 0 };
-        let mut hours = self.fold_courses(shard, &mut slice).await?;
+        let mut hours = self.fold_runs(shard, &mut slice).await?;
         loop {
             self.load_files(&mut hours).await?;
             match splice::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
@@ -115,13 +115,13 @@ impl Recomputer<'_> {
     fn take_waiting(
         &self,
         draft: &Draft,
-        courses: &Courses,
+        runs: &OrganizationRuns,
         wanted: &mut BTreeMap<OrganizationId, Hour>,
     ) -> Option<Hour> {
         let mut unknown = None;
         wanted.retain(|organization_id, from| {
             let base = || draft.kept_before(*from).next().map(|(base, _)| base.next());
-            let begin = courses.get(organization_id).map(|course| course.next).or_else(base);
+            let begin = runs.get(organization_id).map(|run| run.next).or_else(base);
             let begin = begin.or(draft.archive_from).unwrap_or(*from).min(*from);
             let waits = (begin.0..=from.0).map(Hour).find(|hour| !self.rules.computes(draft, *hour));
             unknown = unknown.or(waits);
@@ -144,23 +144,23 @@ impl Recomputer<'_> {
         Some(last)
     }
 
-    /// Returns the organizations of a slice, each with its course, or with a new course from its nearest
+    /// Returns the organizations of a slice, each with its run, or with a new run from its nearest
     /// snapshot. Returns `None` if such a snapshot is missing or too far away.
     async fn parts(
         &self,
         shard: &mut RecomputeShard<'_>,
-        courses: &Courses,
+        runs: &OrganizationRuns,
         wanted: BTreeMap<OrganizationId, Hour>,
     ) -> Result<Option<BTreeMap<OrganizationId, Part>>> {
         let mut loaded: BTreeMap<Hour, Option<PackedStates>> = BTreeMap::new();
         let mut parts = BTreeMap::new();
         let archive_from = shard.draft.archive_from;
         for (organization_id, from) in wanted {
-            if let Some(course) = courses.get(&organization_id) {
-                parts.insert(organization_id, Part { course: course.clone(), from, ended: None });
+            if let Some(run) = runs.get(&organization_id) {
+                parts.insert(organization_id, Part { run: run.clone(), from, ended: None });
                 continue;
             }
-            let mut course = None;
+            let mut run = None;
             for (hour, entry) in shard.draft.kept_before(from) {
                 let packed = match loaded.entry(hour) {
                     Entry::Occupied(met) => met.into_mut(),
@@ -169,16 +169,16 @@ impl Recomputer<'_> {
                 let Some(packed) = packed else { continue };
                 let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
                 let state = state.map_err(|error| unreadable(entry, &error.to_string()))?;
-                let state = state.map(|state| CourseState::Unpacked(Arc::new(state)));
-                course = Some(OrganizationCourse { next: hour.next(), state });
+                let state = state.map(|state| RunState::Unpacked(Arc::new(state)));
+                run = Some(OrganizationRun { next: hour.next(), state });
                 break;
             }
-            let from_begin = |first: Hour| OrganizationCourse { next: first.min(from), state: None };
-            let Some(course) = course.or(archive_from.map(from_begin)) else { return Ok(None) };
-            if from.0 - course.next.0 > WINDOW_HOURS_MAX {
+            let from_begin = |first: Hour| OrganizationRun { next: first.min(from), state: None };
+            let Some(run) = run.or(archive_from.map(from_begin)) else { return Ok(None) };
+            if from.0 - run.next.0 > WINDOW_HOURS_MAX {
                 return Ok(None);
             }
-            parts.insert(organization_id, Part { course, from, ended: None });
+            parts.insert(organization_id, Part { run, from, ended: None });
         }
         let unusable = loaded.iter().filter(|(_, packed)| packed.is_none()).map(|(hour, _)| *hour);
         let unusable: Vec<Hour> = unusable.collect();
@@ -187,18 +187,18 @@ impl Recomputer<'_> {
     }
 
     /// Folds the organizations of a slice hour by hour. Keeps only the wanted part of an hour.
-    async fn fold_courses(
+    async fn fold_runs(
         &self,
         shard: &mut RecomputeShard<'_>,
         slice: &mut SliceParts,
     ) -> Result<Vec<RestatedHour>> {
         let mut restated = Vec::new();
         let last = slice.last;
-        let under_way = |part: &&Part| part.ended.is_none() && part.course.next <= last;
-        while let Some(hour) = slice.parts.values().filter(under_way).map(|part| part.course.next).min() {
+        let under_way = |part: &&Part| part.ended.is_none() && part.run.next <= last;
+        while let Some(hour) = slice.parts.values().filter(under_way).map(|part| part.run.next).min() {
             let folded = self.fold_hour(shard, slice, hour).await?;
             let emitted = slice.parts.iter().filter(|(_, part)| {
-                part.from <= hour && part.ended.is_none() && part.course.next == hour.next()
+                part.from <= hour && part.ended.is_none() && part.run.next == hour.next()
             });
             let organizations: BTreeSet<OrganizationId> = emitted.map(|(id, _)| id.clone()).collect();
             if !organizations.is_empty() {
@@ -220,9 +220,9 @@ impl Recomputer<'_> {
         let number = shard.draft.shard;
         let files = shard.archive.to_read(hour);
         let rules = self.rules.of(shard.draft, hour)?;
-        let before_it = |part: &Part| part.ended.is_none() && part.course.next == hour;
+        let before_it = |part: &Part| part.ended.is_none() && part.run.next == hour;
         let states = slice.parts.iter().filter(|(_, part)| before_it(part));
-        let states = states.map(|(id, part)| (id.clone(), part.course.state.clone())).collect();
+        let states = states.map(|(id, part)| (id.clone(), part.run.state.clone())).collect();
         let rests = hour == slice.last;
         let some = SomeHour { shard: number, hour, rules, files, states, rests };
         let folded = fold::fold_some(self.ports, some).await?;
@@ -230,13 +230,13 @@ impl Recomputer<'_> {
         for (organization_id, part) in &mut slice.parts {
             if before_it(part) {
                 let state = folded.get(organization_id).map(|(state, _)| state.clone());
-                part.course = OrganizationCourse { next: hour.next(), state };
+                part.run = OrganizationRun { next: hour.next(), state };
             }
         }
         Ok(folded)
     }
 
-    /// Returns the new snapshot and rows of an hour. The course of an organization ends here if its state is
+    /// Returns the new snapshot and rows of an hour. The run of an organization ends here if its state is
     /// the recorded one.
     async fn restated_hour(
         &self,
@@ -319,33 +319,33 @@ fn finished<T>(
     closed: Hour,
 ) -> Result<Recomputed<T>> {
     let SliceParts { last, parts, folded } = slice;
-    let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
-    for (organization_id, Part { course, from, ended }) in parts {
-        let continues_at = (ended.is_none() && last < closed).then_some(course.next);
+    let (mut runs, mut states, mut marks) = (OrganizationRuns::new(), BTreeMap::new(), Vec::new());
+    for (organization_id, Part { run, from, ended }) in parts {
+        let continues_at = (ended.is_none() && last < closed).then_some(run.next);
         let done = HourRange::new(from, ended.unwrap_or(last));
         marks.push((organization_id.clone(), done, continues_at));
         if continues_at.is_some() {
-            courses.insert(organization_id, course);
+            runs.insert(organization_id, run);
         } else if ended.is_none() {
-            let state = course.state.map(|state| state.idle(&organization_id)).transpose();
+            let state = run.state.map(|state| state.idle(&organization_id)).transpose();
             let state = state.map_err(|error| FormatError::new("encode a state", error))?;
             states.insert(organization_id, state);
         }
     }
-    (shard.run.some, shard.run.through) = (courses, Some(last));
+    (shard.run.some, shard.run.through) = (runs, Some(last));
     Ok(Recomputed { hours, states: States::Some(states), folded, marks: Marks::Some(marks), fallback: None })
 }
 
 /// Returns the hour at which each organization of the next slice begins. While a run is under way, it takes
 /// only organizations of the run and marks ahead of it. All other marks wait for the next run.
-fn wanted(dirty: &Dirty, courses: &Courses, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
+fn wanted(dirty: &Dirty, runs: &OrganizationRuns, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
     let marks = dirty.of_organizations();
     let first = |id: &OrganizationId| Some((id.clone(), marks.get(id)?.first()?));
-    if courses.is_empty() {
+    if runs.is_empty() {
         return marks.keys().filter_map(first).collect();
     }
     let ahead = |(_, hour): &(OrganizationId, Hour)| through.is_none_or(|through| *hour > through);
-    let under_way = courses.iter().map(|(id, course)| (id.clone(), course.next));
+    let under_way = runs.iter().map(|(id, run)| (id.clone(), run.next));
     let mut wanted: BTreeMap<OrganizationId, Hour> = marks.keys().filter_map(first).filter(ahead).collect();
     wanted.extend(under_way);
     wanted

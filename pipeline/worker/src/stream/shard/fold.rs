@@ -8,7 +8,7 @@
 //! A late event of an hour that was just recomputed marks that hour, which waits for the next run. It does
 //! not stop the run in progress: otherwise a steady flow of late events would keep the last hours from ever
 //! being recomputed. Late events that keep coming are collected, so that they write no more than live hours
-//! write; see `reach` in [`super::schedule`].
+//! write; see `run_limit` in [`super::schedule`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Folding<'_> {
             Some(_) => Set::Dirty(shard.slice_end(closed, self.now, self.pace.delay_max)),
             None => Set::AllThrough,
         };
-        let begins = !shard.recompute.run().is_under_way() && !shard.recompute_goes_on();
+        let begins = !shard.recompute.run().is_under_way() && !shard.recompute_continues();
         let recomputer = Recomputer {
             ports: self.ports,
             rules: &*self.rules,

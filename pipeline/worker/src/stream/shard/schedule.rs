@@ -32,7 +32,7 @@ pub(in crate::stream) struct RestatePace {
 
 /// The extent of a run that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum RunLimit {
     /// Through all dirty hours.
     All,
     /// Through this hour.
@@ -114,7 +114,7 @@ impl LiveShard {
     /// 2. A run that has begun, or without which no hour can close, continues.
     /// 3. A restart at an hour that was recomputed before happens at most once per `every`, because late
     ///    events arrive in bursts.
-    /// 4. Hours that are dirty for some organizations alone also wait while [`Self::reach`] is `None`.
+    /// 4. Hours that are dirty for some organizations alone also wait while [`Self::run_limit`] is `None`.
     ///
     /// Then the late events must be in the archive: a slice reads nothing else.
     pub fn recompute_gate(&self, now: WallTime, pace: RestatePace) -> Option<RecomputeGate> {
@@ -128,10 +128,10 @@ impl LiveShard {
         let is_running = recompute.run.is_under_way() || self.states.is_none();
         if !is_running {
             let rested = recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(pace.every));
-            if !rested && !self.recompute_goes_on() {
+            if !rested && !self.recompute_continues() {
                 return Some(RecomputeGate::Interval);
             }
-            if self.has_dirty_organizations_only() && self.reach(now, pace.delay_max).is_none() {
+            if self.has_dirty_organizations_only() && self.run_limit(now, pace.delay_max).is_none() {
                 return Some(RecomputeGate::LateEvents);
             }
         }
@@ -148,21 +148,21 @@ impl LiveShard {
     /// they write are a debt, which hours pay when they close. A run begins while the debt is smaller than
     /// the files of the last closed hour. Hours that have waited for `delay_max`, or are near the horizon,
     /// are written at any cost. So are all dirty hours once no late event has come for an hour.
-    fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
+    fn run_limit(&self, now: WallTime, delay_max: Duration) -> Option<RunLimit> {
         let (next, recompute) = (self.next(), &self.recompute);
         let closed = next.closed_through?;
         if recompute.late_at.is_none_or(|late| now.since(late) >= QUIET) {
-            return Some(Reach::All);
+            return Some(RunLimit::All);
         }
         let is_overdue = |(hour, since): &(&Hour, &WallTime)| {
             let leaves = hour.0 - HORIZON_MARGIN_HOURS <= self.retention.horizon(closed).0;
             leaves || now.micros_since(**since) >= micros(delay_max)
         };
         if let Some((hour, _)) = recompute.waiting.iter().rev().find(is_overdue) {
-            return Some(Reach::Through(*hour));
+            return Some(RunLimit::Through(*hour));
         }
         let allowed = self.file_bytes(closed).max(1);
-        (recompute.debt < allowed).then(|| Reach::Bytes(allowed - recompute.debt))
+        (recompute.debt < allowed).then(|| RunLimit::Bytes(allowed - recompute.debt))
     }
 
     /// Returns the last hour that a slice of some organizations may have. A run that may not take all dirty
@@ -172,10 +172,10 @@ impl LiveShard {
         if self.recompute.run.is_of_some() {
             return closed;
         }
-        let most = match self.reach(now, delay_max) {
-            Some(Reach::All) => return closed,
-            Some(Reach::Through(hour)) => return hour,
-            Some(Reach::Bytes(most)) => most,
+        let most = match self.run_limit(now, delay_max) {
+            Some(RunLimit::All) => return closed,
+            Some(RunLimit::Through(hour)) => return hour,
+            Some(RunLimit::Bytes(most)) => most,
             None => 0,
         };
         let (mut bytes, mut last) = (0_u64, None);
@@ -216,7 +216,7 @@ impl LiveShard {
     }
 
     /// Returns whether all dirty hours lie after the last hour that was recomputed.
-    pub(super) fn recompute_goes_on(&self) -> bool {
+    pub(super) fn recompute_continues(&self) -> bool {
         let through = self.recompute.run.through;
         self.next().dirty.first().is_some_and(|dirty| through.is_some_and(|through| dirty > through))
     }

@@ -18,7 +18,7 @@ impl<S: Source> Worker<S> {
     /// stops the shard, unless configured otherwise.
     pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
-        let continues = self.setup.options.go_on_without_lost;
+        let continues = self.setup.options.continue_without_lost;
         let store = Arc::clone(&self.setup.ports.shared.store);
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };

@@ -85,7 +85,7 @@ async fn step_to_the_ends(world: &World, member: &mut Member) {
 /// Starts a worker with `kafka.offsets_lost: earliest`, and asserts that it folds these events.
 async fn assert_continues(world: &World, events: &[EventRecord]) {
     world.audit.free_offsets();
-    let mut member = world.start("d", Faults::default(), |options| options.go_on_without_lost = true);
+    let mut member = world.start("d", Faults::default(), |options| options.continue_without_lost = true);
     member.settle(world).await.unwrap();
     let latest = world.audit.latest();
     for (shard, checkpoint) in &latest {
@@ -163,7 +163,7 @@ async fn a_loss_in_one_topic_loses_nothing_of_another() {
         let world = World::on(FakeBroker::seeded(seed), 2);
         world.broker.set_poll_messages(40);
         world.audit.free_offsets();
-        let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);
+        let mut member = world.start("a", Faults::default(), |options| options.continue_without_lost = true);
         // The worker reads both topics from their beginning, and has read part of each.
         world.produce(&trace());
         for _ in 0..3 {
@@ -191,7 +191,7 @@ async fn messages_of_a_deleted_log_are_not_compared_with_the_next_log() {
     let world = World::default();
     world.audit.free_offsets();
     world.produce(&trace());
-    let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);
+    let mut member = world.start("a", Faults::default(), |options| options.continue_without_lost = true);
     member.settle(&world).await.unwrap();
     let (shard, next) = acme(&world);
     world.produce(&more(20)[..1]);

@@ -191,7 +191,7 @@ async fn lost_events_are_folded_from_a_copy_and_then_earliest_continues() {
     assert_eq!(world.audit.claims(shard), claims, "a shard without its offsets is tried again");
     backfill(&world, shard, &more).await.unwrap();
     member.drain().await;
-    let mut member = world.start("c", Faults::default(), |options| options.go_on_without_lost = true);
+    let mut member = world.start("c", Faults::default(), |options| options.continue_without_lost = true);
     world.set_minutes(9 * 60);
     let live = [node("acme", 8 * 60 + 30, 3), pod("hooli", 8 * 60 + 30, "live", 1)];
     world.produce(&live);
