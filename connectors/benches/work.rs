@@ -190,7 +190,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
             clock: Arc::new(clock.clone()),
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),
-        letters: None,
+        dead_letters: None,
         budgets: None,
         status: Arc::clone(&status),
     };

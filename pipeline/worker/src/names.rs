@@ -33,10 +33,10 @@ pub const EVENTS: &str = "events/";
 /// Folder of checkpoints and snapshots.
 pub const STATE: &str = "state/";
 
-/// Folder of dead letters of all shards, and of the records of replayed letters.
+/// Folder of dead letters of all shards, and of the records of replayed dead letters.
 pub const DEAD_LETTERS: &str = "dead-letter/";
 
-/// Folder of the records of replayed letters.
+/// Folder of the records of replayed dead letters.
 pub const REPLAYED: &str = "dead-letter/replayed/";
 
 /// Folder of the objects that runs of `maintain` store to learn the time of the store.
@@ -213,7 +213,7 @@ pub fn parse_dead_letter_shard(path: &str) -> Option<Shard> {
     parse_shard(path.strip_prefix(DEAD_LETTERS)?.split_once('/')?.0)
 }
 
-/// Returns a record of letters that were replayed, named by the digest of its content.
+/// Returns a record of dead letters that were replayed, named by the digest of its content.
 pub fn replayed(digest: &str) -> String {
     format!("{REPLAYED}{digest}.json")
 }
@@ -400,9 +400,9 @@ mod tests {
         assert_eq!(parse_table_file(&day.path()), Some((7, object_id())));
         assert_eq!((DayFile::parse(&file_path), TableFile::parse(&day.path())), (None, None));
         assert_eq!(DayFile::parse(&day.path()), Some(day));
-        let letters = dead_letters(0, &object_id(), "ff00");
-        assert_eq!(parse_dead_letters(&letters), Some((object_id(), "ff00".to_owned())));
-        assert_eq!(parse_dead_letter_shard(&letters), Some(0));
+        let path = dead_letters(0, &object_id(), "ff00");
+        assert_eq!(parse_dead_letters(&path), Some((object_id(), "ff00".to_owned())));
+        assert_eq!(parse_dead_letter_shard(&path), Some(0));
         assert_eq!(parse_dead_letter_shard(&replayed("ff00")), None);
     }
 

@@ -156,7 +156,7 @@ impl<'a> Continued<'a> {
                 clock: Arc::new(clock.clone()),
             },
             decoder: Arc::new(SingleObjectMessages::new().unwrap()),
-            letters: Some(Arc::new(FakeDeadLetterTopic::default())),
+            dead_letters: Some(Arc::new(FakeDeadLetterTopic::default())),
             budgets: None,
             status: Arc::default(),
         };

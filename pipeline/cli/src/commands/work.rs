@@ -109,11 +109,11 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
         None => Arc::new(SingleObjectMessages::new()?),
     };
     let connection = kafka::connection(&config.kafka)?;
-    let letters: Option<Arc<dyn DeadLetterTopic>> = match config.kafka.dead_letter_topic.as_str() {
+    let dead_letters: Option<Arc<dyn DeadLetterTopic>> = match config.kafka.dead_letter_topic.as_str() {
         "" => None,
         topic => {
-            let letters = KafkaDeadLetters::connect(connection.clone(), topic).await;
-            Some(Arc::new(letters.map_err(WorkerError::Source)?))
+            let dead_letters = KafkaDeadLetters::connect(connection.clone(), topic).await;
+            Some(Arc::new(dead_letters.map_err(WorkerError::Source)?))
         }
     };
     let budgets: Option<Arc<dyn BudgetTopic>> = match config.kafka.budget_topic.as_str() {
@@ -128,7 +128,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     settings.revoke_timeout = config.work.drain_timeout;
     settings.queue_bytes = config.kafka.queue_bytes;
     let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
-    let ports = StreamPorts { shared, decoder, letters, budgets, status };
+    let ports = StreamPorts { shared, decoder, dead_letters, budgets, status };
     let worker = Worker::open(source, ports, options).await?;
     worker.run(stop).await?;
     Ok(())

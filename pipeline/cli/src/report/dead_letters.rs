@@ -6,7 +6,7 @@ use std::fmt;
 use prorata_inspect::text::PlainText;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Letter, Replayed};
+use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Replayed, StoredDeadLetter};
 use prorata_worker::names::Shard;
 use prorata_worker::ports::Origin;
 use serde::Serialize;
@@ -18,8 +18,7 @@ pub struct Listing(BTreeMap<Reason, Counted>);
 /// Dead letters with one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Counted {
-    #[serde(rename = "count")]
-    letters: u64,
+    count: u64,
     #[serde(rename = "already_replayed")]
     replayed: u64,
     examples: Vec<Example>,
@@ -35,12 +34,12 @@ struct Example {
 
 impl Listing {
     /// Counts a dead letter.
-    pub fn add(&mut self, letter: &Letter) {
+    pub fn add(&mut self, letter: &StoredDeadLetter) {
         let rejected = &letter.letter.rejected;
         let counted = self.0.entry(rejected.reject.reason).or_default();
-        counted.letters += 1;
+        counted.count += 1;
         counted.replayed += u64::from(letter.replayed);
-        // Examples come only from letters that were not replayed yet.
+        // Examples come only from dead letters that were not replayed yet.
         if !letter.replayed && counted.examples.len() < EXAMPLES_PER_REASON_MAX {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
@@ -50,8 +49,8 @@ impl Listing {
         }
     }
 
-    fn letters(&self) -> u64 {
-        self.0.values().map(|counted| counted.letters).sum()
+    fn count(&self) -> u64 {
+        self.0.values().map(|counted| counted.count).sum()
     }
 
     fn replayed(&self) -> u64 {
@@ -87,7 +86,7 @@ impl DeadLetterReport<'_> {
     pub fn json(&self) -> serde_json::Result<String> {
         let document = serde_json::to_value(LettersDocument {
             lake: self.lake,
-            dead_letters: self.listing.letters(),
+            dead_letters: self.listing.count(),
             already_replayed: self.listing.replayed(),
             reasons: self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted)).collect(),
             replay: self.replayed.as_ref().map(replay_document),
@@ -104,16 +103,16 @@ impl DeadLetterReport<'_> {
     }
 
     fn write_text(&self, out: &mut PlainText) -> fmt::Result {
-        let (letters, before) = (self.listing.letters(), self.listing.replayed());
-        if letters == 0 {
+        let (count, before) = (self.listing.count(), self.listing.replayed());
+        if count == 0 {
             writeln!(out, "No dead letters in {}.", self.lake)?;
         } else {
-            let counts = self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted.letters));
+            let counts = self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted.count));
             let replayed = match before {
                 0 => String::new(),
                 before => format!(" {before} of them were replayed before."),
             };
-            writeln!(out, "{letters} dead letters in {}: {}.{replayed}", self.lake, named(counts))?;
+            writeln!(out, "{count} dead letters in {}: {}.{replayed}", self.lake, named(counts))?;
         }
         match &self.replayed {
             None => self.write_examples(out),
@@ -123,7 +122,7 @@ impl DeadLetterReport<'_> {
 
     fn write_examples(&self, out: &mut PlainText) -> fmt::Result {
         for (reason, counted) in &self.listing.0 {
-            let left = counted.letters - counted.replayed;
+            let left = counted.count - counted.replayed;
             if left == 0 {
                 continue;
             }
@@ -183,7 +182,7 @@ fn replay_document(replayed: &Replayed) -> ReplayDocument<'_> {
     let failing = replayed.failing.iter().map(|(reason, failing)| {
         let examples = failing.examples.iter();
         let examples = examples.map(|(origin, message)| FailingExample { origin, message }).collect();
-        (reason.code(), FailingDocument { count: failing.letters, examples })
+        (reason.code(), FailingDocument { count: failing.count, examples })
     });
     ReplayDocument {
         sent: &replayed.sent,
@@ -215,15 +214,15 @@ fn write_replay(out: &mut PlainText, replayed: &Replayed) -> fmt::Result {
     if replayed.failing.is_empty() {
         return Ok(());
     }
-    let counts = replayed.failing.iter().map(|(reason, failing)| (reason.code(), failing.letters));
+    let counts = replayed.failing.iter().map(|(reason, failing)| (reason.code(), failing.count));
     writeln!(out, "{} still fail: {}.", replayed.failing_all(), named(counts))?;
     for (reason, failing) in &replayed.failing {
         writeln!(out)?;
-        writeln!(out, "{reason}: {}", failing.letters)?;
+        writeln!(out, "{reason}: {}", failing.count)?;
         for (origin, why) in &failing.examples {
             writeln!(out, "  {origin}: {why}")?;
         }
-        write_more(out, failing.letters, failing.examples.len())?;
+        write_more(out, failing.count, failing.examples.len())?;
     }
     Ok(())
 }
@@ -248,7 +247,13 @@ mod tests {
 
     use super::*;
 
-    fn letter(index: u64, reason: Reason, timestamp_millis: i64, message: &str, replayed: bool) -> Letter {
+    fn letter(
+        index: u64,
+        reason: Reason,
+        timestamp_millis: i64,
+        message: &str,
+        replayed: bool,
+    ) -> StoredDeadLetter {
         let origin = Origin::Message {
             topic: "pods".into(),
             partition: 3,
@@ -258,7 +263,7 @@ mod tests {
             headers: Vec::new(),
         };
         let rejected = Rejected { reject: Reject::new(reason, message), bytes: Vec::new() };
-        Letter { index, letter: DeadLetter { origin, rejected }, replayed }
+        StoredDeadLetter { index, letter: DeadLetter { origin, rejected }, replayed }
     }
 
     fn listing() -> Listing {
@@ -293,8 +298,7 @@ mod tests {
 
     #[test]
     fn a_replay_says_what_it_did_and_what_still_fails() {
-        let failing =
-            Failing { letters: 7, examples: vec![("a.avro".to_owned(), "fix the file".to_owned())] };
+        let failing = Failing { count: 7, examples: vec![("a.avro".to_owned(), "fix the file".to_owned())] };
         let replayed = Replayed {
             sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
             folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),

@@ -68,16 +68,16 @@ fn clock_limit(run: &Run) -> ClockLimit {
 /// Reads all files and archives new events. If files of another root's archive are gone, its owner has merged
 /// them, so their folders are listed again.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
-    let mut letters = Letters::load(run).await?;
+    let mut dead_letters = DeadLetterWriter::load(run).await?;
     let input = Arc::clone(&run.ports.input);
-    for rejected in input.rejected().chunks(readers::LETTERS_MAX) {
-        letters.write(run, rejected).await?;
+    for rejected in input.rejected().chunks(readers::DEAD_LETTERS_MAX) {
+        dead_letters.write(run, rejected).await?;
     }
     let mut listed: BTreeSet<String> = files.iter().map(|file| file.path.clone()).collect();
     let (mut files, mut again) = (files, 0..LISTED_AGAIN_MAX);
     while !files.is_empty() {
         run.outcome.files += files.len() as u64;
-        let gone = ingest_files(run, files, &mut letters).await?;
+        let gone = ingest_files(run, files, &mut dead_letters).await?;
         run.outcome.files -= gone.len() as u64;
         let Some(first) = gone.first() else { break };
         files = instead_of(&gone, list_input(&*input).await?.0, &mut listed);
@@ -103,7 +103,11 @@ fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<S
 }
 
 /// Reads these files, and returns the files that are gone.
-async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letters) -> Result<Vec<InputFile>> {
+async fn ingest_files(
+    run: &mut Run,
+    files: Vec<InputFile>,
+    dead_letters: &mut DeadLetterWriter,
+) -> Result<Vec<InputFile>> {
     let files_all = files.len() as u64;
     let default_rules = Arc::new(run.options.rules.clone());
     let reading = Reading {
@@ -137,7 +141,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
                     }
                 }
             }
-            Read::Letters(batch) => letters.write(run, &batch).await?,
+            Read::DeadLetters(batch) => dead_letters.write(run, &batch).await?,
             Read::Failed(error) => return Err(error.into()),
             Read::Gone(file) => {
                 files_done += 1;
@@ -291,9 +295,9 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
 }
 
 /// A writer of dead letters, with the digests of the dead-letter files that the root already holds.
-struct Letters(BTreeSet<String>);
+struct DeadLetterWriter(BTreeSet<String>);
 
-impl Letters {
+impl DeadLetterWriter {
     async fn load(run: &Run) -> Result<Self> {
         let lead = run.shards.get(run.shards.lead())?;
         let paths = log::read_dead_letter_names(&*run.ports.shared.store, &lead.draft.dead_letters).await?;
@@ -301,11 +305,11 @@ impl Letters {
         Ok(Self(named.map(|(_, digest)| digest).collect()))
     }
 
-    async fn write(&mut self, run: &mut Run, letters: &[DeadLetter]) -> Result<()> {
-        for letter in letters {
+    async fn write(&mut self, run: &mut Run, dead_letters: &[DeadLetter]) -> Result<()> {
+        for letter in dead_letters {
             run.outcome.reject(letter);
         }
-        let file = DeadLetterFile::encode(&*run.ports.shared.archive, letters)?;
+        let file = DeadLetterFile::encode(&*run.ports.shared.archive, dead_letters)?;
         if self.0.contains(&file.digest) {
             return Ok(());
         }

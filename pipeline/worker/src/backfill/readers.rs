@@ -30,10 +30,10 @@ const BATCH_EVENTS: usize = 1_024;
 const QUEUE_BATCHES: usize = 16;
 
 /// Maximum number of dead letters in one file.
-pub(super) const LETTERS_MAX: usize = 1_000;
+pub(super) const DEAD_LETTERS_MAX: usize = 1_000;
 
 /// Bytes of dead letters at which a file is complete.
-const LETTERS_BYTES: usize = 4 << 20;
+const DEAD_LETTERS_BYTES: usize = 4 << 20;
 
 /// Maximum number of dead letters of one block with the same reason, before one more covers the rest of the
 /// block. A block of a few bytes may unpack to millions of records.
@@ -52,7 +52,7 @@ pub(super) enum Read {
     /// Events, in the order of their file.
     Events(Vec<Arrival>),
     /// Rejected records of one file, in the file's order; the same file gives the same messages.
-    Letters(Vec<DeadLetter>),
+    DeadLetters(Vec<DeadLetter>),
     /// The end of a file.
     Done,
     /// A file that was listed and no longer exists.
@@ -121,8 +121,8 @@ fn read_file(
         file,
         sender,
         events: Vec::new(),
-        letters: Vec::new(),
-        letter_bytes: 0,
+        dead_letters: Vec::new(),
+        dead_letter_bytes: 0,
         block: None,
         rejected: BTreeMap::new(),
         stopped: false,
@@ -149,7 +149,7 @@ fn read_file(
     }
     taker.send_events();
     taker.end_block();
-    taker.send_letters();
+    taker.send_dead_letters();
     taker.send(Read::Done);
     if taker.stopped { Err(Stopped) } else { Ok(()) }
 }
@@ -171,8 +171,8 @@ struct Taker<'a> {
     file: &'a InputFile,
     sender: &'a Sender<Read>,
     events: Vec<Arrival>,
-    letters: Vec<DeadLetter>,
-    letter_bytes: usize,
+    dead_letters: Vec<DeadLetter>,
+    dead_letter_bytes: usize,
     /// The current block.
     block: Option<u64>,
     /// The rejected records of the current block.
@@ -220,11 +220,11 @@ impl Taker<'_> {
         if repeated.count > REPEATED_MAX {
             repeated.first = Some(letter);
         } else {
-            self.push_letter(letter);
+            self.push_dead_letter(letter);
         }
     }
 
-    /// Adds the letters that cover the rest of a block.
+    /// Adds the dead letters that cover the rest of a block.
     fn end_block(&mut self) {
         for (_, Repeated { count, first }) in std::mem::take(&mut self.rejected) {
             let Some(mut letter) = first else { continue };
@@ -236,15 +236,15 @@ impl Taker<'_> {
                      file has them: fix it, and run the backfill again"
                 ));
             }
-            self.push_letter(letter);
+            self.push_dead_letter(letter);
         }
     }
 
-    fn push_letter(&mut self, letter: DeadLetter) {
-        self.letter_bytes += letter.rejected.bytes.len();
-        self.letters.push(letter);
-        if self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES {
-            self.send_letters();
+    fn push_dead_letter(&mut self, letter: DeadLetter) {
+        self.dead_letter_bytes += letter.rejected.bytes.len();
+        self.dead_letters.push(letter);
+        if self.dead_letters.len() >= DEAD_LETTERS_MAX || self.dead_letter_bytes >= DEAD_LETTERS_BYTES {
+            self.send_dead_letters();
         }
     }
 
@@ -289,11 +289,11 @@ impl Taker<'_> {
         }
     }
 
-    fn send_letters(&mut self) {
-        let letters = std::mem::take(&mut self.letters);
-        self.letter_bytes = 0;
-        if !letters.is_empty() {
-            self.send(Read::Letters(letters));
+    fn send_dead_letters(&mut self) {
+        let dead_letters = std::mem::take(&mut self.dead_letters);
+        self.dead_letter_bytes = 0;
+        if !dead_letters.is_empty() {
+            self.send(Read::DeadLetters(dead_letters));
         }
     }
 

@@ -55,9 +55,9 @@ pub fn unneeded_records(
 ) -> Vec<String> {
     let unneeded = listed.iter().filter(|object| {
         let archived = ArchivePath::parse(&object.path).map(|file| (file.shard, file.object_id));
-        let letters =
+        let dead_letters =
             names::parse_dead_letter_shard(&object.path).zip(names::parse_dead_letters(&object.path));
-        let own = archived.or(letters.map(|(shard, (object_id, _))| (shard, object_id)));
+        let own = archived.or(dead_letters.map(|(shard, (object_id, _))| (shard, object_id)));
         let old = now.since(object.modified) > KEPT;
         own.is_some_and(|(shard, object_id)| shard == decided.shard && object_id.seq <= decided.seq)
             && old
@@ -158,15 +158,15 @@ mod tests {
 
     #[test]
     fn records_that_no_checkpoint_names_go_after_a_week() {
-        let letters = |seq, shard| names::dead_letters(shard, &id(seq, "aa"), "ff");
+        let dead_letters = |seq, shard| names::dead_letters(shard, &id(seq, "aa"), "ff");
         let archived = |seq| ArchivePath { shard: 7, hour: Hour(3), object_id: id(seq, "aa") }.path();
-        let named = BTreeSet::from([letters(4, 7), archived(4)]);
+        let named = BTreeSet::from([dead_letters(4, 7), archived(4)]);
         let objects = [
-            (letters(4, 7), 20),
-            (letters(5, 7), 20),
-            (letters(5, 8), 20),
-            (letters(6, 7), 6),
-            (letters(10, 7), 20),
+            (dead_letters(4, 7), 20),
+            (dead_letters(5, 7), 20),
+            (dead_letters(5, 8), 20),
+            (dead_letters(6, 7), 6),
+            (dead_letters(10, 7), 20),
             (archived(4), 20),
             (archived(5), 8),
             (archived(6), 6),
@@ -175,7 +175,7 @@ mod tests {
         ];
         let objects: Vec<ObjectMeta> = objects.into_iter().map(|(path, age)| listed(path, age)).collect();
         let now = WallTime(100 * DAY);
-        let expected = [letters(5, 7), archived(5)];
+        let expected = [dead_letters(5, 7), archived(5)];
         assert_eq!(unneeded_records(&objects, &checkpoint(), &named, now), expected);
     }
 }

@@ -131,7 +131,7 @@ impl Currencies {
     }
 }
 
-/// Judges letters.
+/// Judges dead letters.
 #[derive(Clone, Debug)]
 pub struct Judge<'a> {
     /// The root's choices.

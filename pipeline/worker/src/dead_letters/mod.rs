@@ -1,20 +1,20 @@
-//! Dead letters of a root: their list, the letters that can count now, and their replay.
+//! Dead letters of a root: their list, the dead letters that can count now, and their replay.
 //!
 //! A replay never counts an event on its own. A message goes back to its topic in its original form, and the
 //! worker judges it again. An event that only came too late, or was read from a file, goes through a backfill
 //! into the same root. Either way, an event that comes twice counts once, so an interrupted replay may be
-//! repeated. Replayed letters are recorded in the root, and are not replayed again.
+//! repeated. Replayed dead letters are recorded in the root, and are not replayed again.
 //!
 //! [`TopicReplay`] folds the messages that retired topics still hold, which no worker will read.
 
+mod files;
 mod judge;
-mod letters;
 mod message;
 mod replay;
 mod topics;
 
+pub use files::{DeadLetterObject, DeadLetters, StoredDeadLetter};
 pub use judge::{Currencies, Judge, Refusal, Verdict, decode_file_letter};
-pub use letters::{DeadLetters, Letter, LetterFile};
 pub use message::{message_headers, message_key};
 pub use replay::{
     EXAMPLES_PER_REASON_MAX, Failing, FoldedEvents, MessageSender, Outgoing, Replay, ReplayError,

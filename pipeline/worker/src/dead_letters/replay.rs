@@ -10,8 +10,8 @@ use prorata_schemas::Text;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 
+use super::files::{DeadLetterObject, DeadLetters, StoredDeadLetter, note_replayed};
 use super::judge::{Currencies, Judge, Verdict, decode_file_letter};
-use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
 use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::error::WorkerError;
@@ -24,7 +24,7 @@ use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, Source
 /// Bytes of events that are folded at a time, as files in memory.
 pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
-/// Maximum number of letters of one reason that a report shows.
+/// Maximum number of dead letters of one reason that a report shows.
 pub const EXAMPLES_PER_REASON_MAX: usize = 5;
 
 /// Maximum number of attempts to fetch a schema for one message.
@@ -52,7 +52,7 @@ pub trait MessageSender: Send + Sync {
 
 /// The options of a replay besides the ports of a backfill.
 pub struct ReplayOptions {
-    /// The only reason of the letters to replay; `None` for all.
+    /// The only reason of the dead letters to replay; `None` for all.
     pub reason: Option<Reason>,
     /// Topics that workers read.
     pub topics: Vec<Text>,
@@ -66,7 +66,7 @@ pub struct ReplayOptions {
     pub backfill: BackfillOptions,
 }
 
-/// The error that stopped a replay. Letters that were replayed before it are recorded.
+/// The error that stopped a replay. Dead letters that were replayed before it are recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// An error of the root.
@@ -87,9 +87,9 @@ pub struct Replayed {
     pub sent: BTreeMap<String, u64>,
     /// Events folded; `None` if there were none.
     pub folded: Option<FoldedEvents>,
-    /// Letters that still fail, by the reason of the letter.
+    /// Dead letters that still fail, by the reason of the letter.
     pub failing: BTreeMap<Reason, Failing>,
-    /// Shards that were left out, each with the reason; their letters are not recorded as replayed.
+    /// Shards that were left out, each with the reason; their dead letters are not recorded as replayed.
     pub left_out: BTreeMap<Shard, String>,
 }
 
@@ -104,27 +104,27 @@ pub struct FoldedEvents {
     pub hours_restated: u64,
 }
 
-/// Letters that still fail.
+/// Dead letters that still fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failing {
-    /// Number of letters.
-    pub letters: u64,
-    /// Some of the letters: the origin and the cause of each.
+    /// Number of dead letters.
+    pub count: u64,
+    /// Some of the dead letters: the origin and the cause of each.
     pub examples: Vec<(String, String)>,
 }
 
 impl Replayed {
     fn fail(&mut self, reason: Reason, origin: impl ToString, why: String) {
         let failing = self.failing.entry(reason).or_default();
-        failing.letters += 1;
+        failing.count += 1;
         if failing.examples.len() < EXAMPLES_PER_REASON_MAX {
             failing.examples.push((origin.to_string(), why));
         }
     }
 
-    /// Returns the number of letters that still fail.
+    /// Returns the number of dead letters that still fail.
     pub fn failing_all(&self) -> u64 {
-        self.failing.values().map(|failing| failing.letters).sum()
+        self.failing.values().map(|failing| failing.count).sum()
     }
 }
 
@@ -149,18 +149,18 @@ struct Waiting {
 }
 
 impl Replay<'_> {
-    /// Replays the letters that can count now. `done` is always up to date, even after an error.
+    /// Replays the dead letters that can count now. `done` is always up to date, even after an error.
     ///
     /// # Errors
     /// See [`ReplayError`]; run it again once the cause is fixed.
-    pub async fn run(&self, letters: &DeadLetters, done: &mut Replayed) -> Result<(), ReplayError> {
+    pub async fn run(&self, dead_letters: &DeadLetters, done: &mut Replayed) -> Result<(), ReplayError> {
         let store = &*self.ports.shared.store;
-        if letters.files.is_empty() {
+        if dead_letters.files.is_empty() {
             return Ok(());
         }
         let (rules, given) = (&self.options.backfill.rules, self.options.rules_given);
         let root = Root::open(store, self.options.backfill.shards).await?;
-        let currencies = Currencies::load(store, &letters.checkpoints, rules, given).await?;
+        let currencies = Currencies::load(store, &dead_letters.checkpoints, rules, given).await?;
         let judge = Judge {
             root: &root,
             currencies: &currencies,
@@ -171,8 +171,8 @@ impl Replay<'_> {
             max_hours: self.options.backfill.max_hours,
         };
         let mut waiting = Waiting::default();
-        for file in &letters.files {
-            let read = match letters.read(store, &*self.ports.shared.archive, file).await {
+        for file in &dead_letters.files {
+            let read = match dead_letters.read(store, &*self.ports.shared.archive, file).await {
                 Err(error) if error.is_of_one_shard() => {
                     tracing::warn!(%error, "file of dead letters left out");
                     continue;
@@ -187,18 +187,18 @@ impl Replay<'_> {
         self.fold(waiting, done).await
     }
 
-    /// Judges the letters of a file, sends messages back to topics, and collects the events to fold.
+    /// Judges the dead letters of a file, sends messages back to topics, and collects the events to fold.
     async fn take(
         &self,
         judge: &Judge<'_>,
-        file: &LetterFile,
-        letters: Vec<Letter>,
+        file: &DeadLetterObject,
+        dead_letters: Vec<StoredDeadLetter>,
         waiting: &mut Waiting,
         done: &mut Replayed,
     ) -> Result<(), ReplayError> {
         let (mut sends, mut sent) = (Vec::new(), Vec::new());
         let (mut folds, mut folded): (Vec<EventRecord>, Vec<u64>) = (Vec::new(), Vec::new());
-        for Letter { index, letter, replayed } in letters {
+        for StoredDeadLetter { index, letter, replayed } in dead_letters {
             let reason = letter.rejected.reject.reason;
             if replayed || self.options.reason.is_some_and(|wanted| wanted != reason) {
                 continue;
@@ -260,9 +260,9 @@ impl Replay<'_> {
         // The same rules judged them a moment ago; a letter that is rejected anyway is a new dead letter of
         // the root.
         for (reason, count) in &outcome.dead_letters {
-            done.failing.entry(*reason).or_default().letters += count;
+            done.failing.entry(*reason).or_default().count += count;
         }
-        // It is not known here which of these letters belong to a shard that was left out. Replaying the
+        // It is not known here which of these dead letters belong to a shard that was left out. Replaying the
         // others again changes nothing.
         done.left_out.extend(outcome.left_out);
         if !done.left_out.is_empty() {

@@ -92,8 +92,8 @@ pub trait Archive: Send + Sync {
     /// organizations ascend, [`Archive::read_own`] may skip the ones that are not wanted.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError>;
 
-    /// Returns a file of dead letters. Equal letters make equal bytes.
-    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError>;
+    /// Returns a file of dead letters. Equal dead letters make equal bytes.
+    fn write_dead_letters(&self, dead_letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError>;
 
     /// Reads a whole file of dead letters.
     fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, FormatError>;

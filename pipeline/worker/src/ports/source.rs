@@ -305,10 +305,10 @@ impl DeadLetter {
 /// The topic of dead letters.
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
-    /// Sends letters with their original bytes, key and headers, and with headers for reason and source.
-    /// Returns when the brokers have all letters. [`SourceError::TooLarge`] means that the brokers have all
+    /// Sends dead letters with their original bytes, key and headers, and with headers for reason and source.
+    /// Returns when the brokers have them all. [`SourceError::TooLarge`] means that the brokers have all dead
     /// letters except the ones that are too large.
-    async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
+    async fn send(&self, dead_letters: &[DeadLetter]) -> Result<(), SourceError>;
 }
 
 #[cfg(test)]

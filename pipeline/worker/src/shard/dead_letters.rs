@@ -13,17 +13,17 @@ use crate::ports::{Archive, DeadLetter};
 pub struct DeadLetterFile {
     /// Content of the file.
     pub bytes: Bytes,
-    /// Digest of the content: equal letters have equal digests.
+    /// Digest of the content: equal dead letters have equal digests.
     pub digest: String,
 }
 
 impl DeadLetterFile {
-    /// Encodes letters.
+    /// Encodes dead letters.
     ///
     /// # Errors
     /// If they cannot be encoded.
-    pub fn encode(archive: &dyn Archive, letters: &[DeadLetter]) -> Result<Self> {
-        let bytes = archive.write_dead_letters(letters)?;
+    pub fn encode(archive: &dyn Archive, dead_letters: &[DeadLetter]) -> Result<Self> {
+        let bytes = archive.write_dead_letters(dead_letters)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         Ok(Self { bytes: bytes.into(), digest })
     }

@@ -137,7 +137,7 @@ impl Intake<'_> {
             };
             if let Some(reject) = rejected {
                 *counts.dead_letters.entry(reject.reason).or_default() += 1;
-                shard.push_letter(DeadLetter::of(&message, reject));
+                shard.push_dead_letter(DeadLetter::of(&message, reject));
             }
             progress.last = Some(message);
         }

@@ -44,7 +44,7 @@ pub struct StreamPorts {
     /// Decodes messages into events.
     pub decoder: Arc<dyn MessageDecoder>,
     /// The topic that gets dead letters in addition to the files, if any.
-    pub letters: Option<Arc<dyn DeadLetterTopic>>,
+    pub dead_letters: Option<Arc<dyn DeadLetterTopic>>,
     /// The topic that gets messages about exceeded budgets, if any.
     pub budgets: Option<Arc<dyn BudgetTopic>>,
     /// The status to which the worker reports.

@@ -90,7 +90,7 @@ async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
     world.produce(&trace());
     let mut member = world.start("a", Faults::default(), |options| options.max_history_hours = 100);
     member.settle(&world).await.unwrap();
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(letter.rejected.reject.reason, Reason::TooLate);
     let message = &letter.rejected.reject.message;
@@ -104,7 +104,7 @@ async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
 #[tokio::test]
 async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_holds_up_no_other() {
     let world = World::default();
-    world.letters.set_largest(Some(100));
+    world.dead_letters.set_largest(Some(100));
     let event = node("acme", 10, 1);
     for length in [101, 100] {
         world.send_event(&event, vec![255; length], What::Bad(Reason::UnknownSchema));
@@ -113,7 +113,7 @@ async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_hol
     let mut member = world.member("a");
     member.settle(&world).await.unwrap();
     let lengths =
-        || world.letters.letters().iter().map(|letter| letter.rejected.bytes.len()).collect::<Vec<_>>();
+        || world.dead_letters.letters().iter().map(|letter| letter.rejected.bytes.len()).collect::<Vec<_>>();
     assert_eq!(lengths(), [100]);
     world.send_event(&event, vec![255; 99], What::Bad(Reason::UnknownSchema));
     member.settle(&world).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_topic_brings_the_organizations_that_it_may_and_no_others() {
         options.organizations = TopicOrganizations(of_topics);
     });
     member.settle(&world).await.unwrap();
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     let rejects: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
     assert_eq!(rejects.len(), 2, "{rejects:?}");
     for place in ["topic nodes may not bring events of organization 'hermes'", "organization 'acme-eu'"] {
@@ -191,7 +191,7 @@ async fn one_foreign_event_with_a_clock_ahead_does_not_keep_live_events_from_cou
     world.set_minutes(8 * 60);
     world.produce(&[pod("acme", 475, "live", 1), pod("hooli", 476, "live", 1), node("gamma", 477, 3)]);
     member.settle(&world).await.unwrap();
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     assert!(letters.is_empty(), "live events are dead letters: {letters:?}");
     assert_eq!(published_ahead(&world), 0);
 }

@@ -64,12 +64,12 @@ async fn list_and_replay(
 ) -> anyhow::Result<ExitCode> {
     let lake = wiring::lake::named(args.lake.as_ref(), &loaded.config)?;
     let store = wiring::lake::store(lake).await?;
-    let mut letters = DeadLetters::load(&store).await?;
+    let mut dead_letters = DeadLetters::load(&store).await?;
     // A broken shard or a missing file does not hide any other letter.
-    let mut broken = std::mem::take(&mut letters.left_out).into_values().next();
+    let mut broken = std::mem::take(&mut dead_letters.left_out).into_values().next();
     let mut listing = Listing::default();
-    for file in &letters.files {
-        let read = match letters.read(&store, &AvroArchive, file).await {
+    for file in &dead_letters.files {
+        let read = match dead_letters.read(&store, &AvroArchive, file).await {
             Err(error) if error.is_of_one_shard() => {
                 tracing::warn!(%error, "file of dead letters left out");
                 broken.get_or_insert(error);
@@ -87,10 +87,10 @@ async fn list_and_replay(
     let mut result = Ok(());
     if args.replay {
         let mut done = Replayed::default();
-        result = replay(args, loaded, threads, store, &letters, &mut done).await;
+        result = replay(args, loaded, threads, store, &dead_letters, &mut done).await;
         report.replayed = Some(done);
     }
-    // Letters that were replayed before an error stay replayed, so the report is printed first.
+    // Dead letters that were replayed before an error stay replayed, so the report is printed first.
     report::print(&if args.json { report.json()? } else { report.text() })?;
     result?;
     if let Some(broken) = broken {
@@ -108,7 +108,7 @@ async fn replay(
     loaded: &Loaded,
     threads: usize,
     store: Store,
-    letters: &DeadLetters,
+    dead_letters: &DeadLetters,
     done: &mut Replayed,
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
@@ -125,7 +125,7 @@ async fn replay(
             backfill: backfill::replay_options(loaded, threads, args.take_over),
         },
     };
-    replay.run(letters, done).await.map_err(failure)
+    replay.run(dead_letters, done).await.map_err(failure)
 }
 
 /// Converts the error that stopped a replay to an error with an exit code.

@@ -223,14 +223,16 @@ fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatErro
         quarters.entry(hour.date().quarter_start()).or_default().revisions.insert(hour, revision);
     }
     let last = stored.seq / LETTER_SEQS;
-    let mut letters: BTreeMap<u64, CheckpointPart> = BTreeMap::new();
+    let mut dead_letters: BTreeMap<u64, CheckpointPart> = BTreeMap::new();
     for path in std::mem::take(&mut stored.unsent_dead_letters) {
         match names::parse_dead_letters(&path).map(|(object_id, _)| object_id.seq / LETTER_SEQS) {
-            Some(group) if group < last => letters.entry(group).or_default().unsent_dead_letters.push(path),
+            Some(group) if group < last => {
+                dead_letters.entry(group).or_default().unsent_dead_letters.push(path);
+            }
             _ => stored.unsent_dead_letters.push(path),
         }
     }
-    parts.extend(days.into_values().chain(quarters.into_values()).chain(letters.into_values()));
+    parts.extend(days.into_values().chain(quarters.into_values()).chain(dead_letters.into_values()));
     Ok(parts)
 }
 
@@ -298,11 +300,11 @@ mod tests {
         /// Number of hours for which nothing could be published.
         unpublished: i64,
         /// Number of files of dead letters that wait for their topic.
-        letters: u64,
+        dead_letters: u64,
     }
 
     const SMALL: Grown =
-        Grown { late_organizations: 0, years: 0, restated_hours: 0, unpublished: 0, letters: 0 };
+        Grown { late_organizations: 0, years: 0, restated_hours: 0, unpublished: 0, dead_letters: 0 };
 
     /// Returns the number of hours inside the default horizon.
     fn horizon() -> i64 {
@@ -346,11 +348,11 @@ mod tests {
         }
         let left = (1..=grown.restated_hours).map(|back| (Hour(NOW.0 - horizon() - back), 2));
         checkpoint.revisions = left.collect();
-        let letters = (0..grown.letters).map(|n| {
-            let object_id = ObjectId { seq: 1_000_001 - grown.letters + n, owner: OWNER.into(), n };
+        let dead_letters = (0..grown.dead_letters).map(|n| {
+            let object_id = ObjectId { seq: 1_000_001 - grown.dead_letters + n, owner: OWNER.into(), n };
             names::dead_letters(7, &object_id, "0123456789abcdef0123456789abcdef")
         });
-        checkpoint.unsent_dead_letters = letters.collect();
+        checkpoint.unsent_dead_letters = dead_letters.collect();
         name_objects(&mut checkpoint, grown.years);
         checkpoint
     }
@@ -413,7 +415,7 @@ mod tests {
                     years: 10,
                     restated_hours: 10 * 8_760,
                     unpublished: horizon(),
-                    letters: 14 * 1_440,
+                    dead_letters: 14 * 1_440,
                 },
             ),
         ];

@@ -11,7 +11,7 @@ use crate::shard::Body;
 use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
 /// Bytes that a dead letter takes in memory besides its message: its origin and the error message.
-const LETTER_OVERHEAD: u64 = 256;
+const DEAD_LETTER_OVERHEAD: u64 = 256;
 
 /// Events of an hour that is not closed.
 #[derive(Clone, Debug, Default)]
@@ -32,11 +32,11 @@ struct OpenHour {
 pub(in crate::stream) struct EventBuffer {
     open: BTreeMap<Hour, OpenHour>,
     late: BTreeMap<Hour, Vec<Body>>,
-    letters: Vec<DeadLetter>,
-    /// Bytes of events and letters that no checkpoint has taken.
+    dead_letters: Vec<DeadLetter>,
+    /// Bytes of events and dead letters that no checkpoint has taken.
     new_bytes: u64,
     late_bytes: u64,
-    letter_bytes: u64,
+    dead_letter_bytes: u64,
 }
 
 impl EventBuffer {
@@ -58,19 +58,19 @@ impl EventBuffer {
     }
 
     /// Takes a rejected message.
-    pub fn push_letter(&mut self, letter: DeadLetter) {
-        let bytes = letter.rejected.bytes.len() as u64 + LETTER_OVERHEAD;
-        self.letters.push(letter);
+    pub fn push_dead_letter(&mut self, letter: DeadLetter) {
+        let bytes = letter.rejected.bytes.len() as u64 + DEAD_LETTER_OVERHEAD;
+        self.dead_letters.push(letter);
         self.new_bytes += bytes;
-        self.letter_bytes += bytes;
+        self.dead_letter_bytes += bytes;
     }
 
-    /// Returns the bytes of events and letters in memory.
+    /// Returns the bytes of events and dead letters in memory.
     pub fn bytes(&self) -> u64 {
-        self.open.values().map(|open| open.bytes).sum::<u64>() + self.late_bytes + self.letter_bytes
+        self.open.values().map(|open| open.bytes).sum::<u64>() + self.late_bytes + self.dead_letter_bytes
     }
 
-    /// Returns the bytes of events and letters that no checkpoint has taken.
+    /// Returns the bytes of events and dead letters that no checkpoint has taken.
     pub fn new_bytes(&self) -> u64 {
         self.new_bytes
     }
@@ -116,14 +116,14 @@ impl EventBuffer {
     }
 
     /// Returns the rejected messages.
-    pub fn letters(&self) -> &[DeadLetter] {
-        &self.letters
+    pub fn dead_letters(&self) -> &[DeadLetter] {
+        &self.dead_letters
     }
 
     /// Drops the rejected messages: the draft has them.
-    pub fn drop_letters(&mut self) {
-        self.letters.clear();
-        self.letter_bytes = 0;
+    pub fn drop_dead_letters(&mut self) {
+        self.dead_letters.clear();
+        self.dead_letter_bytes = 0;
     }
 
     /// Notes that the whole buffer is part of a sealed checkpoint.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn late_events_and_letters_count_until_they_are_dropped() {
+    fn late_events_and_dead_letters_count_until_they_are_dropped() {
         let mut buffer = EventBuffer::default();
         buffer.push_late(Hour(1), body(1));
         buffer.push_late(Hour(2), body(2));

@@ -25,7 +25,7 @@ const KNOWN_HOURS_MAX: usize = 64;
 const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 impl LiveShard {
-    /// Writes new events and letters into objects of the draft. After an error it can be called again.
+    /// Writes new events and dead letters into objects of the draft. After an error it can be called again.
     pub async fn flush(&mut self, ports: &StreamPorts, now: WallTime, counts: &mut Counts) -> Result<()> {
         let late = counts.late_events;
         self.flush_open(ports).await?;
@@ -33,7 +33,7 @@ impl LiveShard {
         if counts.late_events > late {
             self.recompute.note_late(now);
         }
-        self.flush_letters(ports)
+        self.flush_dead_letters(ports)
     }
 
     async fn flush_open(&mut self, ports: &StreamPorts) -> Result<()> {
@@ -78,15 +78,17 @@ impl LiveShard {
         Ok(())
     }
 
-    fn flush_letters(&mut self, ports: &StreamPorts) -> Result<()> {
-        let Some(namer) = self.namer().filter(|_| !self.buffer.letters().is_empty()) else { return Ok(()) };
-        let file = DeadLetterFile::encode(&*ports.shared.archive, self.buffer.letters())?;
+    fn flush_dead_letters(&mut self, ports: &StreamPorts) -> Result<()> {
+        let Some(namer) = self.namer().filter(|_| !self.buffer.dead_letters().is_empty()) else {
+            return Ok(());
+        };
+        let file = DeadLetterFile::encode(&*ports.shared.archive, self.buffer.dead_letters())?;
         let path = file.path(self.shard(), &namer);
         if let Some(draft) = self.draft() {
-            draft.name_dead_letters(path.clone(), ports.letters.is_some());
+            draft.name_dead_letters(path.clone(), ports.dead_letters.is_some());
             draft.add_object(path, file.bytes);
         }
-        self.buffer.drop_letters();
+        self.buffer.drop_dead_letters();
         Ok(())
     }
 

@@ -214,16 +214,16 @@ impl LiveShard {
     }
 
     /// Takes a rejected message.
-    pub fn push_letter(&mut self, letter: DeadLetter) {
-        self.buffer.push_letter(letter);
+    pub fn push_dead_letter(&mut self, letter: DeadLetter) {
+        self.buffer.push_dead_letter(letter);
     }
 
-    /// Returns the bytes of events and letters in memory.
+    /// Returns the bytes of events and dead letters in memory.
     pub fn bytes(&self) -> u64 {
         self.buffer.bytes()
     }
 
-    /// Returns the bytes of events and letters that no checkpoint has taken.
+    /// Returns the bytes of events and dead letters that no checkpoint has taken.
     pub fn new_bytes(&self) -> u64 {
         self.buffer.new_bytes()
     }

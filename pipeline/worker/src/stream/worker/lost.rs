@@ -87,7 +87,7 @@ impl<S: Source> Worker<S> {
             value: None,
             headers: Vec::new(),
         };
-        live.push_letter(DeadLetter::of(&message, reject));
+        live.push_dead_letter(DeadLetter::of(&message, reject));
         live.topics_mut().note_moved();
         *self.setup.ports.status.lock().counts.dead_letters.entry(reason).or_default() += 1;
         self.restart(shard).await

@@ -27,7 +27,7 @@ const COLLECT: Duration = Duration::from_secs(3_600);
 const COLLECTED_AT_ONCE: usize = 64;
 
 /// The number of bad reads of a file of dead letters after which the file counts as damaged.
-const LETTER_READS: usize = 3;
+const DEAD_LETTER_READS: usize = 3;
 
 /// A task that a worker repeats for all of its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +122,7 @@ impl<S: Source> Worker<S> {
     /// read does not hold up the others.
     pub(super) async fn forward_dead_letters(&mut self) {
         let now = self.setup.ports.shared.clock.now();
-        if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.setup.ports.letters.is_none() {
+        if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.setup.ports.dead_letters.is_none() {
             return;
         }
         let mut failed = false;
@@ -162,16 +162,16 @@ impl<S: Source> Worker<S> {
 /// Sends one decided file of dead letters to their topic. The next checkpoint no longer lists the file. A
 /// file that is gone or damaged also leaves the list, because it would hold up all later files.
 async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
-    let Some(topic) = &ports.letters else { return Ok(()) };
+    let Some(topic) = &ports.dead_letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
-    let mut read = read_letters(ports, &path).await;
+    let mut read = read_dead_letters(ports, &path).await;
     // One bad read does not prove that the object is bad.
-    for _ in 1..LETTER_READS {
+    for _ in 1..DEAD_LETTER_READS {
         if matches!(read, Err(WorkerError::Damaged { .. })) {
-            read = read_letters(ports, &path).await;
+            read = read_dead_letters(ports, &path).await;
         }
     }
-    let letters = match read {
+    let dead_letters = match read {
         Err(WorkerError::Damaged { cause, .. }) => {
             tracing::error!(
                 cause,
@@ -183,7 +183,7 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
         }
         read => read?,
     };
-    match topic.send(&letters).await {
+    match topic.send(&dead_letters).await {
         // The topic will never take the letter, and it would hold up all others.
         Err(SourceError::TooLarge(cause)) => {
             tracing::error!(cause, path, "dead letter too large for its topic; it is only in the file");
@@ -195,7 +195,7 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
 }
 
 /// Reads a file of dead letters.
-async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Vec<DeadLetter>> {
+async fn read_dead_letters(ports: &StreamPorts, path: &str) -> Result<Vec<DeadLetter>> {
     let damaged = |cause: String| WorkerError::Damaged { object: path.to_owned(), cause };
     let bytes = ports.shared.store.get(path).await?;
     let bytes = bytes.ok_or_else(|| damaged("it does not exist".to_owned()))?;

@@ -73,7 +73,7 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 2).await;
     assert_eq!((clock_message(&member), ahead(&world)), (None, 0));
-    assert_eq!(world.letters.letters().len(), 0);
+    assert_eq!(world.dead_letters.letters().len(), 0);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_clock_that_falls_behind_rejects_no_event() {
     assert!(message.contains("86400 s behind"), "{message}");
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 130).await;
-    assert_eq!(world.letters.letters().len(), 0, "live events are dead letters");
+    assert_eq!(world.dead_letters.letters().len(), 0, "live events are dead letters");
     // The tables have all events, exactly as a worker with a correct clock writes them.
     member.drain().await;
     crate::world::oracle::check(&world, &Default::default(), |_, hour| crate::harness::rules(hour), "");
@@ -107,11 +107,11 @@ async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
         member.step().await;
         world.pass(Duration::from_secs(5));
     }
-    assert_eq!((world.letters.letters().len(), ahead(&world)), (0, 0));
+    assert_eq!((world.dead_letters.letters().len(), ahead(&world)), (0, 0));
     assert_eq!(closed(&world), before);
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 5).await;
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     let reasons: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
     assert!(reasons.len() == 1 && reasons[0].starts_with("in_the_future: "), "{reasons:?}");
 }
@@ -141,7 +141,7 @@ async fn no_hour_closes_before_the_clock_has_passed_its_end_whatever_event_times
         }
         assert_eq!(member.status.lock().counts.late_events, 0, "{ahead} m ahead makes others late");
         assert!(closed(&world).into_iter().all(|closed| closed >= Some(Hour(START + 8))), "{ahead} m ahead");
-        assert_eq!(world.letters.letters().len(), 0);
+        assert_eq!(world.dead_letters.letters().len(), 0);
     }
 }
 
@@ -186,7 +186,7 @@ async fn an_allowed_clock_difference_is_not_reported() {
     world.clock_of("b").set_ahead(9 * 60);
     let mut member = world.member("b");
     lives(&world, &mut member, 10).await;
-    assert_eq!((clock_message(&member), world.letters.letters().len()), (None, 0));
+    assert_eq!((clock_message(&member), world.dead_letters.letters().len()), (None, 0));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ async fn renewed(world: &World) -> Member {
 }
 
 fn letters(world: &World) -> Vec<String> {
-    world.letters.letters().iter().map(|letter| letter.rejected.reject.to_string()).collect()
+    world.dead_letters.letters().iter().map(|letter| letter.rejected.reject.to_string()).collect()
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_fixed_release_continues() 
                 clock: Arc::new(world.clock.clone()),
             },
             decoder: Arc::new(world.registry.decoder()),
-            letters: None,
+            dead_letters: None,
             budgets: None,
             status: Arc::clone(&status),
         };

@@ -70,7 +70,7 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
     world.produce(&poison(&evil));
     let mut member = member_under(&world, "a");
     lives(&world, &mut member, 60).await;
-    assert_eq!(world.letters.letters().len(), 0, "intake takes them for valid");
+    assert_eq!(world.dead_letters.letters().len(), 0, "intake takes them for valid");
     for (shard, checkpoint) in world.audit.latest() {
         let closed = checkpoint.closed_through;
         assert!(closed >= Some(TRACE_END), "shard {shard} is closed through {closed:?}");

@@ -82,7 +82,7 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let behind = behind.saturating_sub(2 * claims);
     // A list that fails is requested again.
     let again = coverage.failed_reads() as usize;
-    let letters = world.letters.letters().len();
+    let letters = world.dead_letters.letters().len();
     // If calls of storage take hours, objects wait longer to be swept.
     let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
     let lines = [

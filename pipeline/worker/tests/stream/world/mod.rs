@@ -45,7 +45,7 @@ pub struct World {
     pub lake: Lake,
     pub broker: FakeBroker,
     pub registry: FakeRegistry,
-    pub letters: FakeDeadLetterTopic,
+    pub dead_letters: FakeDeadLetterTopic,
     /// The topic of exceeded budgets; `None` if there is none.
     pub budgets: Option<FakeBudgetTopic>,
     /// The true time, with which the store stamps objects.
@@ -123,7 +123,7 @@ impl World {
             lake,
             broker,
             registry: FakeRegistry::with([SCHEMA]),
-            letters: FakeDeadLetterTopic::default(),
+            dead_letters: FakeDeadLetterTopic::default(),
             budgets: None,
             clock,
             clocks: Arc::default(),
@@ -229,7 +229,7 @@ impl World {
                 clock: Arc::new(self.clock_of(name)),
             },
             decoder: Arc::new(self.registry.decoder()),
-            letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
+            dead_letters: Some(Arc::new(self.dead_letters.with_faults(faults.clone()))),
             budgets: self.budgets(faults.clone()),
             status,
         };
@@ -281,7 +281,7 @@ impl World {
                 clock: Arc::new(self.clock.clone()),
             },
             decoder: Arc::new(self.registry.decoder()),
-            letters: Some(Arc::new(self.letters.clone())),
+            dead_letters: Some(Arc::new(self.dead_letters.clone())),
             budgets: self.budgets(Faults::default()),
             status: Arc::default(),
         }

@@ -155,7 +155,7 @@ fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bo
 
 /// Returns the messages that are in the topic of dead letters.
 pub fn fed(world: &World) -> BTreeSet<Place> {
-    world.letters.letters().iter().filter_map(place).collect()
+    world.dead_letters.letters().iter().filter_map(place).collect()
 }
 
 /// Asserts that the topic has each dead letter at least once, and nothing else.

@@ -79,7 +79,7 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
 async fn with_letters() -> (World, Member, Vec<String>) {
     let world = World::default();
     world.produce(&trace());
-    world.letters.set_room(Some(0));
+    world.dead_letters.set_room(Some(0));
     let organizations = ["acme", "hooli"];
     let shards: BTreeSet<u16> =
         organizations.iter().map(|organization| world.shard_of(organization)).collect();
@@ -111,13 +111,13 @@ async fn lost_and_damaged_files_of_letters_keep_no_other_from_the_topic() {
                 Some(bytes) => world.lake.store.overwrite(path, bytes.into()),
             }
         }
-        world.letters.set_room(None);
+        world.dead_letters.set_room(None);
         for _ in 0..60 {
             member.step().await;
             world.pass(Duration::from_secs(61));
         }
         let waits = format!("{:?}", member.status.lock().waits);
-        assert_eq!(world.letters.letters().len(), 1, "the letter of the other shard; {waits}");
+        assert_eq!(world.dead_letters.letters().len(), 1, "the letter of the other shard; {waits}");
         let waiting = world
             .audit
             .latest()

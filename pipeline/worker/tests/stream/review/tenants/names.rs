@@ -33,7 +33,7 @@ async fn a_checkpoint_stays_below_100_kb_for_any_name_of_a_late_organization() {
         world.lake.store.objects().into_iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
     let largest = checkpoints.map(|(_, bytes)| bytes.len()).max().unwrap();
     assert!(largest < 100_000, "a checkpoint of {largest} bytes");
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     assert_eq!(letters.len(), 8, "those of the longest names");
     assert!(letters.iter().all(|letter| letter.rejected.reject.reason == Reason::InvalidField));
     let longest = letters.iter().map(|letter| letter.rejected.reject.message.len()).max();

@@ -63,7 +63,7 @@ async fn a_batch_that_is_to_be_passed_over_is_a_dead_letter_and_the_rest_is_read
     member.drain().await;
     let mut member = skipping(&world, shard, first, first + 1);
     member.settle(&world).await.unwrap();
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(letter.rejected.reject.reason, Reason::Malformed);
     let message = format!("the batch of offsets {first} to {} cannot be read", first + 1);
@@ -76,7 +76,7 @@ async fn a_batch_that_is_to_be_passed_over_is_a_dead_letter_and_the_rest_is_read
     world.produce(&[pod("acme", 365, "next", 1)]);
     member.settle(&world).await.unwrap();
     assert_eq!(member.status.lock().counts.events.values().sum::<u64>(), 1);
-    assert_eq!(world.letters.letters().len(), 1);
+    assert_eq!(world.dead_letters.letters().len(), 1);
 }
 
 #[tokio::test]

@@ -160,7 +160,7 @@ async fn under_a_longer_horizon_what_has_left_stays_too_late_and_what_is_kept_is
         world.pass(WorkerOptions::default().max_restate_delay);
     }
     member.drain().await;
-    let letters = world.letters.letters();
+    let letters = world.dead_letters.letters();
     assert_eq!(letters.len(), 2, "both events of day 1: {letters:?}");
     assert!(letters.iter().all(|letter| letter.rejected.reject.reason == Reason::TooLate), "{letters:?}");
     let rows = rows(&world);

@@ -1,8 +1,7 @@
-//! The dead letters that a root holds, and the record of the letters that were replayed.
+//! Files of the dead letters that a root holds, and the record of the dead letters that were replayed.
 //!
-//! A file counts only if the latest checkpoint of its shard names it. Records under
-//! `dead-letter/replayed/` list the replayed letters; each record is created once after a replay and never
-//! changed.
+//! A file counts only if the latest checkpoint of its shard names it. Records under `dead-letter/replayed/`
+//! list the replayed dead letters; each record is created once after a replay and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +16,13 @@ use crate::names::{self, Shard};
 use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
 
-/// Version of the records of replayed letters.
+/// Version of the records of replayed dead letters.
 const FORMAT: u32 = 1;
 
 /// An object with dead letters that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LetterFile {
-    /// The shard that wrote the object: the lead shard for letters from files.
+pub struct DeadLetterObject {
+    /// The shard that wrote the object: the lead shard for dead letters from files.
     pub shard: Shard,
     /// The object's path under the root.
     pub path: String,
@@ -31,7 +30,7 @@ pub struct LetterFile {
 
 /// A dead letter, its place, and whether it was replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct StoredDeadLetter {
     /// The letter's place in its file, from 0.
     pub index: u64,
     /// The letter.
@@ -40,11 +39,11 @@ pub struct Letter {
     pub replayed: bool,
 }
 
-/// The files of dead letters in a root, without the letters.
+/// The files of dead letters in a root, without their content.
 #[derive(Debug)]
 pub struct DeadLetters {
     /// The objects that count, in ascending order of path.
-    pub files: Vec<LetterFile>,
+    pub files: Vec<DeadLetterObject>,
     /// The latest checkpoint of every shard, without its hours.
     pub checkpoints: BTreeMap<Shard, Checkpoint>,
     /// Shards whose checkpoint cannot be read, each with the reason; their files are left out.
@@ -52,7 +51,7 @@ pub struct DeadLetters {
     replayed: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// The letters of one file that were replayed at one time.
+/// The dead letters of one file that were replayed at one time.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -73,7 +72,7 @@ impl DeadLetters {
         let mut files = Vec::new();
         for (shard, decided) in &decided {
             let paths = log::read_dead_letter_names(store, &decided.dead_letters).await?;
-            files.extend(paths.into_iter().map(|path| LetterFile { shard: *shard, path }));
+            files.extend(paths.into_iter().map(|path| DeadLetterObject { shard: *shard, path }));
         }
         let checkpoints: BTreeMap<Shard, Checkpoint> =
             decided.into_iter().map(|(shard, decided)| (shard, without_hours(&decided))).collect();
@@ -82,7 +81,7 @@ impl DeadLetters {
         Ok(Self { files, checkpoints, left_out, replayed })
     }
 
-    /// Reads the letters of a file.
+    /// Reads the dead letters of a file.
     ///
     /// # Errors
     /// If storage is unavailable, or the object cannot be read.
@@ -90,24 +89,24 @@ impl DeadLetters {
         &self,
         store: &dyn ObjectStore,
         archive: &dyn Archive,
-        file: &LetterFile,
-    ) -> Result<Vec<Letter>> {
+        file: &DeadLetterObject,
+    ) -> Result<Vec<StoredDeadLetter>> {
         let damaged = |cause| WorkerError::Damaged { object: file.path.clone(), cause };
         let bytes = store.get(&file.path).await?;
         let bytes =
             bytes.ok_or_else(|| damaged("its checkpoint names it, but it does not exist".to_owned()))?;
-        let letters = archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let dead_letters = archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))?;
         let replayed = self.replayed.get(&file.path);
-        let letters = (0..).zip(letters).map(|(index, letter)| Letter {
+        let dead_letters = (0..).zip(dead_letters).map(|(index, letter)| StoredDeadLetter {
             index,
             letter,
             replayed: replayed.is_some_and(|replayed| replayed.contains(&index)),
         });
-        Ok(letters.collect())
+        Ok(dead_letters.collect())
     }
 }
 
-/// Notes that letters of a file were replayed; `places` ascend.
+/// Notes that dead letters of a file were replayed; `places` ascend.
 ///
 /// # Errors
 /// If storage is unavailable: then they may be replayed again, which changes nothing.
