@@ -1,8 +1,11 @@
 //! The program: it reads arguments, returns an exit code, and prints one message if something is wrong.
 //!
 //! Read `commands` first. `wiring` builds the parts that commands run on, and `config` reads the
-//! configuration. `operations` serves a worker's HTTP endpoints, and `report` formats the output.
+//! configuration. `collect` is the collector. `operations` serves the HTTP endpoints of a worker and of a
+//! collector, and `report` formats the output.
 
+mod archive_file;
+mod collect;
 mod commands;
 mod config;
 #[cfg(test)]
@@ -18,8 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::feed::{agreements, collect, prices};
-use commands::{backfill, check, dead_letters, generate, look, maintain, ready, replay, schemas, work};
+use commands::{backfill, check, dead_letters, feed, generate, look, maintain, ready, replay, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -40,13 +42,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Convert a file of reservations, commitments, rates and pools to events
-    Agreements(agreements::AgreementsArgs),
+    Agreements(feed::agreements::AgreementsArgs),
     /// Build hourly tables from files of events
     Backfill(backfill::BackfillArgs),
     /// Check that a lake is intact and its costs add up, or that a worker could start
     Check(check::CheckArgs),
     /// Watch a Kubernetes cluster and write its events to files or Kafka
-    Collect(collect::CollectArgs),
+    Collect(feed::collect::CollectArgs),
     /// List dead letters, or replay them after a fix
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Compare the costs of two lakes, or of one lake at two times
@@ -60,7 +62,7 @@ enum Command {
     /// Compact small table files, and delete replaced files, expired versions and leftovers
     Maintain(maintain::MaintainArgs),
     /// Build a price list from the price documents of cloud providers
-    Prices(prices::PricesArgs),
+    Prices(feed::prices::PricesArgs),
     /// Check over the network that workers are ready
     Ready(ready::ReadyArgs),
     /// Fold the messages that retired Kafka topics still hold
@@ -79,17 +81,17 @@ fn main() -> ExitCode {
     // Two cryptographic libraries are linked. Without this choice, the first TLS connection would panic.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Arguments::parse().command {
-        Command::Agreements(args) => agreements::run(&args),
+        Command::Agreements(args) => feed::agreements::run(&args),
         Command::Backfill(args) => backfill::run(&args),
         Command::Check(args) => check::run(&args),
-        Command::Collect(args) => collect::run(&args),
+        Command::Collect(args) => feed::collect::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => look::diff::run(&args),
         Command::Explain(args) => look::explain::run(&args),
         Command::Export(args) => look::export::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
-        Command::Prices(args) => prices::run(&args),
+        Command::Prices(args) => feed::prices::run(&args),
         Command::Ready(args) => ready::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => look::report::run(&args),

@@ -19,8 +19,8 @@
 //! | connectors | a batch that cannot be read | `kafka/member/tracks.rs` | 3 attempts |
 //! | connectors | a message for a producer whose queue is full | `kafka/produce/producer.rs` | 5 ms |
 //! | connectors | reconnects of the Kafka library | `kafka/client/config.rs` | 0.1 to 5 s |
-//! | cli | a collector's first requests | `commands/feed/collect/start.rs` | 1 s, for 30 s |
-//! | cli | a collector's writes | `commands/feed/collect/follow.rs` | 0.5 to 15 s |
+//! | cli | a collector's first requests | `collect/start.rs` | 1 s, for 30 s |
+//! | cli | a collector's writes | `collect/follow.rs` | 0.5 to 15 s |
 //! | cli | `prorata ready` | `commands/ready.rs` | 1 s |
 //! | cli | a connection that the system refuses | `operations/server.rs` | 1 s |
 //! | cli | a look at a lake that a worker writes | `wiring/lake.rs` | 0.25 to 4 s |

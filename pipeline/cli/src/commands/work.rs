@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +15,6 @@ use prorata_worker::ports::BudgetTopic;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{SkippedBatch, StreamPorts, Worker, WorkerOptions};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{self, Config, Loaded, OffsetsLost, SkippedBatchConfig};
@@ -81,7 +80,7 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
     if let Some(serving) = &serving {
         tracing::info!(address = %serving.address, "serving probes, metrics and status");
     }
-    stop_on_signals(&stop)?;
+    wiring::stop_on_signals(&stop)?;
     let outcome = stream(loaded, Arc::clone(&status), &stop).await;
     let _nobody_listens = stopped.send(true);
     if let Some(serving) = serving {
@@ -170,26 +169,4 @@ fn resident() -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse().ok());
     kib.map_or(0, |kib: u64| kib << 10)
-}
-
-/// Sets up the signals: the first SIGTERM or SIGINT requests a clean stop, and the second ends the process.
-///
-/// # Errors
-/// If signals cannot be received.
-pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = Arc::clone(stop);
-    tokio::spawn(async move {
-        for _ in 0..2 {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if stop.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-            tracing::info!("stopping cleanly; signal again to stop at once");
-        }
-    });
-    Ok(())
 }

@@ -1,4 +1,5 @@
-//! Wiring: the real ports, runtimes and clients, as configured. Every command takes them from here.
+//! Wiring: the real ports, runtimes and clients, as configured, and the signals of the process. Every command
+//! takes them from here.
 
 pub mod kafka;
 pub mod lake;
@@ -6,6 +7,7 @@ pub mod registry;
 
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prorata_connectors::SystemClock;
 use prorata_connectors::archive::AvroArchive;
@@ -15,6 +17,7 @@ use prorata_schemas::Text;
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config;
 use crate::failure::Failure;
@@ -75,4 +78,26 @@ pub fn look_ports(store: Store) -> Ports {
 /// Creates a random id of this process, as owner of shards.
 pub fn owner() -> Text {
     format!("{:016x}", rand::random::<u64>()).into()
+}
+
+/// Sets up the signals: the first SIGTERM or SIGINT requests a clean stop, and the second ends the process.
+///
+/// # Errors
+/// If signals cannot be received.
+pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = Arc::clone(stop);
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            tracing::info!("stopping cleanly; signal again to stop at once");
+        }
+    });
+    Ok(())
 }

@@ -13,7 +13,7 @@ use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Archive, Clock, ObjectStore, PutOutcome, Wanted};
 
-use crate::commands::feed::archive_file::archive_file;
+use crate::archive_file::archive_file;
 use crate::commands::feed::import::{self, AgreementsAction};
 use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;

@@ -1,7 +1,6 @@
 //! Commands that feed prorata: a cluster's events, price lists, agreements.
 
 pub mod agreements;
-pub mod archive_file;
 pub mod collect;
 pub mod import;
 pub mod prices;

@@ -13,6 +13,7 @@ use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 use tokio::task::JoinSet;
 
+use super::cluster::failure;
 use crate::config::{CollectConfig, MeasuredBy};
 use crate::failure::Failure;
 use crate::operations::collector::UsageReport;
@@ -59,7 +60,7 @@ impl UsageRounds {
         if every < least || every > most {
             return Err(Failure::usage("collect.usage_interval must be between 1s and 1h"));
         }
-        let reader = UsageReader::new(cluster.clone(), source, exporters).map_err(super::failure)?;
+        let reader = UsageReader::new(cluster.clone(), source, exporters).map_err(failure)?;
         let tiles = UsageTiles::new(config.organization_id.as_str().into(), micros(every));
         let (begun, reading, report) = Default::default();
         Ok(Some(Self { reader, tiles, every, begun, reading, report }))

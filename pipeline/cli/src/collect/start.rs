@@ -8,7 +8,7 @@ use prorata_connectors::kubernetes::{KubeCluster, KubeFault, Listable};
 use prorata_schemas::Text;
 use tokio::time::{Instant, sleep};
 
-use super::failure;
+use super::cluster::failure;
 use crate::failure::Failure;
 
 /// Maximum time that a start waits for the API server.

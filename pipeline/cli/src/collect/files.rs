@@ -17,7 +17,7 @@ use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::journal::{Journal, NotStored, StateStep, shut_out};
-use crate::commands::feed::archive_file::archive_file;
+use crate::archive_file::archive_file;
 use crate::failure::Failure;
 
 /// Number of steps after which the whole state is written.
