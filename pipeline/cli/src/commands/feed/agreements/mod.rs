@@ -1,5 +1,7 @@
 //! `prorata agreements`: converts reservations, commitments, rates and pools of a file to events.
 
+mod import;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,13 +16,13 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Archive, Clock, ObjectStore, PutOutcome, Wanted};
 
 use crate::archive_file::archive_file;
-use crate::commands::feed::import::{self, AgreementsAction};
 use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
 use crate::failure::Failure;
 use crate::report;
 use crate::wiring::{self, kafka};
+use import::AgreementsAction;
 
 /// Arguments of `prorata agreements`.
 #[derive(Clone, Debug, Args)]
