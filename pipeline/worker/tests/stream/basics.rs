@@ -1,6 +1,9 @@
-//! One worker without faults, and backfills of foreign events into its root.
+//! One worker without faults, its configuration, and backfills of foreign events into its root.
 
 mod budgets;
+mod currency;
+mod first_start;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,7 +18,7 @@ use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 use prorata_worker::{Ports, StopReason};
 
-use super::way_out::assert_tables;
+use super::remedies::assert_tables;
 use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::member::Stepped;

@@ -20,9 +20,9 @@ use prorata_worker::ports::TableEncoder;
 use prorata_worker::root::maintain::{Maintained, maintain};
 use prorata_worker::stream::WorkerOptions;
 
+use crate::growth::leftovers::days;
+use crate::growth::maintain::ports;
 use crate::harness::{Lake, Run, assert_content, files, five_weeks};
-use crate::review_growth::leftovers::days;
-use crate::review_growth::maintain::ports;
 use crate::world::World;
 
 /// Number of days of the world, which are the days of the horizon and three days before it.

@@ -1,8 +1,0 @@
-//! One tenant or one broken shard never stops the others.
-
-mod ancient;
-mod broken;
-mod names;
-mod schemas;
-mod unreadable;
-mod versions;
