@@ -1,14 +1,14 @@
 //! `prorata maintain`: compacts tables and deletes leftovers in a lake, while workers may run.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use prorata_connectors::{DeltaTables, ParquetEncoder, SystemClock};
-use prorata_schemas::tables::Table;
-use prorata_worker::root::maintain::{MaintainPorts, Maintained, MaintainedTable, maintain};
-use serde_json::{Value, json};
+use prorata_worker::root::maintain::{MaintainPorts, Maintained, maintain};
+use serde::Serialize;
 
 use crate::{config, logging, report, wiring};
 
@@ -47,25 +47,44 @@ pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
         };
         Ok::<_, anyhow::Error>(maintain(&ports, &wiring::owner()).await?)
     })?;
-    report::print(&if args.json { format!("{:#}", as_json(&maintained)) } else { as_text(&maintained) })?;
+    report::print(&if args.json { as_json(&maintained)? } else { as_text(&maintained) })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(maintained: &Maintained) -> Value {
-    let table = |(table, done): (&Table, &MaintainedTable)| {
-        let MaintainedTable { compacted, day_files, files, bytes, log_files, log_checkpoint } = done;
-        let value = json!({
-            "files_compacted": compacted,
-            "day_files_written": day_files,
-            "files_deleted": files,
-            "bytes_deleted": bytes,
-            "log_files_deleted": log_files,
-            "log_checkpoint_written": log_checkpoint,
-        });
-        (table.name().to_owned(), value)
-    };
-    let tables: serde_json::Map<String, Value> = maintained.tables.iter().map(table).collect();
-    json!({ "tables": tables, "state_objects_deleted": maintained.state_objects })
+/// The result as a document.
+#[derive(Serialize)]
+struct MaintainDocument {
+    state_objects_deleted: u64,
+    tables: BTreeMap<&'static str, MaintainedTableDocument>,
+}
+
+/// The result for one table.
+#[derive(Serialize)]
+struct MaintainedTableDocument {
+    bytes_deleted: u64,
+    day_files_written: u64,
+    files_compacted: u64,
+    files_deleted: u64,
+    log_checkpoint_written: bool,
+    log_files_deleted: u64,
+}
+
+fn as_json(maintained: &Maintained) -> serde_json::Result<String> {
+    let tables = maintained.tables.iter().map(|(table, done)| {
+        let document = MaintainedTableDocument {
+            bytes_deleted: done.bytes,
+            day_files_written: done.day_files,
+            files_compacted: done.compacted,
+            files_deleted: done.files,
+            log_checkpoint_written: done.log_checkpoint,
+            log_files_deleted: done.log_files,
+        };
+        (table.name(), document)
+    });
+    report::document(&MaintainDocument {
+        state_objects_deleted: maintained.state_objects,
+        tables: tables.collect(),
+    })
 }
 
 fn as_text(maintained: &Maintained) -> String {

@@ -1,5 +1,6 @@
 //! `prorata replay`: folds the messages that retired topics still hold.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,9 +8,11 @@ use clap::Args;
 use prorata_connectors::kafka::{KafkaReader, KafkaSettings};
 use prorata_connectors::messages::Times;
 use prorata_inspect::text::plain;
+use prorata_schemas::reject::Reason;
 use prorata_worker::WorkerError;
 use prorata_worker::dead_letters::{ReplayError, TopicReplay, TopicsReplayed};
-use serde_json::json;
+use prorata_worker::names::Shard;
+use serde::Serialize;
 
 use crate::commands::backfill::{self, ShardList};
 use crate::commands::dead_letters;
@@ -83,24 +86,50 @@ async fn replay(
     replay.run(done).await.map_err(|error: ReplayError| dead_letters::failure(error))
 }
 
+/// The result as a document.
+#[derive(Serialize)]
+struct TopicsDocument<'a> {
+    dead_letter_examples: &'a [String],
+    dead_letters: &'a BTreeMap<Reason, u64>,
+    events: ReplayedEvents,
+    hours_restated: u64,
+    read: Vec<ReadPartition<'a>>,
+    shards_left_out: &'a BTreeMap<Shard, String>,
+}
+
+/// Events of the messages.
+#[derive(Serialize)]
+struct ReplayedEvents {
+    duplicates: u64,
+    new: u64,
+}
+
+/// Messages that were read from a partition. The end offset is exclusive.
+#[derive(Serialize)]
+struct ReadPartition<'a> {
+    end_offset: i64,
+    messages: u64,
+    partition: Shard,
+    start_offset: i64,
+    topic: &'a str,
+}
+
 fn as_json(done: &TopicsReplayed) -> serde_json::Result<String> {
-    let read = done.read.iter().map(|((topic, partition), (from, to, messages))| {
-        json!({
-            "topic": topic,
-            "partition": partition,
-            "start_offset": from,
-            "end_offset": to,
-            "messages": messages,
-        })
+    let read = done.read.iter().map(|((topic, partition), (from, to, messages))| ReadPartition {
+        end_offset: *to,
+        messages: *messages,
+        partition: *partition,
+        start_offset: *from,
+        topic,
     });
-    serde_json::to_string_pretty(&json!({
-        "read": read.collect::<Vec<_>>(),
-        "events": { "new": done.new, "duplicates": done.known },
-        "hours_restated": done.hours_restated,
-        "dead_letters": done.dead_letters,
-        "dead_letter_examples": done.examples,
-        "shards_left_out": done.left_out,
-    }))
+    report::document(&TopicsDocument {
+        dead_letter_examples: &done.examples,
+        dead_letters: &done.dead_letters,
+        events: ReplayedEvents { duplicates: done.known, new: done.new },
+        hours_restated: done.hours_restated,
+        read: read.collect(),
+        shards_left_out: &done.left_out,
+    })
 }
 
 fn as_text(done: &TopicsReplayed) -> String {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use prorata_schemas::avsc::{avsc, full_name};
 use prorata_schemas::event::EventKind;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::config;
 use crate::failure::Failure;
@@ -43,7 +43,10 @@ pub fn run(args: &SchemasArgs) -> anyhow::Result<ExitCode> {
         None => EventKind::ALL.to_vec(),
     };
     let text = match (&args.register, kinds.as_slice()) {
-        (Some(url), kinds) => ids_text(&register(args, url, kinds)?, args.json),
+        (Some(url), kinds) => {
+            let ids = register(args, url, kinds)?;
+            if args.json { as_json(&ids)? } else { as_text(&ids) }
+        }
         (None, [kind]) => avsc(*kind).trim_end().to_owned(),
         (None, kinds) => {
             let texts: Vec<&str> = kinds.iter().map(|kind| avsc(*kind).trim_end()).collect();
@@ -79,11 +82,25 @@ fn register(args: &SchemasArgs, url: &str, kinds: &[EventKind]) -> anyhow::Resul
     })
 }
 
-fn ids_text(ids: &[(EventKind, u32)], as_json: bool) -> String {
-    if as_json {
-        let ids = ids.iter().map(|(kind, id)| json!({ "subject": full_name(*kind), "id": id }));
-        return format!("{:#}", json!({ "schemas": ids.collect::<Vec<_>>() }));
-    }
+/// The registered schemas as a document.
+#[derive(Serialize)]
+struct SchemasDocument {
+    schemas: Vec<RegisteredSchema>,
+}
+
+/// A schema of the registry.
+#[derive(Serialize)]
+struct RegisteredSchema {
+    id: u32,
+    subject: String,
+}
+
+fn as_json(ids: &[(EventKind, u32)]) -> serde_json::Result<String> {
+    let schemas = ids.iter().map(|(kind, id)| RegisteredSchema { id: *id, subject: full_name(*kind) });
+    report::document(&SchemasDocument { schemas: schemas.collect() })
+}
+
+fn as_text(ids: &[(EventKind, u32)]) -> String {
     let widest = ids.iter().map(|(kind, _)| full_name(*kind).len()).max().unwrap_or_default();
     let lines = ids.iter().map(|(kind, id)| format!("{:widest$}  {id}", full_name(*kind)));
     lines.collect::<Vec<_>>().join("\n")

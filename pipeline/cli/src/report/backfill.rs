@@ -81,7 +81,7 @@ struct NotClosed {
 /// If the report cannot be serialized.
 pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> {
     let some = outcome.some_folded_all();
-    let report = serde_json::to_value(BackfillDocument {
+    super::document(&BackfillDocument {
         from: outcome.folded.map(|folded| folded.first.to_string()),
         to: outcome.folded.map(|folded| folded.last.to_string()),
         closed_through: outcome.closed_through.map(|hour| hour.to_string()),
@@ -109,8 +109,7 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
         table_commits: outcome.commits,
         elapsed_seconds: elapsed.as_secs_f64(),
         events_per_second: per_second(outcome.events_read, elapsed),
-    })?;
-    serde_json::to_string_pretty(&report)
+    })
 }
 
 /// Formats the report as lines for people.

@@ -84,14 +84,13 @@ impl DeadLetterReport<'_> {
     /// # Errors
     /// If the report cannot be serialized.
     pub fn json(&self) -> serde_json::Result<String> {
-        let document = serde_json::to_value(LettersDocument {
+        super::document(&LettersDocument {
             lake: self.lake,
             dead_letters: self.listing.count(),
             already_replayed: self.listing.replayed(),
             reasons: self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted)).collect(),
             replay: self.replayed.as_ref().map(replay_document),
-        })?;
-        serde_json::to_string_pretty(&document)
+        })
     }
 
     /// Formats the report as lines for people.

@@ -7,6 +7,7 @@ pub mod progress;
 use std::io::{ErrorKind, Write};
 
 use prorata_inspect::text::is_unsafe;
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -29,6 +30,15 @@ pub fn print_some(text: &str) -> Result<bool, Failure> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::storage(error)),
     }
+}
+
+/// Formats a report as one JSON document with sorted keys.
+///
+/// # Errors
+/// If the report cannot be serialized.
+pub fn document(report: &impl Serialize) -> serde_json::Result<String> {
+    // The keys of a value are sorted, but the fields of a struct are not.
+    serde_json::to_string_pretty(&serde_json::to_value(report)?)
 }
 
 fn escaped(text: &str) -> String {

@@ -9,7 +9,7 @@ use clap::Args;
 use prorata_inspect::check::finding::Severity;
 use prorata_inspect::check::{Checked, check};
 use prorata_schemas::time::Hour;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::failure::DEAD_LETTERED;
 use crate::{config, report, wiring};
@@ -66,7 +66,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         None => {
             let loaded = config::load(args.config.as_deref())?;
             let checks = runtime.block_on(start::check(&loaded));
-            report::print(&if args.json { format!("{:#}", as_json(&checks)) } else { as_text(&checks) })?;
+            report::print(&if args.json { as_json(&checks)? } else { as_text(&checks) })?;
             let failures = checks.iter().filter_map(|check| match &check.outcome {
                 CheckOutcome::Failed(failure) => Some(failure.code()),
                 CheckOutcome::Good(_) | CheckOutcome::Warned(_) | CheckOutcome::Skipped(_) => None,
@@ -84,12 +84,26 @@ async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
     Ok(check(&tables, &checkpoints, range).await?)
 }
 
-fn as_json(checks: &[StartCheck]) -> Value {
-    let one = |check: &StartCheck| {
+/// The checks of a configuration as a document.
+#[derive(Serialize)]
+struct StartDocument {
+    checks: Vec<StartCheckDocument>,
+}
+
+/// A check and its outcome.
+#[derive(Serialize)]
+struct StartCheckDocument {
+    check: &'static str,
+    message: String,
+    outcome: &'static str,
+}
+
+fn as_json(checks: &[StartCheck]) -> serde_json::Result<String> {
+    let checks = checks.iter().map(|check| {
         let (outcome, message) = check.outcome.name_and_message();
-        json!({ "check": check.name, "outcome": outcome, "message": message })
-    };
-    json!({ "checks": checks.iter().map(one).collect::<Vec<_>>() })
+        StartCheckDocument { check: check.name, message, outcome }
+    });
+    report::document(&StartDocument { checks: checks.collect() })
 }
 
 fn as_text(checks: &[StartCheck]) -> String {

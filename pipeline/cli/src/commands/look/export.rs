@@ -10,7 +10,7 @@ use prorata_inspect::export::{ExportError, ExportOptions, export};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::{report, wiring};
@@ -39,7 +39,7 @@ pub struct ExportArgs {
 }
 
 /// Files and rows that were written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Count {
     files: u64,
     rows: u64,
@@ -54,7 +54,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let range = wiring::lake::hours(args.from, args.to)?;
     let options = ExportOptions { organization: args.organization.clone(), range };
     let counts = wiring::small_runtime()?.block_on(write(args, &options))?;
-    let text = if args.json { json(args, &counts) } else { text(args, &counts) };
+    let text = if args.json { as_json(args, &counts)? } else { as_text(args, &counts) };
     report::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -92,16 +92,23 @@ fn failure(error: ExportError) -> anyhow::Error {
     }
 }
 
-fn json(args: &ExportArgs, counts: &BTreeMap<Table, Count>) -> String {
-    let tables = counts.iter().map(|(table, count)| {
-        let count = json!({ "files": count.files, "rows": count.rows });
-        (table.name().to_owned(), count)
-    });
-    let tables = tables.collect::<serde_json::Map<_, _>>();
-    format!("{:#}", json!({ "organization": args.organization, "output": args.output, "tables": tables }))
+/// The result as a document.
+#[derive(Serialize)]
+struct ExportDocument<'a> {
+    organization: &'a str,
+    output: &'a str,
+    tables: BTreeMap<&'static str, Count>,
 }
 
-fn text(args: &ExportArgs, counts: &BTreeMap<Table, Count>) -> String {
+fn as_json(args: &ExportArgs, counts: &BTreeMap<Table, Count>) -> serde_json::Result<String> {
+    report::document(&ExportDocument {
+        organization: &args.organization,
+        output: &args.output,
+        tables: counts.iter().map(|(table, count)| (table.name(), *count)).collect(),
+    })
+}
+
+fn as_text(args: &ExportArgs, counts: &BTreeMap<Table, Count>) -> String {
     let files: u64 = counts.values().map(|count| count.files).sum();
     let lines = counts.iter().map(|(table, count)| format!("  {:24}{:>12} rows\n", table.name(), count.rows));
     let lines = lines.collect::<String>();
