@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+pub mod clocked;
 pub mod fuzz;
 pub mod kafka;
 pub mod lake;

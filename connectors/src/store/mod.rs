@@ -3,6 +3,7 @@
 //! Credentials and endpoints come only from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names
 //! that the clouds' own tools read.
 
+mod counted;
 mod durable;
 mod failure;
 mod input;
@@ -18,11 +19,13 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{ErrorKind, ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_worker::status::Status;
 use url::Url;
 
 pub(crate) use failure::{Explained, causes, kind_of};
 pub use input::open_input;
 
+use counted::Counted;
 use failure::{failure, no_bucket, without_logins};
 
 /// The prefixes of environment variables that configure object stores.
@@ -73,6 +76,13 @@ impl Store {
             ))
         })?;
         Ok(Self { root: Arc::from(root), prefix, url })
+    }
+
+    /// Counts the requests to this store in a status, also the requests of the tables' logs. Retries of a
+    /// request count once.
+    #[must_use]
+    pub fn counted(self, status: Arc<Status>) -> Self {
+        Self { root: Arc::new(Counted::new(self.root, status)), ..self }
     }
 
     /// Returns the whole bucket, container or file system, which the Delta log addresses by URL.

@@ -284,6 +284,8 @@ pub struct Counts {
     pub commits: u64,
     /// Number of failures of storage, Kafka or the registry that were retried.
     pub retries: u64,
+    /// Number of requests to the object store, by kind.
+    pub requests: BTreeMap<RequestKind, u64>,
     /// Number of messages about exceeded budgets that their topic has.
     pub budget_messages: u64,
     /// Number of failed attempts to send such messages.
@@ -305,6 +307,9 @@ impl Counts {
         for (reason, count) in other.dead_letters {
             *self.dead_letters.entry(reason).or_default() += count;
         }
+        for (kind, count) in other.requests {
+            *self.requests.entry(kind).or_default() += count;
+        }
         self.late_events += other.late_events;
         self.late_duplicates += other.late_duplicates;
         self.closed_hours += other.closed_hours;
@@ -322,6 +327,34 @@ impl Counts {
         self.fold.add(&other.fold);
         self.checkpoint.add(&other.checkpoint);
         self.publish.add(&other.publish);
+    }
+}
+
+/// A kind of request to an object store, by what providers charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestKind {
+    /// An object, or a part of one, is written.
+    Put,
+    /// An object, a range of it, or its description is read.
+    Get,
+    /// A page of names is listed.
+    List,
+    /// An object is deleted.
+    Delete,
+}
+
+impl RequestKind {
+    /// All kinds, in order.
+    pub const ALL: [Self; 4] = [Self::Put, Self::Get, Self::List, Self::Delete];
+
+    /// Returns the kind's name, as in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Delete => "delete",
+        }
     }
 }
 

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use prorata_connectors::archive::{AvroArchive, read_events};
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::Store;
@@ -15,11 +13,12 @@ use prorata_connectors::{DeltaTables, ParquetEncoder};
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, FakeDeadLetterTopic, FakeSource, Record, SteppedClock};
+use prorata_tests::clocked::ClockedStore;
 use prorata_tests::lake::{EVERY_HOUR, Goal, StoredLake, taken};
 use prorata_worker::Ports;
 use prorata_worker::checkpoint::LastRecord;
 use prorata_worker::names::Shard;
-use prorata_worker::ports::{Clock, ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Message;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
@@ -37,36 +36,6 @@ const STEP: Duration = Duration::from_secs(5);
 /// Maximum number of looks at the lake, each after some steps. They last half an hour, in which no further
 /// hour ends.
 const LOOKS_MAX: usize = 60;
-
-/// A store with the test's clock.
-struct ClockedStore {
-    store: Store,
-    clock: SteppedClock,
-}
-
-#[async_trait]
-impl ObjectStore for ClockedStore {
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
-        self.store.get(path).await
-    }
-
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
-        self.store.put_if_absent(path, bytes).await
-    }
-
-    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
-        self.store.list(folder).await
-    }
-
-    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
-        let modified = self.clock.now();
-        Ok(self.store.stat(path).await?.map(|meta| ObjectMeta { modified, ..meta }))
-    }
-
-    async fn delete(&self, path: &str) -> Result<(), StoreError> {
-        self.store.delete(path).await
-    }
-}
 
 /// Returns the stored worker's group and cluster, as the root has them.
 fn consumer(root: &str) -> String {

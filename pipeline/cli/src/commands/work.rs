@@ -92,7 +92,7 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
 async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyhow::Result<()> {
     let config = &loaded.config;
     let options = options(config, loaded.shards_given)?;
-    let shared = wiring::ports(wiring::store(&config.root.url)?).await?;
+    let shared = wiring::ports(wiring::store(&config.root.url)?.counted(Arc::clone(&status))).await?;
     let decoder: Arc<dyn MessageDecoder> = match registry::open(&config.registry)? {
         Some(registry) => {
             match registry.check().await {

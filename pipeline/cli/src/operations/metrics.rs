@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Timestamp, WallTime};
-use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, ShardStatus};
+use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, RequestKind, ShardStatus};
 
 use super::view::Snapshot;
 
@@ -220,7 +220,12 @@ impl Snapshot {
         for (name, help, count) in plain {
             out.counter(name, help, [(Labels::new(), count)])?;
         }
-        Ok(())
+        let requests = RequestKind::ALL.map(|kind| {
+            let count = counts.requests.get(&kind).copied().unwrap_or_default();
+            (vec![("kind", kind.name().to_owned())], count)
+        });
+        let help = "Requests to the object store, by kind: providers charge each of them";
+        out.counter("storage_requests", help, requests)
     }
 
     fn put_durations(&self, out: &mut Out<'_>) -> fmt::Result {
