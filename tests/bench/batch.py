@@ -16,31 +16,6 @@ import measure
 CORES = 1, 2, 4, 8, 16
 
 
-def backfill(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
-    """Backfill of all tables next to a peer's node split: from foreign files, and from our archive."""
-    for name, size in loads.chosen(options, loads.SHAPES[options.shape].backfill).items():
-        load = loads.prepare(name, size, work)
-        loads.export(load.lake, load.parquet)
-        for peer in ("duckdb", "polars"):
-            yield from node_split(load, peer, options)
-
-
-def node_split(load: loads.Load, peer: str, options: argparse.Namespace) -> Iterator[measure.Figure]:
-    """One peer on one load."""
-    lake, costs = load.lake.with_name("fresh"), load.lake.with_name("costs.parquet")
-    peer_script = str(loads.PEERS / f"node_split_{peer}.py")
-    theirs = [sys.executable, peer_script, str(load.parquet), str(costs), str(options.threads)]
-    sources = {
-        "files": (lambda: shutil.rmtree(lake, ignore_errors=True), loads.backfill(load.files, lake)),
-        "archive": (lambda: None, loads.backfill(load.known, load.lake, "--from", load.start)),
-    }
-    for source, (before, ours) in sources.items():
-        pairs = measure.pairs(options, (before, ours), (lambda: None, theirs))
-        folded = lake if source == "files" else load.lake
-        problem = compare.pod_costs(folded, costs)
-        yield measure.Figure(f"backfill, {load.name}, from {source}", peer, 1.0, pairs, problem)
-
-
 def tables(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
     """Backfill of a clean load next to DuckDB writing the same tables in as many files."""
     for name, size in loads.chosen(options, loads.SHAPES[options.shape].backfill).items():
@@ -154,7 +129,6 @@ def grown(
 
 FIGURES: dict[str, Callable] = {
     "tables": tables,
-    "backfill": backfill,
     "close": close,
     "shards": shards,
     "growth": growth,

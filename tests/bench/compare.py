@@ -5,40 +5,6 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
-# A peer computes in floats, and its thousands of additions lose some of their 15 digits.
-TOLERANCE = 1e-9
-
-# ListCost is what a pod's share of its node costs at the node's price, no matter who pays.
-OURS = """
-    SELECT BillingAccountId AS organization, x_PodUid AS pod,
-        epoch_us(ChargePeriodStart) // 3600000000 AS hour, CAST(sum(ListCost) AS DOUBLE) AS cost
-    FROM read_parquet('{lake}/cost_allocation/**/*.parquet')
-    WHERE x_RowKind = 'pod_node' AND x_Unpriced IS DISTINCT FROM 'unknown_node'
-    GROUP BY ALL
-"""
-
-
-def pod_costs(lake: Path, costs: Path) -> str | None:
-    """Compares a lake with what a peer says each pod cost in each hour."""
-    database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'")
-    found = database.execute(
-        f"""
-        SELECT count(*), count(*) FILTER (WHERE ours.cost IS NULL),
-            count(*) FILTER (WHERE theirs.cost IS NULL),
-            count(*) FILTER (WHERE abs(ours.cost - theirs.cost) > {TOLERANCE} * (1 + abs(ours.cost)))
-        FROM ({OURS.format(lake=lake)}) AS ours
-            FULL JOIN read_parquet('{costs}') AS theirs USING (organization, pod, hour)
-        """
-    ).fetchone()
-    everything, not_ours, not_theirs, different = found
-    if everything and not (not_ours or not_theirs or different):
-        return None
-    return (
-        f"of {everything} pod-hours {not_ours} are not ours, {not_theirs} are not theirs, and {different} "
-        f"cost something else"
-    )
-
 
 def tables(ours: Path, theirs: Path) -> str | None:
     """Compares all rows of all tables, file by file."""
@@ -129,22 +95,3 @@ def allocations(ours: Path, theirs: Path, last_hour: str) -> str | None:
     if everything and not missing and not more:
         return None
     return f"of {everything} rows {missing} are not ours, and {more} of ours are not theirs"
-
-
-def hourly_sums(events: Path, sums: Path) -> str | None:
-    """Compares sums of each pod's use, by the hour in which samples begin, with the events themselves."""
-    database = duckdb.connect()
-    everything, different = database.execute(
-        f"""
-        SELECT count(*), count(*) FILTER (WHERE ours.amount IS DISTINCT FROM theirs.amount)
-        FROM (
-            SELECT pod, time // 3600000000 AS hour, sum(cpu * (interval_end - time)) AS amount
-            FROM read_parquet('{events}') WHERE kind = 4 GROUP BY ALL
-        ) AS ours FULL JOIN read_csv('{sums}.*', header = false,
-            columns = {{'pod': 'VARCHAR', 'hour': 'BIGINT', 'amount': 'HUGEINT'}}) AS theirs
-            USING (pod, hour)
-        """
-    ).fetchone()
-    if everything and not different:
-        return None
-    return f"of {everything} hourly sums {different} differ"

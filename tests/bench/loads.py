@@ -15,13 +15,6 @@ PEERS = HERE / "peers"
 # At night a third of the pods run that a size names, in the morning of a working day nearly all.
 NIGHT, MORNING = "2026-11-20T00", "2026-11-20T09"
 
-# Columns of the peers' events, whose empty fields would not show their types.
-TYPES = {
-    **dict.fromkeys(("organization", "cluster", "node", "pod"), "VARCHAR"),
-    **dict.fromkeys(("kind", "time", "cpu", "memory", "gpu", "interval_end"), "BIGINT"),
-    "hourly_cost": "DECIMAL(28,12)",
-}
-
 
 class Size(NamedTuple):
     """What is generated."""
@@ -111,15 +104,14 @@ def chosen(options: argparse.Namespace, sizes: dict[str, Size]) -> dict[str, Siz
 
 
 class Load(NamedTuple):
-    """Events in every form that a side reads."""
+    """Events, and the lake that they fold to."""
 
     name: str
     start: str
     files: Path
     lake: Path
-    parquet: Path
-    """One file of the events, all of which the lake has: what a run is given that folds the archive again."""
     known: Path
+    """One file of the events, all of which the lake has: what a run is given that folds the archive again."""
 
 
 def program() -> str:
@@ -143,8 +135,7 @@ def backfill(events: Path, lake: Path, *more: str) -> list[str]:
 def prepare(name: str, size: Size, work: Path) -> Load:
     """Makes the events of a size, and the lake that they fold to."""
     folder = work / name.replace(" ", "-")
-    paths = folder / "files", folder / "lake", folder / "events.parquet", folder / "known"
-    load = Load(name, size.start, *paths)
+    load = Load(name, size.start, folder / "files", folder / "lake", folder / "known")
     measure.check(generate(size, load.files))
     measure.check(backfill(load.files, load.lake))
     load.known.mkdir()
@@ -177,13 +168,3 @@ def clean(load: Load) -> Path:
     shards = f"SELECT DISTINCT organization_id AS organization, {shard} AS shard FROM {files}"
     duckdb.execute(f"COPY ({shards}) TO '{folder}/shards.parquet' (FORMAT parquet)")
     return folder
-
-
-def export(lake: Path, parquet: Path) -> None:
-    """Writes the events of a lake's archive as the peers read them."""
-    csv = parquet.with_suffix(".csv")
-    measure.check([str(PEERS / "export_events.py"), str(lake), str(csv)])
-    types = ", ".join(f"'{column}': '{kind}'" for column, kind in TYPES.items())
-    read = f"read_csv('{csv}', header = true, types = {{{types}}})"
-    duckdb.execute(f"COPY (SELECT * FROM {read}) TO '{parquet}' (FORMAT parquet)")
-    csv.unlink()

@@ -2,12 +2,10 @@
 
 import argparse
 import functools
-import hashlib
 import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,22 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import compare
-import environment
 import loads
 import measure
 import soak
 
 BROKERS = "PRORATA_TEST_KAFKA"
-FLINK = loads.PEERS / "flink"
 PLAIN = ("--late-rate", "0", "--duplicate-rate", "0")
 LATE = ("--late-rate", "0.01", "--duplicate-rate", "0")
-USAGE = loads.HERE.parents[1] / "schemas" / "events" / "pod_usage.avsc"
-# As an expert runs it: a heap of fixed size, the collector with the least processor time, and what Flink's
-# serializers need of Java 17.
-JAVA = [
-    *("java", "-Xms1g", "-Xmx1g", "-XX:+UseParallelGC", "-XX:ParallelGCThreads=1"),
-    *("--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"),
-]
 # So many that every shard has some.
 ORGANIZATIONS = 20
 # After this long without work the allocator has given back what the start took: states are compressed after
@@ -168,43 +157,6 @@ def same_as_backfill(source: Topic, folder: Path) -> str | None:
     return problem
 
 
-def flink(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
-    """All that a worker does, next to Flink doing only the hourly sum of each pod's use."""
-    for name, size in loads.chosen(options, loads.SHAPES[options.shape].stream).items():
-        yield next_to_flink(name, topic(size, *PLAIN), options, folder)
-
-
-def next_to_flink(
-    name: str, source: Topic, options: argparse.Namespace, folder: Path
-) -> measure.Figure:
-    """The same on one topic."""
-    target = built()
-    sums = folder / "sums.csv"
-    classes = f"{target / 'classes'}:{target / 'libs'}/*"
-    job = ["HourlySums", os.environ[BROKERS], source.name, str(USAGE), str(sums), str(options.threads)]
-    pairs = turns(
-        options,
-        lambda: work(source, folder / "work", options.threads),
-        lambda: measure.run([*JAVA, "-cp", classes, *job], options.threads)[0],
-    )
-    events = folder / "stream-events.parquet"
-    loads.export(folder / "work" / "lake", events)
-    problem = compare.hourly_sums(events, sums)
-    peer = "Flink, hourly sums alone"
-    return measure.Figure(f"stream of {name}", peer, 0.2, pairs, problem, source.events)
-
-
-def built() -> Path:
-    """The folder of the job's classes, built once for each state of its files."""
-    files = sorted(path for path in FLINK.rglob("*") if path.is_file())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    folder = environment.CACHE / f"flink-{digest}"
-    if not (folder / "target" / "classes").is_dir():
-        shutil.copytree(FLINK, folder, dirs_exist_ok=True)
-        subprocess.run(["mvn", "--batch-mode", "--quiet", "--file", folder, "package"], check=True)
-    return folder / "target"
-
-
 def late(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """A worker with one event in a hundred up to six hours late, next to itself with none."""
     size = loads.SHAPES[options.shape].stream[loads.CHANGING]
@@ -249,4 +201,4 @@ def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, 
     return report["pods"], kib * 1024, report["message_bytes"]
 
 
-FIGURES: dict[str, Callable] = {"stream": stream, "flink": flink, "late": late, "memory": memory}
+FIGURES: dict[str, Callable] = {"stream": stream, "late": late, "memory": memory}

@@ -19,13 +19,46 @@ environment.enter("archive")
 
 import csv
 import json
+import re
 from collections.abc import Callable
+from datetime import datetime, timezone
+from fractions import Fraction
+from math import ceil
 
 import fastavro
-from export_events import micros, size
 
 KINDS = ("NodeStarted", "NodeStopped", "PodStarted", "PodStopped", "PodUsage")
 FILE_EVENTS = 100_000
+SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1)}
+SUFFIXES |= {letter: Fraction(1000 ** (power + 1)) for power, letter in enumerate("kMGTPE")}
+SUFFIXES |= {f"{letter}i": Fraction(1024 ** (power + 1)) for power, letter in enumerate("KMGTPE")}
+GPUS = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def amount(text: str, parts: int) -> int:
+    """A Kubernetes quantity in whole parts of one, rounded up."""
+    number, exponent, suffix = re.fullmatch(r"([+-]?[\d.]+)(?:[eE]([+-]?\d+)|([A-Za-z]*))", text).groups()
+    scale = Fraction(10) ** int(exponent) if exponent else SUFFIXES[suffix]
+    return ceil(Fraction(number) * scale * parts)
+
+
+def size(quantities: dict[str, str]) -> tuple[int, int, int]:
+    """Thousandths of a vCPU, bytes, thousandths of a GPU."""
+    gpus = sum(amount(quantities.get(name, "0"), 1000) for name in GPUS)
+    slices = 0
+    for name, text in quantities.items():
+        if profile := re.fullmatch(r"nvidia\.com/mig-(\d+)g\.\d+gb(\..+)?", name):
+            slices += int(profile[1]) * amount(text, 1000)
+    return amount(quantities.get("cpu", "0"), 1000), amount(quantities.get("memory", "0"), 1), gpus + round(
+        Fraction(slices, 7)
+    )
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since the epoch, without a float."""
+    passed = instant - EPOCH
+    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
 def archived(lake: Path) -> tuple[dict[str, list[dict]], dict[str, dict]]:
