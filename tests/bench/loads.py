@@ -61,7 +61,7 @@ class Shape(NamedTuple):
 
 
 SMALL = Size(64, 9, 12)
-LARGE, MANY = "large organizations", "small organizations"
+LARGE, MANY, ONE = "large organizations", "small organizations", "1 organization"
 # Of 50 events 49 are samples of use, of ten events nine, and of five events four.
 MEASURED, OFTEN, CHANGING = (
     "pods measured every minute", "pods measured every six minutes", "pods that come and go"
@@ -69,7 +69,7 @@ MEASURED, OFTEN, CHANGING = (
 SHAPES = {
     "small": Shape(
         {LARGE: Size(2, 600, 6), MANY: Size(100, 8, 4), MEASURED: Size(4, 250, 12, "1m")},
-        {"1 organization": running(1, 4000), "100 organizations": running(100, 40)},
+        {ONE: running(1, 4000), "100 organizations": running(100, 40)},
         SMALL,
         {MEASURED: Size(20, 50, 12, "1m"), OFTEN: Size(20, 50, 24, "6m"), CHANGING: Size(12, 150, 12)},
         (100, 1000, 3000, 10_000),
@@ -78,7 +78,7 @@ SHAPES = {
     ),
     "middle": Shape(
         {LARGE: Size(4, 2000, 12), MANY: Size(100, 20, 24), MEASURED: Size(4, 2500, 16, "1m")},
-        {"1 organization": running(1, 40_000), "1,000 organizations": running(1000, 40)},
+        {ONE: running(1, 40_000), "1,000 organizations": running(1000, 40)},
         SMALL,
         {MEASURED: Size(40, 100, 16, "1m"), OFTEN: Size(40, 250, 24, "6m"), CHANGING: Size(40, 200, 24)},
         (1000, 10_000, 30_000, 100_000),
@@ -87,7 +87,7 @@ SHAPES = {
     ),
     "large": Shape(
         {LARGE: Size(4, 10_000, 12), MANY: Size(1000, 20, 24), MEASURED: Size(4, 2500, 83, "1m")},
-        {"1 organization": running(1, 1_000_000), "1,000 organizations": running(1000, 1000)},
+        {ONE: running(1, 1_000_000), "1,000 organizations": running(1000, 1000)},
         SMALL,
         {MEASURED: Size(40, 250, 18, "1m"), OFTEN: Size(40, 1500, 24, "6m"), CHANGING: Size(40, 2500, 24)},
         (100, 1000, 10_000, 100_000, 1_000_000),
@@ -106,7 +106,6 @@ def chosen(options: argparse.Namespace, sizes: dict[str, Size]) -> dict[str, Siz
 class Load(NamedTuple):
     """Events, and the lake that they fold to."""
 
-    name: str
     start: str
     files: Path
     lake: Path
@@ -135,9 +134,14 @@ def backfill(events: Path, lake: Path, *more: str) -> list[str]:
 def prepare(name: str, size: Size, work: Path) -> Load:
     """Makes the events of a size, and the lake that they fold to."""
     folder = work / name.replace(" ", "-")
-    load = Load(name, size.start, folder / "files", folder / "lake", folder / "known")
+    load = Load(size.start, folder / "files", folder / "lake", folder / "known")
     measure.check(generate(size, load.files))
     measure.check(backfill(load.files, load.lake))
+    return with_known(load)
+
+
+def with_known(load: Load) -> Load:
+    """Copies the smallest file of the events."""
     load.known.mkdir()
     shutil.copy(min(load.files.rglob("*.avro"), key=lambda path: path.stat().st_size), load.known)
     return load
@@ -150,10 +154,10 @@ CLEAN_TYPES = {
 }
 
 
-def clean(load: Load) -> Path:
-    """Writes the clean part of a load, as we and as peers read it, and its lake. Returns the folder: it has
-    `events`, `*.parquet` and `lake`."""
+def clean(load: Load) -> Load:
+    """The clean part of a load. The peer reads it as `*.parquet` next to its files."""
     folder = load.lake.with_name("clean")
+    cleaned = Load(load.start, folder / "events", folder / "lake", folder / "known")
     measure.check([str(PEERS / "clean_events.py"), str(load.lake), str(folder)])
     for table in folder.glob("*.csv"):
         header = table.read_text().splitlines()[0].split(",")
@@ -161,10 +165,10 @@ def clean(load: Load) -> Path:
         read = f"read_csv('{table}', header = true, columns = {{{types}}})"
         duckdb.execute(f"COPY (FROM {read}) TO '{table.with_suffix('.parquet')}' (FORMAT parquet)")
         table.unlink()
-    measure.check(backfill(folder / "events", folder / "lake"))
+    measure.check(backfill(cleaned.files, cleaned.lake))
     # A file's name has its hour and its shard.
     files = f"read_parquet('{folder}/lake/hours/**/*.parquet', filename = true)"
     shard = "CAST(split_part(split_part(filename, '/', -1), '-', 2) AS INTEGER)"
     shards = f"SELECT DISTINCT organization_id AS organization, {shard} AS shard FROM {files}"
     duckdb.execute(f"COPY ({shards}) TO '{folder}/shards.parquet' (FORMAT parquet)")
-    return folder
+    return with_known(cleaned)

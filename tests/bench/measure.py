@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-# What makes a side's run ready, and its command.
-Side = tuple[Callable[[], None], list[str]]
-
-
 class Cost(NamedTuple):
     """What one run took."""
 
     seconds: float
     peak_mb: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s, {self.peak_mb:,.0f} MB"
 
 
 class Figure(NamedTuple):
@@ -28,12 +27,13 @@ class Figure(NamedTuple):
 
     name: str
     peer: str
-    target: float
+    target: str
     pairs: list[tuple[Cost, Cost]]
     # How the outputs differ; none when they are the same.
     problem: str | None
-    # Events that each side takes, where a figure is of a stream.
+    # Events that each side takes, and rows of cost_allocation that ours writes, where a figure counts them.
     events: int = 0
+    rows: int = 0
 
     def ratio(self) -> float:
         """The median over pairs of our processor time over the peer's."""
@@ -43,27 +43,47 @@ class Figure(NamedTuple):
         """Medians of each side by itself."""
         return [median(list(side)) for side in zip(*self.pairs)]
 
-    def line(self) -> tuple:
-        """Its cells in the table for people."""
+    def cells(self) -> tuple[str, str, str]:
+        """Ours, the peer's, and the result, for people."""
         ours, theirs = self.medians()
-        rate = f"; {self.events / ours.seconds:,.0f} events a CPU s" if self.events else ""
-        costs = f"{ours.seconds:.2f} s{rate}", f"{theirs.seconds:.2f} s"
-        memory = f"{ours.peak_mb:.0f}", f"{theirs.peak_mb:.0f}"
-        return self.name, self.peer, *costs, f"{self.ratio():.2f}", f"{self.target:g}", *memory
+        result = f"{self.ratio():.2f}"
+        result += f"; {self.events / ours.seconds:,.0f} events per CPU second" if self.events else ""
+        result += f"; {per_row(ours, self.rows)}" if self.rows else ""
+        return str(ours), f"{self.peer}: {theirs}", result
 
     def described(self) -> dict:
         """All of it, for machines."""
         ours, theirs = self.medians()
         report = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
         report |= {"events": self.events} if self.events else {}
+        report |= {"rows": self.rows} if self.rows else {}
         return report | {"ours": ours._asdict(), "theirs": theirs._asdict()}
+
+
+class Rows(NamedTuple):
+    """One line of the table: runs of ours alone, by the rows of cost_allocation that they write."""
+
+    name: str
+    target: str
+    costs: list[Cost]
+    rows: int
+    problem: None = None
+
+    def cells(self) -> tuple[str, str, str]:
+        """Ours, the rows, and the result, for people."""
+        ours = median(self.costs)
+        return str(ours), f"{self.rows:,} rows", per_row(ours, self.rows)
+
+    def described(self) -> dict:
+        """All of it, for machines."""
+        return {"runs": len(self.costs), "rows": self.rows, "ours": median(self.costs)._asdict()}
 
 
 class Growth(NamedTuple):
     """One line of the table: what more of something costs, as an exponent; 1 is a straight line."""
 
     name: str
-    target: float
+    target: str
     # By how much of it there is.
     costs: dict[int, Cost]
     problem: None = None
@@ -78,13 +98,12 @@ class Growth(NamedTuple):
         seconds, memory = (statistics.linear_regression(sizes, list(side)).slope for side in sides)
         return seconds, memory
 
-    def line(self) -> tuple:
-        """Its cells in the table for people."""
+    def cells(self) -> tuple[str, str, str]:
+        """The ends, and the exponents, for people."""
         least, most = min(self.costs), max(self.costs)
-        ends = f"{self.costs[least].seconds:.2f} s at {least:,}; {self.costs[most].seconds:.2f} s at {most:,}"
+        ends = f"{least:,}: {self.costs[least]}; {most:,}: {self.costs[most]}"
         seconds, memory = self.exponents()
-        peaks = f"{self.costs[least].peak_mb:.0f} to {self.costs[most].peak_mb:.0f}; exponent {memory:.2f}"
-        return self.name, "a straight line", ends, "", f"{seconds:.2f}", f"{self.target:g}", peaks, ""
+        return ends, "a straight line", f"exponent {seconds:.2f}; of memory {memory:.2f}"
 
     def described(self) -> dict:
         """All of it, for machines."""
@@ -98,15 +117,15 @@ class Bytes(NamedTuple):
 
     name: str
     peer: str
-    target: float
+    target: str
     ours: float
     theirs: float
     problem: str | None = None
 
-    def line(self) -> tuple:
-        """Its cells in the table for people."""
-        sides = f"{self.ours:,.0f} B", f"{self.theirs:,.0f} B"
-        return self.name, self.peer, *sides, f"{self.ours / self.theirs:.2f}", f"{self.target:g}", "", ""
+    def cells(self) -> tuple[str, str, str]:
+        """Ours, the other, and the ratio, for people."""
+        ours, theirs = f"{self.ours:,.0f} B", f"{self.peer}: {self.theirs:,.0f} B"
+        return ours, theirs, f"{self.ours / self.theirs:.2f}"
 
     def described(self) -> dict:
         """All of it, for machines."""
@@ -119,7 +138,7 @@ class Seconds(NamedTuple):
 
     name: str
     peer: str
-    target: float
+    target: str
     pairs: list[tuple[float, float]]
     problem: str | None = None
 
@@ -128,11 +147,10 @@ class Seconds(NamedTuple):
         ours, theirs = (statistics.median(side) for side in zip(*self.pairs))
         return ours, theirs
 
-    def line(self) -> tuple:
-        """Its cells in the table for people."""
+    def cells(self) -> tuple[str, str, str]:
+        """Ours, the peer's, and the ratio, for people."""
         ours, theirs = self.medians()
-        sides = f"{ours:.2f} s, wall", f"{theirs:.3f} s, wall"
-        return self.name, self.peer, *sides, f"{ours / theirs:.1f}", f"{self.target:g}", "", ""
+        return f"{ours:.2f} s", f"{self.peer}: {theirs:.3f} s", f"{ours / theirs:.1f}"
 
     def described(self) -> dict:
         """All of it, for machines."""
@@ -142,12 +160,17 @@ class Seconds(NamedTuple):
 
 
 # A line of the table.
-Line = Figure | Growth | Bytes | Seconds
+Line = Figure | Rows | Growth | Bytes | Seconds
 
 
 def median(costs: list[Cost]) -> Cost:
     """The medians of time and of memory, each by itself."""
     return Cost(*map(statistics.median, zip(*costs)))
+
+
+def per_row(cost: Cost, rows: int) -> str:
+    """Processor time of a row."""
+    return f"{cost.seconds / rows * 1e6:.1f} µs a row"
 
 
 def check(command: list[str]) -> str:
@@ -203,27 +226,10 @@ def start() -> None:
 
 
 def pairs(
-    options: argparse.Namespace,
-    ours: Side,
-    theirs: Side,
-    their_seconds: Callable[[str], float] | None = None,
+    options: argparse.Namespace, ours: Callable[[], Cost], theirs: Callable[[], Cost]
 ) -> list[tuple[Cost, Cost]]:
-    """Runs both sides in turn, and once before that counts. A peer may report its own time in its output."""
-
-    def one(side: Side) -> tuple[Cost, str]:
-        ready, command = side
-        ready()
-        return run(command, options.threads)
-
-    measured = []
-    for turn in range(options.pairs + 1):
-        our_cost, _ = one(ours)
-        their_cost, output = one(theirs)
-        if their_seconds:
-            their_cost = their_cost._replace(seconds=their_seconds(output))
-        if turn:
-            measured.append((our_cost, their_cost))
-    return measured
+    """Runs both sides in turn, and once before that counts."""
+    return [(ours(), theirs()) for _ in range(options.pairs + 1)][1:]
 
 
 def as_json(lines: list[Line]) -> str:
@@ -242,12 +248,12 @@ def as_table(lines: list[Line], processor: str) -> str:
     table = [
         f"{os.cpu_count()} x {processor or 'unknown processor'}",
         "",
-        "| figure | next to | ours, CPU | theirs, CPU | ratio | target, at most | ours, MB | theirs, MB |",
-        "|---|---|---|---|---|---|---|---|",
+        "| figure | prorata | compared with | result | target |",
+        "|---|---|---|---|---|",
     ]
     for line in lines:
-        cells = (line.name, f"outputs differ: {line.problem}", *[""] * 6) if line.problem else line.line()
-        table.append(f"| {' | '.join(cells)} |")
+        cells = ("", "", f"outputs differ: {line.problem}") if line.problem else line.cells()
+        table.append(f"| {' | '.join((line.name, *cells, line.target))} |")
     return "\n".join(table)
 
 

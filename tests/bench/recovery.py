@@ -119,7 +119,7 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     pods = size.organizations * size.pods
     where = f"on S3, {root.shards} shard" if root.is_on_s3() else f"in memory, {root.shards} shards"
     name = f"recovery, a load of {pods:,} pods {where}"
-    return measure.Seconds(name, "reading their snapshots", 3.0, pairs)
+    return measure.Seconds(name, "reading their snapshots", "at most 3", pairs)
 
 
 def send_more(config: Path, size: loads.Size, seed: int) -> None:

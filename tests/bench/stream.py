@@ -21,6 +21,11 @@ import soak
 BROKERS = "PRORATA_TEST_KAFKA"
 PLAIN = ("--late-rate", "0", "--duplicate-rate", "0")
 LATE = ("--late-rate", "0.01", "--duplicate-rate", "0")
+TARGETS = {
+    loads.MEASURED: "at most 2.5",
+    loads.OFTEN: "at least 300,000 events per CPU second",
+    loads.CHANGING: "at most 20 µs a row",
+}
 # So many that every shard has some.
 ORGANIZATIONS = 20
 # After this long without work the allocator has given back what the start took: states are compressed after
@@ -112,13 +117,6 @@ def children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def turns(
-    options: argparse.Namespace, ours: Callable[[], measure.Cost], theirs: Callable[[], measure.Cost]
-) -> list[tuple[measure.Cost, measure.Cost]]:
-    """Both sides in turn, and once before that counts."""
-    return [(ours(), theirs()) for _ in range(options.pairs + 1)][1:]
-
-
 def stream(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """All that a worker does, next to a bare consumer that decodes the events and drops them."""
     for name, size in loads.chosen(options, loads.SHAPES[options.shape].stream).items():
@@ -138,11 +136,12 @@ def next_to_a_consumer(
         counted.append(json.loads(output)["events"])
         return cost
 
-    pairs = turns(options, lambda: work(source, folder / "work", options.threads), consume)
+    pairs = measure.pairs(options, lambda: work(source, folder / "work", options.threads), consume)
     problem = None if set(counted) == {source.events} else f"{counted} of {source.events} events were read"
     problem = problem or same_as_backfill(source, folder)
-    peer = "a bare consumer that decodes"
-    return measure.Figure(f"stream of {name}", peer, 2.5, pairs, problem, source.events)
+    rows = compare.rows(folder / "work" / "lake")
+    title, target = f"stream of {name}", TARGETS[name]
+    return measure.Figure(title, "a bare consumer", target, pairs, problem, source.events, rows)
 
 
 def same_as_backfill(source: Topic, folder: Path) -> str | None:
@@ -161,7 +160,7 @@ def late(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """A worker with one event in a hundred up to six hours late, next to itself with none."""
     size = loads.SHAPES[options.shape].stream[loads.CHANGING]
     ours, theirs = topic(size, *LATE), topic(size, *PLAIN)
-    pairs = turns(
+    pairs = measure.pairs(
         options,
         lambda: work(ours, folder / "late", options.threads),
         lambda: work(theirs, folder / "work", options.threads),
@@ -169,7 +168,8 @@ def late(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     found = folder / "late" / "lake", folder / "work" / "lake"
     problem = compare.allocations(*found, theirs.last_hour())
     # At least 0.6 of the throughput.
-    yield measure.Figure("late storm", "itself without late events", 1 / 0.6, pairs, problem, ours.events)
+    peer, target = "itself without late events", "at most 1.67"
+    yield measure.Figure("late events", peer, target, pairs, problem, ours.events)
 
 
 def memory(options: argparse.Namespace, folder: Path) -> Iterator[measure.Bytes]:
@@ -182,7 +182,7 @@ def memory(options: argparse.Namespace, folder: Path) -> Iterator[measure.Bytes]
     )
     bytes_a_pod = (many_bytes - few_bytes) / (many - few)
     name = f"memory per running pod, {many:,} pods"
-    yield measure.Bytes(name, "its PodStarted message", 1.0, bytes_a_pod, message)
+    yield measure.Bytes(name, "its PodStarted message", "at most 1", bytes_a_pod, message)
 
 
 def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, float]:
