@@ -149,7 +149,7 @@ def with_known(load: Load) -> Load:
 
 # Columns of the clean part that are not texts.
 CLEAN_TYPES = {
-    **dict.fromkeys(("since", "until", "time", "cpu", "memory", "gpu"), "BIGINT"),
+    **dict.fromkeys(("since", "until", "cpu", "memory", "gpu"), "BIGINT"),
     "hourly_cost": "DECIMAL(28,12)",
 }
 
@@ -160,7 +160,8 @@ def clean(load: Load) -> Load:
     cleaned = Load(load.start, folder / "events", folder / "lake", folder / "known")
     measure.check([str(PEERS / "clean_events.py"), str(load.lake), str(folder)])
     for table in folder.glob("*.csv"):
-        header = table.read_text().splitlines()[0].split(",")
+        with table.open() as lines:
+            header = next(lines).strip().split(",")
         types = ", ".join(f"'{column}': '{CLEAN_TYPES.get(column, 'VARCHAR')}'" for column in header)
         read = f"read_csv('{table}', header = true, columns = {{{types}}})"
         duckdb.execute(f"COPY (FROM {read}) TO '{table.with_suffix('.parquet')}' (FORMAT parquet)")

@@ -20,14 +20,16 @@ environment.enter("archive")
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from fractions import Fraction
+from itertools import groupby
 from math import ceil
 
 import fastavro
 
-KINDS = ("NodeStarted", "NodeStopped", "PodStarted", "PodStopped", "PodUsage")
+LIVES = ("NodeStarted", "NodeStopped", "PodStarted", "PodStopped")
+USAGE = ("PodUsage",)
 FILE_EVENTS = 100_000
 SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1)}
 SUFFIXES |= {letter: Fraction(1000 ** (power + 1)) for power, letter in enumerate("kMGTPE")}
@@ -61,18 +63,20 @@ def micros(instant: datetime) -> int:
     return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
-def archived(lake: Path) -> tuple[dict[str, list[dict]], dict[str, dict]]:
-    """The archive's events by kind, in order of time, and the schema of each kind."""
-    events, schemas = {kind: [] for kind in KINDS}, {}
-    for path in sorted((lake / "events").rglob("*.avro")):
+def archived(files: Iterable[Path], kinds: tuple[str, ...], schemas: dict[str, dict]) -> Iterator[tuple]:
+    """The events of some kinds in files of the archive, each with its kind. Adds to the schemas by kind."""
+    for path in files:
         with path.open("rb") as file:
             reader = fastavro.reader(file, return_record_name=True)
             schemas |= {schema["name"].rsplit(".", 1)[-1]: schema for schema in reader.writer_schema}
             for name, event in reader:
-                events.get(name.rsplit(".", 1)[-1], []).append(event)
-    for found in events.values():
-        found.sort(key=lambda event: event["event_time"])
-    return events, schemas
+                if (kind := name.rsplit(".", 1)[-1]) in kinds:
+                    yield kind, event
+
+
+def time(event: dict) -> datetime:
+    """The time of an event, by which events are sorted."""
+    return event["event_time"]
 
 
 def node_key(event: dict) -> tuple:
@@ -108,23 +112,40 @@ def clean(events: dict[str, list[dict]]) -> dict[str, dict]:
         runs = node and node["event_time"] <= at and (not stop or at < stop["event_time"])
         if runs and not event["pool_id"]:
             pods.setdefault(pod_key(event), event | {"gpus": None, "gpu_sharing": None})
-    samples = {
-        (*pod_key(event), event["event_time"]): event
-        for event in events["PodUsage"]
-        if pod_key(event) in pods and event["event_time"] < event["interval_end"]
-    }
     pod_stops = first_stops(pods, events["PodStopped"], pod_key)
-    return dict(zip(KINDS, (nodes, node_stops, pods, pod_stops, samples), strict=True))
+    return dict(zip(LIVES, (nodes, node_stops, pods, pod_stops), strict=True))
 
 
-def write_avro(kept: dict[str, dict], schemas: dict[str, dict], folder: Path) -> None:
-    """Writes files of one kind each."""
-    folder.mkdir(parents=True)
-    for kind, events in kept.items():
-        ordered = sorted(events.values(), key=lambda event: event["event_time"])
-        for first in range(0, len(ordered), FILE_EVENTS):
-            with (folder / f"{kind}-{first:09}.avro").open("wb") as file:
-                fastavro.writer(file, schemas[kind], ordered[first : first + FILE_EVENTS], codec="zstandard")
+def samples(files: list[Path], pods: dict, target: Path) -> Iterator[tuple]:
+    """Writes the samples of these pods as Avro, an hour at a time because there may be very many of them, and
+    yields their lines for peers."""
+    schemas = {}
+    files = sorted(files, key=hour)
+    for (date, number), of_hour in groupby(files, key=hour):
+        found = {
+            (*pod_key(event), event["event_time"]): event
+            for _, event in archived(of_hour, USAGE, schemas)
+            if pod_key(event) in pods and event["event_time"] < event["interval_end"]
+        }
+        ordered = sorted(found.values(), key=time)
+        write_avro(target / f"PodUsage-{date}-{number}", schemas["PodUsage"], ordered)
+        for event in ordered:
+            yield (
+                *pod_key(event), micros(event["event_time"]), micros(event["interval_end"]),
+                event["cpu_millis"], event["memory_bytes"], event["gpu_millis"],
+            )
+
+
+def hour(path: Path) -> tuple[str, ...]:
+    """Date and hour of a file of the archive, which has a folder for each shard and hour of event time."""
+    return path.parts[-3:-1]
+
+
+def write_avro(name: Path, schema: dict, events: list[dict]) -> None:
+    """Writes events of one kind."""
+    for first in range(0, len(events), FILE_EVENTS):
+        with name.with_name(f"{name.name}-{first:09}.avro").open("wb") as file:
+            fastavro.writer(file, schema, events[first : first + FILE_EVENTS], codec="zstandard")
 
 
 def end(stops: dict, key: tuple) -> int | None:
@@ -146,7 +167,7 @@ POD_TEXTS = "namespace", "pod_name", "qos", "workload_kind", "workload_name"
 SIZE = "cpu", "memory", "gpu"
 
 
-def write_csv(path: Path, columns: tuple, lines: list) -> None:
+def write_csv(path: Path, columns: tuple, lines: Iterable[tuple]) -> None:
     """Writes a table with a header."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -156,10 +177,17 @@ def write_csv(path: Path, columns: tuple, lines: list) -> None:
 
 def main() -> None:
     lake, target = Path(sys.argv[1]), Path(sys.argv[2])
-    events, schemas = archived(lake)
+    files = sorted((lake / "events").rglob("*.avro"))
+    events, schemas = {kind: [] for kind in LIVES}, {}
+    for kind, event in archived(files, LIVES, schemas):
+        events[kind].append(event)
+    for found in events.values():
+        found.sort(key=time)
     kept = clean(events)
-    write_avro(kept, schemas, target / "events")
-    nodes, node_stops, pods, pod_stops, samples = kept.values()
+    (target / "events").mkdir(parents=True)
+    for kind, found in kept.items():
+        write_avro(target / "events" / kind, schemas[kind], sorted(found.values(), key=time))
+    nodes, node_stops, pods, pod_stops = kept.values()
     write_csv(
         target / "nodes.csv",
         ("organization", "cluster", "node", "since", "until", *SIZE, "hourly_cost", *NODE_TEXTS),
@@ -178,18 +206,8 @@ def main() -> None:
             for key, event in pods.items()
         ],
     )
-    write_csv(
-        target / "samples.csv",
-        ("organization", "pod", "since", "until", *SIZE),
-        [
-            (*pod_key(event), micros(event["event_time"]), micros(event["interval_end"]),
-             event["cpu_millis"], event["memory_bytes"], event["gpu_millis"])
-            for event in samples.values()
-        ],
-    )
-    everything = [event for found in kept.values() for event in found.values()]
-    times = [(event["organization_id"], micros(event["event_time"])) for event in everything]
-    write_csv(target / "times.csv", ("organization", "time"), times)
+    columns = "organization", "pod", "since", "until", *SIZE
+    write_csv(target / "samples.csv", columns, samples(files, pods, target / "events"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ of hours, in as many files.
 
 usage: tables_duckdb.py LOAD TARGET THREADS
 
-LOAD has nodes, pods, samples, times and shards as Parquet. The SQL is tables.sql.
+LOAD has nodes, pods, samples and shards as Parquet. The SQL is tables.sql.
 """
 
 import sys
@@ -27,6 +27,12 @@ TABLES = {
     ),
     "hours": ("organization_id", "hour", "organization_id"),
 }
+# The times of all events: samples, starts and stops. Null is a stop that did not come.
+TIMES = """
+    CREATE VIEW times AS SELECT organization, since AS time FROM samples
+        UNION ALL SELECT organization, unnest([since, until]) FROM nodes
+        UNION ALL SELECT organization, unnest([since, until]) FROM pods
+"""
 SETTINGS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 1000000"
 
 
@@ -35,8 +41,9 @@ def main() -> None:
     database = duckdb.connect()
     database.execute(f"SET threads = {int(threads)}")
     database.execute("SET TimeZone = 'UTC'")
-    for name in ("nodes", "pods", "samples", "times", "shards"):
+    for name in ("nodes", "pods", "samples", "shards"):
         database.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{load}/{name}.parquet')")
+    database.execute(TIMES)
     (last,) = database.execute("SELECT max(time) FROM times").fetchone()
     end = (last // HOUR + 1) * HOUR
     sql = (Path(__file__).parent / "tables.sql").read_text()
