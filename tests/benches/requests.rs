@@ -67,7 +67,7 @@ async fn day(organizations: u64, pods: u64) -> Counts {
             clock: Arc::new(clock.clone()),
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),
-        letters: Some(Arc::new(FakeDeadLetterTopic::default())),
+        dead_letters: Some(Arc::new(FakeDeadLetterTopic::default())),
         budgets: None,
         status: Arc::clone(&status),
     };

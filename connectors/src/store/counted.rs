@@ -138,3 +138,33 @@ impl MultipartUpload for CountedUpload {
         self.upload.abort().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use futures::TryStreamExt;
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_request_counts_and_a_list_counts_its_pages() {
+        let status = Arc::<Status>::default();
+        let store = Counted::new(Arc::new(InMemory::new()), Arc::clone(&status));
+        for number in 0..=PAGE {
+            store.put(&Path::from(format!("{number}")), PutPayload::new()).await.unwrap();
+        }
+        let listed: Vec<_> = store.list(None).try_collect().await.unwrap();
+        assert_eq!(listed.len(), PAGE + 1);
+        let found = Path::from("7");
+        store.get(&found).await.unwrap();
+        store.head(&found).await.unwrap();
+        store.get(&Path::from("none")).await.unwrap_err();
+        store.delete(&found).await.unwrap();
+        let counts = [(RequestKind::Put, 1_001), (RequestKind::Get, 3), (RequestKind::List, 2)];
+        let counts = BTreeMap::from_iter(counts.into_iter().chain([(RequestKind::Delete, 1)]));
+        assert_eq!(status.lock().counts.requests, counts);
+    }
+}

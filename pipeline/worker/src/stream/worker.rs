@@ -49,6 +49,10 @@ const STALE: Duration = Duration::from_secs(86_400);
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
+/// The number of `checkpoint_interval`s between two checkpoints of a quiet shard. After a crash its events
+/// are read again from Kafka, and otherwise, as all events of open hours, from the archive.
+const QUIET_INTERVALS: i64 = 10;
+
 /// The parts of a worker that stay the same once it is open.
 struct Setup {
     ports: StreamPorts,
@@ -286,7 +290,9 @@ impl<S: Source> Worker<S> {
             let large = new_bytes >= self.setup.options.checkpoint_bytes || (crowded && new_bytes > 0);
             // Even an idle shard is checkpointed before it counts as stale.
             let in_doubt = witness == Some(live.shard());
-            let old = (live.has_news() || waiting || in_doubt || age >= micros(STALE / 2)) && age >= every;
+            let wanted = live.has_news() || waiting || in_doubt || age >= micros(STALE / 2);
+            let rests = live.is_quiet() && !waiting && !in_doubt;
+            let old = wanted && age >= if rests { every.saturating_mul(QUIET_INTERVALS) } else { every };
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };
         self.shards.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prorata_samples::trace::{TRACE_END, pod, trace};
+use prorata_schemas::reject::Reason;
 use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::status::RecomputeGate;
 
@@ -83,6 +84,48 @@ async fn messages_that_flow_for_ever_hold_no_hour_open() {
     }
     let closed = world.audit.latest()[&world.shard_of("acme")].closed_through;
     assert!(closed.is_some());
+}
+
+/// Returns the seconds until the next checkpoint.
+async fn seconds_to_checkpoint(world: &World, member: &mut Member) -> u64 {
+    let before = checkpoints(member);
+    for seconds in 0..1_000 {
+        member.step().await;
+        if checkpoints(member) > before {
+            return seconds;
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    panic!("no checkpoint");
+}
+
+#[tokio::test]
+async fn a_shard_with_a_few_events_of_open_hours_rests_for_ten_intervals() {
+    let open = |uid: String| pod("acme", 365, &uid, 1);
+    let few = |world: &World| world.produce(&[open("few".into())]);
+    let late = |world: &World| world.produce(&[pod("acme", 70, "late", 1)]);
+    let rejected = |world: &World| {
+        let (shard, key) = (world.shard_of("acme"), Some(b"acme".to_vec()));
+        world.send("pods", shard, key, Some(vec![0; 9]), What::Bad(Reason::Malformed));
+    };
+    let many = |world: &World| {
+        let events: Vec<_> = (0..60_000).map(|number| open(format!("many {number}"))).collect();
+        world.produce(&events);
+    };
+    let cases: [(&str, &dyn Fn(&World), u64); 4] =
+        [("few", &few, 600), ("late", &late, 60), ("rejected", &rejected, 60), ("many", &many, 60)];
+    for (name, send, seconds) in cases {
+        let world = World::default();
+        world.broker.set_poll_messages(100_000);
+        world.produce(&trace());
+        let mut member = world.member("a");
+        member.settle(&world).await.unwrap();
+        world.produce(&[open("before".into())]);
+        seconds_to_checkpoint(&world, &mut member).await;
+        // A checkpoint was decided just now.
+        send(&world);
+        assert_eq!(seconds_to_checkpoint(&world, &mut member).await, seconds, "{name}");
+    }
 }
 
 #[tokio::test]

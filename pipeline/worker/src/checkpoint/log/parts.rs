@@ -407,7 +407,7 @@ mod tests {
             ("ten years of archive files and dead letters", Grown { years: 10, ..SMALL }),
             ("3 years of hours restated once", Grown { restated_hours: 3 * 8_760, ..SMALL }),
             ("nothing published since the horizon", Grown { unpublished: horizon(), ..SMALL }),
-            ("dead letters wait for their topic for two weeks", Grown { letters: 14 * 1_440, ..SMALL }),
+            ("dead letters wait for their topic for two weeks", Grown { dead_letters: 14 * 1_440, ..SMALL }),
             (
                 "all of it, for ten years",
                 Grown {

@@ -243,6 +243,11 @@ impl LiveShard {
         !self.is_sealed() && self.draft.is_changed() || self.topics.have_moved()
     }
 
+    /// Returns whether all that is new are a few events of open hours. Nothing waits for their checkpoint.
+    pub fn is_quiet(&self) -> bool {
+        !self.draft.is_changed() && self.buffer.is_quiet()
+    }
+
     /// Returns whether an event of this hour is late.
     pub fn is_closed(&self, hour: Hour) -> bool {
         self.next().closed_through.is_some_and(|closed| hour <= closed)

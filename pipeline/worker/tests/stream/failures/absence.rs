@@ -121,6 +121,46 @@ async fn without_any_one_object_a_worker_ends_equal_or_stops_loudly() {
     assert_eq!(ended("snapshot", End::Loud), 0, "an older one is found");
 }
 
+/// Runs a worker for some minutes. Returns whether it stops or stops a shard.
+async fn is_loud(world: &World, member: &mut Member) -> bool {
+    for _ in 0..60 {
+        if matches!(member.step().await, Stepped::Stopped(_)) {
+            return true;
+        }
+        world.pass(Duration::from_secs(10));
+    }
+    member.status.lock().shards.values().any(|shard| shard.stopped.is_some())
+}
+
+/// Nobody needs an older checkpoint, and the last ones only release the shards. If tables know a lost
+/// checkpoint, the test below finds a loud stop.
+#[tokio::test]
+async fn without_any_one_checkpoint_a_worker_continues_or_stops_loudly() {
+    let mut tried = 0;
+    for index in 0.. {
+        let world = read().await;
+        let is_checkpoint = |path: &String| kind(path) == CHECKPOINT;
+        let Some(path) = world.lake.objects().into_iter().filter(is_checkpoint).nth(index) else { break };
+        // The audit remembers every checkpoint.
+        world.audit.look();
+        let bytes = world.lake.store.get(&path).await.unwrap().unwrap();
+        world.lake.store.delete(&path).await.unwrap();
+        world.set_minutes(30 * 60);
+        world.produce(&more());
+        let mut member = world.member("b");
+        let loud = is_loud(&world, &mut member).await;
+        drop(member);
+        world.broker.expire("b");
+        if loud {
+            world.lake.store.overwrite(&path, bytes);
+        }
+        let mut member = world.member("c");
+        assert_eq!(run(&world, &mut member).await, End::Equal, "without {path}");
+        tried += 1;
+    }
+    assert!(tried > 4, "{tried} checkpoints");
+}
+
 /// Returns the trace's events between two minutes.
 fn between(from: i64, to: i64) -> Vec<EventRecord> {
     let minutes = |event: &EventRecord| (event.event.event_time.0 / 60_000_000) - START * 60;

@@ -36,6 +36,9 @@ use crate::harness::{Lake, five_weeks};
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 
+/// The rest of a quiet shard with the default `checkpoint_interval`.
+pub const QUIET: Duration = Duration::from_secs(600);
+
 /// The schema with which producers write.
 pub const SCHEMA: u32 = 1;
 
