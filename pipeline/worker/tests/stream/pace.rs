@@ -112,9 +112,9 @@ async fn a_shard_with_a_few_events_of_open_hours_rests_for_ten_intervals() {
         let events: Vec<_> = (0..60_000).map(|number| open(format!("many {number}"))).collect();
         world.produce(&events);
     };
-    let cases: [(&str, &dyn Fn(&World), u64); 4] =
-        [("few", &few, 600), ("late", &late, 60), ("rejected", &rejected, 60), ("many", &many, 60)];
-    for (name, send, seconds) in cases {
+    let sends: [&dyn Fn(&World); 4] = [&few, &late, &rejected, &many];
+    let expected = [("few", 600), ("late", 60), ("rejected", 60), ("many", 60)];
+    for (send, (name, seconds)) in sends.into_iter().zip(expected) {
         let world = World::default();
         world.broker.set_poll_messages(100_000);
         world.produce(&trace());
