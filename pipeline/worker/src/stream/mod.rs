@@ -97,8 +97,8 @@ pub struct WorkerOptions {
     pub max_clock_skew: Duration,
     /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
     pub max_history_hours: i64,
-    /// Maximum time between two checkpoints of a shard with new input. A shard with less than 4 MiB of it, all
-    /// events of open hours, waits ten times as long.
+    /// Maximum time between two checkpoints of a shard with new input. A shard with less than 4 MiB of it,
+    /// all events of open hours, waits ten times as long.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
