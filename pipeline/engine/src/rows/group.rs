@@ -20,8 +20,8 @@ use crate::model::samples::Samples;
 use crate::model::slices::PodSlice;
 use crate::model::span::Span;
 use crate::model::state::{NodeKey, Sample};
-use crate::rules::pool::charges;
-use crate::rules::split::NodeHour;
+use crate::rules::pool::{ChargeSpan, charges};
+use crate::rules::stretch_times::StretchTimes;
 
 /// A pod in one place.
 #[derive(Debug)]
@@ -113,21 +113,38 @@ impl PodHours {
         pod.slices.first()?;
         let mut hours = Self::new();
         for slice in &pod.slices {
-            hours.add(slice, slice.span, pod.samples, rules);
+            hours.add(slice, slice.span.micros());
+            add_use(&mut hours.used, slice.span, pod.samples);
+            for charge in charge_spans(slice, rules) {
+                hours.label(slice).accrue(&charge, charge.span.micros());
+            }
         }
         Some(hours)
     }
 
     /// Adds up the slices of a pod by stretches of its node. Returns the stretches in which it ran, by index.
-    pub(crate) fn by_stretch(pod: &PlacedPod<'_>, node: &NodeHour, rules: &Rules) -> BTreeMap<usize, Self> {
-        let mut stretches = BTreeMap::new();
+    pub(crate) fn by_stretch(
+        pod: &PlacedPod<'_>,
+        times: &StretchTimes,
+        rules: &Rules,
+    ) -> BTreeMap<usize, Self> {
+        let mut stretches: BTreeMap<usize, Self> = BTreeMap::new();
+        let mut add = |span: Span, add: &dyn Fn(&mut Self, u128)| {
+            for (stretch, micros) in times.within(span) {
+                add(stretches.entry(stretch).or_insert_with(Self::new), micros);
+            }
+        };
         let parts = pod.samples.map(Samples::parts).unwrap_or_default();
         for slice in &pod.slices {
-            for (stretch, span) in node.cut(slice.span) {
-                let hours = stretches.entry(stretch).or_insert_with(Self::new);
-                // Pass only the samples of this span: a pod may have many spans and many samples.
-                let here = Samples::carried(overlapping(&parts, span).to_vec());
-                hours.add(slice, span, Some(&here), rules);
+            add(slice.span, &|hours, micros| hours.add(slice, micros));
+            for part in overlapping(&parts, slice.span) {
+                if let Some(span) = Span::new(part.from, part.to).and_then(|part| part.overlap(slice.span)) {
+                    let used = |micros| part.use_amounts.map(|amount| UBig::from(amount) * micros);
+                    add(span, &|hours, micros| *hours.used.get_or_insert_default() += used(micros));
+                }
+            }
+            for charge in charge_spans(slice, rules) {
+                add(charge.span, &|hours, micros| hours.label(slice).accrue(&charge, micros));
             }
         }
         stretches
@@ -143,12 +160,15 @@ impl PodHours {
         }
     }
 
-    /// Adds a part of a slice.
-    fn add(&mut self, slice: &PodSlice, span: Span, samples: Option<&Samples>, rules: &Rules) {
-        let micros = span.micros();
+    /// Adds this much time of a slice.
+    fn add(&mut self, slice: &PodSlice, micros: u128) {
         self.micros += micros;
         self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
-        add_use(&mut self.used, span, samples);
+        self.label(slice).micros += micros;
+    }
+
+    /// Returns the time under the label of a slice, which is the last slice so far.
+    fn label(&mut self, slice: &PodSlice) -> &mut LabelTime {
         let unpriced = slice.unpriced();
         let label = slice.status.label.as_ref();
         let description = &slice.spec.description;
@@ -165,14 +185,8 @@ impl PodHours {
             unpriced,
         });
         time.description = description.clone();
-        time.micros += micros;
         time.unpriced = unpriced;
-        if let PoolPricing::Priced(price) = &slice.status.pool {
-            let spans = charges(&slice.spec.description, span, price, rules).into_iter();
-            let accrued = time.charge.take().unwrap_or_default();
-            time.charge =
-                Some(spans.fold(accrued, |sum, charge| sum + charge.hourly * hours(charge.span.micros())));
-        }
+        time
     }
 
     /// Returns the amounts that the pod was allocated by the configured rule: the larger of request and use,
@@ -185,6 +199,21 @@ impl PodHours {
             }
             (Allocation::Max, None) | (Allocation::Requests, _) => self.requested.clone(),
         }
+    }
+}
+
+impl LabelTime {
+    /// Adds the charge of this much time.
+    fn accrue(&mut self, charge: &ChargeSpan, micros: u128) {
+        *self.charge.get_or_insert_default() += &charge.hourly * hours(micros);
+    }
+}
+
+/// Returns the charge rates of a slice. There are none without a pool price.
+fn charge_spans(slice: &PodSlice, rules: &Rules) -> Vec<ChargeSpan> {
+    match &slice.status.pool {
+        PoolPricing::Priced(price) => charges(&slice.spec.description, slice.span, price, rules),
+        PoolPricing::None | PoolPricing::Unpriced(_) => Vec::new(),
     }
 }
 

@@ -73,7 +73,7 @@ fn gather_by_stretch(
     }
     let mut by_stretch: Vec<_> = node.stretches.iter().map(|_| Vec::new()).collect();
     for pod in pods {
-        let of_pod = PodHours::by_stretch(pod, node, rules);
+        let of_pod = PodHours::by_stretch(pod, &node.times, rules);
         further.add(of_pod.len().saturating_sub(1))?;
         for (stretch, hours) in of_pod {
             by_stretch[stretch].push((pod.uid.clone(), hours));

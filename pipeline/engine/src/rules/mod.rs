@@ -12,4 +12,5 @@ pub(crate) mod quota_ledger;
 pub(crate) mod quota_lending;
 pub(crate) mod reservation;
 pub(crate) mod split;
+pub(crate) mod stretch_times;
 pub(crate) mod waiting;

@@ -36,8 +36,8 @@ use crate::currency::{counted, reason};
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, gcd, hours, ratio};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::{COVERAGE_SCALE, NodeSlice, own_part};
-use crate::model::span::Span;
 use crate::rules::commitment::money_parts;
+use crate::rules::stretch_times::StretchTimes;
 
 /// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]
@@ -73,9 +73,8 @@ pub(crate) struct NodeHour {
     pub(crate) description: Arc<NodeStarted>,
     /// The stretches by price.
     pub(crate) stretches: Vec<Stretch>,
-    /// The instants from which stretches hold, each with the index of its stretch. Empty if there is only
-    /// one.
-    changes: Vec<(Timestamp, usize)>,
+    /// The time of each stretch. Empty if there is only one.
+    pub(crate) times: StretchTimes,
 }
 
 /// A node's time at one price: its components in row order, and its capacity over time.
@@ -166,25 +165,9 @@ impl NodeHour {
             Stretch { price, components, available }
         });
         let stretches: Vec<Stretch> = stretches.collect();
-        let changes = changes(&stretches, slices);
-        Some(Self { description: last.spec.description.clone(), stretches, changes })
+        let times = StretchTimes::new(changes(&stretches, slices));
+        Some(Self { description: last.spec.description.clone(), stretches, times })
     }
-
-    /// Returns the parts of a span in which the node runs, in order of time, each with the index of its
-    /// stretch.
-    pub(crate) fn cut(&self, span: Span) -> impl Iterator<Item = (usize, Span)> {
-        cut(&self.changes, span)
-    }
-}
-
-fn cut(changes: &[(Timestamp, usize)], span: Span) -> impl Iterator<Item = (usize, Span)> {
-    let first = changes.partition_point(|(from, _)| *from <= span.from).saturating_sub(1);
-    let changes = changes.get(first..).unwrap_or_default();
-    let parts = changes.iter().enumerate().map(move |(place, (from, stretch))| {
-        let to = changes.get(place + 1).map_or(span.to, |(to, _)| *to);
-        Some((*stretch, Span::new(*from, to)?.overlap(span)?))
-    });
-    parts.map_while(|part| part)
 }
 
 /// Returns the instants from which stretches hold, each with the index of its stretch.
@@ -407,20 +390,6 @@ mod tests {
         assert_eq!(weighed.cpu, weighed.gpu);
         let none = Weights { gpu: Weight::ZERO, cpu: Weight::ZERO, memory: Weight::ZERO };
         assert_eq!(WeightScale::new(&none).weigh(&amounts(1, 2, 3)), PerResource::default());
-    }
-
-    #[test]
-    fn a_span_is_cut_where_the_stretch_changes() {
-        let changes = [(Timestamp(10), 1), (Timestamp(20), 0), (Timestamp(30), 1)];
-        let cut = |from: i64, to: i64| -> Vec<(usize, i64, i64)> {
-            let span = Span::new(Timestamp(from), Timestamp(to)).unwrap();
-            cut(&changes, span).map(|(stretch, span)| (stretch, span.from.0, span.to.0)).collect()
-        };
-        assert_eq!(cut(10, 20), [(1, 10, 20)]);
-        assert_eq!(cut(12, 15), [(1, 12, 15)]);
-        assert_eq!(cut(15, 35), [(1, 15, 20), (0, 20, 30), (1, 30, 35)]);
-        assert_eq!(cut(20, 21), [(0, 20, 21)]);
-        assert_eq!(cut(40, 50), [(1, 40, 50)]);
     }
 
     #[test]
