@@ -7,13 +7,19 @@
 //! runs of nodes as a discount does. It covers all that is left of a run's use. For the last run, it covers
 //! the same part at every instant.
 //!
+//! A walk skips runs of which earlier walks have left nothing, and a slice is cut only where its coverage
+//! changes. So a walk begins about where the walk before it ended.
+//!
 //! **Rounding**: none. A covered part is a fraction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
+use prorata_schemas::Text;
+use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
@@ -22,12 +28,12 @@ use crate::exact::HOUR_MICROS;
 use crate::model::per_resource::PerResource;
 use crate::model::slices::{CommitmentHour, Coverage, NodeSlice};
 use crate::model::span::Span;
-use crate::model::spec::{NodeSpec, gpu_model};
+use crate::model::spec::gpu_model;
 use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::matches_gpus;
 use crate::rules::commitment::family::{FamilyKey, family_of_commitment, family_of_node};
-use crate::rules::commitment::place::{NodeRun, Place};
-use crate::rules::commitment::pot::{Pot, edges, parts, pots};
+use crate::rules::commitment::place::{ClusterRank, Place};
+use crate::rules::commitment::pot::{Pot, pots};
 use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, quotient, scaled};
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
@@ -35,31 +41,39 @@ use crate::work::Work;
 /// A slice of a node, and the amounts of it that nothing covers yet, in the scale of coverage.
 #[derive(Clone, Debug)]
 struct Use {
-    span: Span,
-    /// The index among the slices of the node.
-    slice: usize,
-    spec: Arc<NodeSpec>,
+    slice: NodeSlice,
     left: PerResource<RBig>,
 }
 
-/// The use of a family's nodes by run, each in order of time.
-type Uses = BTreeMap<NodeRun, Vec<Use>>;
+/// The use of a family's nodes.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    /// Use of which anything is left, in order of time for each run.
+    runs: BTreeMap<Place, Vec<Use>>,
+    /// The runs of which anything of a resource is left.
+    open: PerResource<BTreeSet<Place>>,
+    /// Slices that are wholly covered.
+    done: Vec<(Place, NodeSlice)>,
+}
+
+/// A pot on its walk. Amounts are in the scale of coverage, times microseconds.
+struct PotWalk<'a> {
+    pot: &'a Pot,
+    gpu_model: Option<Text>,
+    /// The amounts that the pot has left.
+    left: PerResource<RBig>,
+}
 
 /// One step of the walk of a pot. Amounts are in the scale of coverage, times microseconds.
 struct PotStep<'a> {
     place: &'a Place,
-    run: &'a NodeRun,
-    /// The position on the walk, from 1.
-    position: usize,
-    pot_left: PerResource<RBig>,
-    node_left: PerResource<RBig>,
-    covered: PerResource<RBig>,
-    /// The amounts that the pot covers of each slice, by the slice's index.
-    slices: Vec<(usize, PerResource<RBig>)>,
+    pot_left: &'a PerResource<RBig>,
+    node_left: &'a PerResource<RBig>,
+    covered: &'a PerResource<RBig>,
 }
 
 /// Covers the slices of nodes by reserved instances, and sets the amounts in `hours`. Cuts the slices of
-/// nodes where a description of their family becomes effective or stops being effective.
+/// nodes where coverage changes.
 ///
 /// # Errors
 /// If reserved instances and nodes make too many pairs.
@@ -76,25 +90,18 @@ pub(super) fn cover(
     if families.is_empty() {
         return Ok(());
     }
-    let mut uses = cut(nodes, &families, pairs)?;
+    let mut uses = take_uses(nodes, &families);
     let positions = positions(hours);
     for (family, pots) in families {
         let mut uses = uses.remove(&family).unwrap_or_default();
+        let runs: Vec<Place> = uses.runs.keys().cloned().collect();
         let is_planned_in_full = |pot: &Pot| planned(&pot.description) == committed(&pot.description);
         let mut uses_by_plan = (!pots.iter().all(is_planned_in_full)).then(|| uses.clone());
         for pot in pots {
             let id = &pot.description.commitment_id;
             let covered = pot.walk(committed, &mut uses, pairs, |step| {
-                let key = &step.run.0;
-                if trace.wants(|focus| focus.has_walk(id, key)) {
-                    trace.push(pot.trace(&step, positions.get(id).copied().unwrap_or_default()));
-                }
-                let slices = nodes.get_mut(key).map(Vec::as_mut_slice).unwrap_or_default();
-                for (slice, amounts) in step.slices {
-                    if let Some(slice) = slices.get_mut(slice) {
-                        let coverage = Coverage { commitment: Arc::clone(&pot.description), amounts };
-                        Arc::make_mut(&mut slice.coverage).push(coverage);
-                    }
+                if trace.wants(|focus| focus.has_walk(id, &step.place.run().0)) {
+                    trace.push(pot.trace(&step, positions.get(id).copied().unwrap_or_default(), &runs));
                 }
             })?;
             let planned = match &mut uses_by_plan {
@@ -105,39 +112,31 @@ pub(super) fn cover(
                 (slice.covered, slice.planned) = (covered.clone(), planned.clone());
             }
         }
+        uses.give_back(nodes);
     }
+    nodes.values_mut().for_each(|slices| slices.sort_by_key(|slice| slice.span.from));
     Ok(())
 }
 
-/// Cuts the slices of nodes where pots of their family start and end. Returns the use of each family.
-fn cut(
+/// Takes the slices of nodes in families with reserved instances, and returns them by family.
+fn take_uses(
     nodes: &mut BTreeMap<NodeKey, Vec<NodeSlice>>,
     families: &BTreeMap<FamilyKey, Vec<Pot>>,
-    pairs: &Work,
-) -> Result<BTreeMap<FamilyKey, Uses>, EngineError> {
-    let edges: BTreeMap<&FamilyKey, BTreeSet<Timestamp>> =
-        families.iter().map(|(family, pots)| (family, edges(pots))).collect();
-    let mut uses: BTreeMap<FamilyKey, Uses> = BTreeMap::new();
+) -> BTreeMap<FamilyKey, Uses> {
+    let mut taken: BTreeMap<FamilyKey, Uses> = BTreeMap::new();
     for (key, slices) in nodes {
-        let mut cut = Vec::with_capacity(slices.len());
         for slice in std::mem::take(slices) {
             let family = family_of_node(&slice.spec.description);
-            let Some((family, edges)) = family.and_then(|key| edges.get_key_value(&key)) else {
-                cut.push(slice);
+            let Some(family) = family.filter(|family| families.contains_key(family)) else {
+                slices.push(slice);
                 continue;
             };
-            let spans = parts(slice.span, edges);
-            pairs.add(spans.len() - 1)?;
-            let uses =
-                uses.entry((*family).clone()).or_default().entry((key.clone(), slice.start)).or_default();
-            for span in spans {
-                uses.push(Use { span, slice: cut.len(), spec: slice.spec.clone(), left: left(&slice) });
-                cut.push(NodeSlice { span, ..slice.clone() });
-            }
+            let place = Place::unassigned(&(key.clone(), slice.start));
+            let one = Use { left: left(&slice), slice };
+            taken.entry(family).or_default().add(place, one);
         }
-        *slices = cut;
     }
-    Ok(uses)
+    taken
 }
 
 /// Returns the amounts of a slice that no discount covers.
@@ -148,6 +147,71 @@ fn left(slice: &NodeSlice) -> PerResource<RBig> {
         .fold(capacity, |left, cover| left.zip(cover.amounts.as_ref()).map(|(left, covered)| left - covered))
 }
 
+/// Functions that return the amount that is left of each resource.
+const LEFT: PerResource<fn(&Use) -> &RBig> =
+    PerResource { cpu: |one| &one.left.cpu, memory: |one| &one.left.memory, gpu: |one| &one.left.gpu };
+
+impl Use {
+    /// Returns the part of the use from an instant to another. `None` if it is empty.
+    fn part(&self, from: Timestamp, to: Timestamp) -> Option<Self> {
+        let slice = NodeSlice { span: Span::new(from, to)?, ..self.slice.clone() };
+        Some(Self { slice, left: self.left.clone() })
+    }
+
+    /// Returns the amounts that a commitment to this GPU model may cover.
+    fn matching(&self, gpu_model: Option<&Text>) -> PerResource<RBig> {
+        let is_matched = matches_gpus(gpu_model, &self.slice.spec);
+        let gpu = if is_matched { self.left.gpu.clone() } else { RBig::ZERO };
+        PerResource { gpu, ..self.left.clone() }
+    }
+
+    /// Covers these amounts.
+    fn cover(&mut self, commitment: &Arc<CommitmentSet>, amounts: PerResource<RBig>) {
+        self.left = std::mem::take(&mut self.left).zip(amounts.as_ref()).map(|(left, amount)| left - amount);
+        let coverage = Coverage { commitment: Arc::clone(commitment), amounts };
+        Arc::make_mut(&mut self.slice.coverage).push(coverage);
+    }
+
+    fn is_open(&self) -> bool {
+        self.left.iter().any(|left| !left.is_zero())
+    }
+}
+
+impl Uses {
+    /// Adds use of a run. The use of a run is added in order of time.
+    fn add(&mut self, place: Place, one: Use) {
+        let runs = self.runs.entry(place.clone()).or_default();
+        for (open, left) in self.open.as_mut().zip(one.left.as_ref()) {
+            if !left.is_zero() {
+                open.insert(place.clone());
+            }
+        }
+        if one.is_open() { runs.push(one) } else { self.done.push((place, one.slice)) }
+    }
+
+    /// Returns the first run after another for which `is_walked` is true and of which anything is left that a
+    /// pot with these amounts may cover.
+    fn next(
+        &self,
+        after: Option<&Place>,
+        pot_left: &PerResource<RBig>,
+        is_walked: impl Fn(&Place) -> bool,
+    ) -> Option<Place> {
+        let after = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let open = self.open.as_ref().zip(pot_left.as_ref()).into_iter().filter(|(_, left)| !left.is_zero());
+        open.filter_map(|(open, _)| open.range(after).find(|run| is_walked(run))).min().cloned()
+    }
+
+    /// Gives the slices back to their nodes, in any order.
+    fn give_back(self, nodes: &mut BTreeMap<NodeKey, Vec<NodeSlice>>) {
+        let open = self.runs.into_iter();
+        let open = open.flat_map(|(place, uses)| uses.into_iter().map(move |one| (place.clone(), one.slice)));
+        for (place, slice) in open.chain(self.done) {
+            nodes.entry(place.into_run().0).or_default().push(slice);
+        }
+    }
+}
+
 /// Returns the place of each commitment among all commitments, from 1.
 fn positions(hours: &BTreeMap<CommitmentId, CommitmentHour>) -> BTreeMap<CommitmentId, usize> {
     let mut ids: Vec<_> = hours.iter().map(|(id, hour)| (hour.description.starts_at, id)).collect();
@@ -156,19 +220,18 @@ fn positions(hours: &BTreeMap<CommitmentId, CommitmentHour>) -> BTreeMap<Commitm
 }
 
 impl Pot {
-    /// Returns the indexes of the use within the effective time. Use that is cut at its edges is wholly in it
-    /// or wholly out of it.
-    fn within(&self, uses: &[Use]) -> Vec<usize> {
-        let ranges = self.spans.iter().map(|span| {
-            let first = uses.partition_point(|one| one.span.from < span.from);
-            first..uses.partition_point(|one| one.span.from < span.to)
+    /// Returns the parts of use within the effective time, in order of time, each with the index of the use.
+    fn within(&self, uses: &[Use]) -> Vec<(usize, Span)> {
+        let parts = self.spans.iter().flat_map(|span| {
+            let first = uses.partition_point(|one| one.slice.span.to <= span.from);
+            let rest = uses.iter().enumerate().skip(first);
+            rest.map_while(|(index, one)| Some((index, one.slice.span.overlap(*span)?)))
         });
-        ranges.flatten().collect()
+        parts.collect()
     }
 
-    /// Walks the runs of nodes with these totals, and takes what it covers from their use. Calls `covered`
-    /// for each run that it covers at least in part. Returns the covered amounts on average over the
-    /// effective time.
+    /// Walks the runs of nodes with these totals, and covers their use. Calls `covered` for each run that it
+    /// covers at least in part. Returns the covered amounts on average over the effective time.
     ///
     /// # Errors
     /// If that makes too many pairs.
@@ -179,68 +242,36 @@ impl Pot {
         pairs: &Work,
         mut covered: impl FnMut(PotStep<'_>),
     ) -> Result<PerResource<RBig>, EngineError> {
+        let set = &*self.description;
         let micros = UBig::from(self.micros());
-        let total = totals(&self.description).map(|total| RBig::from(total * &micros));
-        let mut pot_left = total.clone();
-        let gpu_model = gpu_model(self.description.gpu_model.as_ref());
-        let mut places: Vec<Place> = uses.keys().map(|run| Place::new(&self.description, run)).collect();
-        places.sort();
-        for (place, position) in places.iter().zip(1..) {
-            if pot_left.iter().all(RBig::is_zero) {
-                break;
-            }
-            let run = place.run();
-            let Some(uses) = uses.get_mut(&run) else { continue };
-            let within = self.within(uses);
-            pairs.add(within.len())?;
-            let mine = |one: &Use| {
-                let gpu = if matches_gpus(gpu_model.as_ref(), &one.spec) {
-                    one.left.gpu.clone()
-                } else {
-                    RBig::ZERO
-                };
-                PerResource { gpu, ..one.left.clone() }
-            };
-            let mut node_left = PerResource::<RBig>::default();
-            for one in within.iter().filter_map(|index| uses.get(*index)) {
-                let micros = UBig::from(one.span.micros());
-                node_left += mine(one).map(|amount| amount * &micros);
-            }
-            let taken = node_left.as_ref().zip(pot_left.as_ref()).map(|(node, pot)| node.min(pot).clone());
-            if taken.iter().all(RBig::is_zero) {
+        let total = totals(set).map(|total| RBig::from(total * &micros));
+        let gpu_model = gpu_model(set.gpu_model.as_ref());
+        let mut walk = PotWalk { pot: self, gpu_model, left: total.clone() };
+        let runs = uses.runs.keys().filter(|_| !set.assignments.is_empty());
+        let assigned = runs.map(|run| run.on_walk_of(set)).filter(|place| place.rank != ClusterRank::Other);
+        let mut assigned: Vec<Place> = assigned.collect();
+        assigned.sort();
+        let is_other = |run: &Place| assigned.is_empty() || run.on_walk_of(set).rank == ClusterRank::Other;
+        let (mut first, mut last) = (assigned.iter(), None);
+        while walk.left.iter().any(|left| !left.is_zero()) {
+            if let Some(place) = first.next() {
+                walk.visit(place, uses, pairs, &mut covered)?;
                 continue;
             }
-            let part = taken.as_ref().zip(node_left.as_ref()).map(|(taken, left)| quotient(taken, left));
-            let mut slices = Vec::with_capacity(within.len());
-            for index in within {
-                let Some(one) = uses.get_mut(index) else { continue };
-                let amounts = mine(one).zip(part.as_ref()).map(|(amount, part)| amount * part);
-                if amounts.iter().any(|amount| !amount.is_zero()) {
-                    one.left = one.left.as_ref().zip(amounts.as_ref()).map(|(left, amount)| left - amount);
-                    slices.push((one.slice, amounts));
-                }
-            }
-            let before = pot_left.clone();
-            pot_left = pot_left.zip(taken.as_ref()).map(|(left, taken)| left - taken);
-            covered(PotStep {
-                place,
-                run: &run,
-                position,
-                pot_left: before,
-                node_left,
-                covered: taken,
-                slices,
-            });
+            let Some(place) = uses.next(last.as_ref(), &walk.left, is_other) else { break };
+            walk.visit(&place, uses, pairs, &mut covered)?;
+            last = Some(place);
         }
-        Ok(total.zip(pot_left).map(|(total, left)| (total - left) / &micros))
+        Ok(total.zip(walk.left).map(|(total, left)| (total - left) / &micros))
     }
 
-    /// Returns the step for a trace.
-    fn trace(&self, step: &PotStep<'_>, commitment_position: usize) -> WalkStep {
-        let (cluster_id, node_id) = step.run.0.clone();
+    /// Returns the step for a trace. `runs` are all runs of the family.
+    fn trace(&self, step: &PotStep<'_>, commitment_position: usize, runs: &[Place]) -> WalkStep {
+        let (cluster_id, node_id) = step.place.run().0;
         let hours = |amounts: &PerResource<RBig>| {
             covered_units(amounts.as_ref().map(|amount| amount / UBig::from(HOUR_MICROS)))
         };
+        let on_walk = runs.iter().map(|run| run.on_walk_of(&self.description));
         WalkStep {
             at: self.spans.first().map_or(self.description.starts_at, |span| span.from),
             until: self.spans.last().map(|span| span.to),
@@ -248,12 +279,83 @@ impl Pot {
             commitment_position,
             cluster_id,
             node_id,
-            position: step.position,
+            position: on_walk.filter(|place| place <= step.place).count(),
             rank: step.place.rank.to_string(),
             node_start: step.place.start,
-            commitment_remaining: hours(&step.pot_left),
-            node_remaining: hours(&step.node_left),
-            covered: hours(&step.covered),
+            commitment_remaining: hours(step.pot_left),
+            node_remaining: hours(step.node_left),
+            covered: hours(step.covered),
         }
+    }
+}
+
+impl PotWalk<'_> {
+    /// Covers the use of one run.
+    ///
+    /// # Errors
+    /// If that makes too many pairs.
+    fn visit(
+        &mut self,
+        place: &Place,
+        Uses { runs, open, done }: &mut Uses,
+        pairs: &Work,
+        covered: &mut impl FnMut(PotStep<'_>),
+    ) -> Result<(), EngineError> {
+        let run = Place::unassigned(&place.run());
+        let Some(uses) = runs.get_mut(&run) else { return Ok(()) };
+        let parts = self.pot.within(uses);
+        pairs.add(parts.len())?;
+        let mut node_left = PerResource::<RBig>::default();
+        for (index, span) in &parts {
+            let micros = UBig::from(span.micros());
+            node_left += uses[*index].matching(self.gpu_model.as_ref()).map(|amount| amount * &micros);
+        }
+        let taken = node_left.as_ref().zip(self.left.as_ref()).map(|(node, pot)| node.min(pot).clone());
+        if taken.iter().all(RBig::is_zero) {
+            return Ok(());
+        }
+        let part = taken.as_ref().zip(node_left.as_ref()).map(|(taken, left)| quotient(taken, left));
+        let finished = self.cover(uses, parts, &part);
+        done.extend(finished.into_iter().map(|slice| (run.clone(), slice)));
+        for (open, left) in open.as_mut().zip(LEFT) {
+            if uses.iter().all(|one| left(one).is_zero()) {
+                open.remove(&run);
+            }
+        }
+        covered(PotStep { place, pot_left: &self.left, node_left: &node_left, covered: &taken });
+        self.left = std::mem::take(&mut self.left).zip(taken).map(|(left, taken)| left - taken);
+        Ok(())
+    }
+
+    /// Covers a part of what is left in some spans of a run. Removes the slices that are wholly covered then,
+    /// and returns them.
+    fn cover(
+        &self,
+        uses: &mut Vec<Use>,
+        spans: Vec<(usize, Span)>,
+        part: &PerResource<RBig>,
+    ) -> Vec<NodeSlice> {
+        let (Some((first, _)), Some((last, _))) = (spans.first(), spans.last()) else { return Vec::new() };
+        let (first, last) = (*first, *last);
+        let mut spans = spans.into_iter().peekable();
+        let (mut open, mut finished) = (Vec::new(), Vec::new());
+        let before: Vec<Use> = uses.splice(first..=last, []).collect();
+        for (index, one) in (first..).zip(before) {
+            let amounts = one.matching(self.gpu_model.as_ref()).zip(part.as_ref());
+            let amounts = amounts.map(|(amount, part)| amount * part);
+            let covers = amounts.iter().any(|amount| !amount.is_zero());
+            let mut rest = Some(one);
+            while let Some((_, span)) = spans.next_if(|(of, _)| *of == index) {
+                let Some(one) = rest.take_if(|_| covers) else { continue };
+                open.extend(one.part(one.slice.span.from, span.from));
+                rest = one.part(span.to, one.slice.span.to);
+                let Some(mut here) = one.part(span.from, span.to) else { continue };
+                here.cover(&self.pot.description, amounts.clone());
+                if here.is_open() { open.push(here) } else { finished.push(here.slice) }
+            }
+            open.extend(rest);
+        }
+        uses.splice(first..first, open);
+        finished
     }
 }

@@ -33,9 +33,19 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns the place of a node on the walk of this commitment.
-    pub(crate) fn new(commitment: &CommitmentSet, ((cluster_id, node_id), start): &NodeRun) -> Self {
-        let rank = rank(commitment, cluster_id);
-        Self { rank, start: *start, node_id: node_id.clone(), cluster_id: cluster_id.clone() }
+    pub(crate) fn new(commitment: &CommitmentSet, run: &NodeRun) -> Self {
+        Self::unassigned(run).on_walk_of(commitment)
+    }
+
+    /// Returns the place of a node on the walk of a commitment without assignments.
+    pub(crate) fn unassigned(((cluster_id, node_id), start): &NodeRun) -> Self {
+        let (node_id, cluster_id) = (node_id.clone(), cluster_id.clone());
+        Self { rank: ClusterRank::Other, start: *start, node_id, cluster_id }
+    }
+
+    /// Returns the place of the same node on the walk of this commitment.
+    pub(crate) fn on_walk_of(&self, commitment: &CommitmentSet) -> Self {
+        Self { rank: rank(commitment, &self.cluster_id), ..self.clone() }
     }
 
     /// Returns the node and its start.
