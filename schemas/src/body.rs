@@ -1,4 +1,4 @@
-//! The Avro binary form of our newest schemas: reads and writes typed events in canonical form.
+//! Reads and writes typed events in the Avro binary form of our newest schemas.
 //!
 //! [`encode`] writes the canonical body. [`decode`] reads any body of our newest schema and validates every
 //! field. [`wire`] is the encoding itself; the resolution of other writers' schemas uses it too.
@@ -27,8 +27,8 @@ use wire::Wire;
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// A body grows here, so that the copy that is kept is allocated once, at its final size. The buffer
-    /// grows to about [`BODY_BYTES_MAX`] at most.
+    /// The buffer in which a body is built, so that the kept copy is allocated once, at its final size. The
+    /// buffer grows to about [`BODY_BYTES_MAX`] at most.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
 }
 
@@ -40,25 +40,28 @@ pub fn encode(event: &Event) -> Vec<u8> {
     out.0
 }
 
-/// Returns the organization of a body, as bytes: the first field of every record.
+/// Returns the organization of a body as bytes: the first field of every record. Returns no bytes if the
+/// field cannot be read.
 pub fn organization_of(body: &[u8]) -> &[u8] {
     split_organization(body).0
 }
 
-/// Returns the organization of a body, as bytes, and the bytes after it.
+/// Returns the organization of a body as bytes, and the bytes after it. The organization is empty if it
+/// cannot be read.
 pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
     let mut wire = Wire::new(body);
     let organization = wire.bytes().unwrap_or_default();
     (organization, wire.rest())
 }
 
-/// Returns the time of a body's event, in microseconds: the second field of every record.
+/// Returns the event time of a body in microseconds: the second field of every record. Returns 0 if the field
+/// cannot be read.
 pub fn event_time_of(body: &[u8]) -> i64 {
     Wire::new(split_organization(body).1).long().unwrap_or_default()
 }
 
-/// Returns the pod of a sample's body, as bytes, and the event's time in microseconds. Returns no bytes and 0
-/// if the body is not a sample's.
+/// Returns the pod of a sample's body as bytes, and the event time in microseconds. Returns no bytes and 0 if
+/// one of these fields cannot be read.
 pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
     let mut wire = Wire::new(split_organization(body).1);
     let time = wire.long();
@@ -68,10 +71,10 @@ pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
 /// Number of bodies that [`prefetch`] fetches at a time.
 const PREFETCHED: usize = 32;
 
-/// Fetches the next `PREFETCHED` bodies into the processor's caches, at every multiple of that number. Call
-/// it before each of many bodies that are read in a row, with the body's number from 0. Pass this body and
-/// all bodies after it. Bodies are scattered in memory. Fetched one by one, each body costs a wait; fetched
-/// together, they share one wait.
+/// Fetches the next `PREFETCHED` bodies into the processor's caches if `at` is a multiple of `PREFETCHED`.
+/// Call it before each of many bodies that are read in a row. `at` is the number of the body, from 0, and
+/// `bodies` are this body and all bodies after it. Bodies are scattered in memory. If each body is fetched
+/// alone, the processor waits for each; if bodies are fetched together, the waits overlap.
 pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
     if at.is_multiple_of(PREFETCHED) {
         let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
@@ -82,8 +85,8 @@ pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
 /// Reads one body of our newest schema of `kind`, and validates it: see [`crate::reject`].
 ///
 /// # Errors
-/// `malformed` if the bytes are not such a record or continue past its end; `invalid_field` if a value is out
-/// of range.
+/// `malformed` if the bytes are not a record of `kind` or continue past its end; `invalid_field` if a value
+/// is out of range.
 pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
     let event = decode_ref(kind, body)?;
     Ok(NAMES.with_borrow_mut(|names| event.shared(names)))
@@ -109,7 +112,7 @@ pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> 
 /// if the record is rejected. The texts of a sample are borrowed from the bytes of `wire`.
 ///
 /// # Errors
-/// [`RecordError`]. A malformed record may leave `wire` anywhere.
+/// Returns a [`RecordError`]. After a malformed record, the position of `wire` is not defined.
 pub fn decode_next_ref<'a>(kind: EventKind, wire: &mut Wire<'a>) -> Result<EventRef<'a>, RecordError> {
     match EventRef::valid_sample(kind, wire) {
         Some(sample) => Ok(sample),

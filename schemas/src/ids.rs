@@ -103,7 +103,8 @@ ids! {
 /// step.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodUid {
-    /// The first bytes as a number, padded with zeros. It sorts as the bytes do, so it is compared first.
+    /// The first bytes as a number, padded with zeros. The number sorts as the bytes do, so it is compared
+    /// first.
     first: u64,
     text: Text,
 }
@@ -150,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts of various lengths, in order. They agree up to various bytes.
+    /// Texts of various lengths in ascending order, with common prefixes of various lengths.
     const TEXTS: [&str; 10] = [
         "",
         "\0",

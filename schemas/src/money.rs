@@ -1,8 +1,8 @@
 //! Prices, money, ratios, amounts and weights: exact decimals of events and rules.
 //!
-//! Each is its own type around a [`Decimal`] of `rust_decimal`, whose 28 digits are exactly the digits of
-//! `decimal(28,12)` in events. Input is never rounded: a number that does not fit is an error. The engine
-//! rounds its results once, to a [`Decimal12`] of a table column.
+//! Each kind of number is its own type around a [`Decimal`] of `rust_decimal`, whose 28 digits are exactly
+//! the digits of `decimal(28,12)` in events. Input is never rounded: a number that does not fit is an error.
+//! The engine rounds its results once, to a [`Decimal12`] of a table column.
 
 pub mod decimal;
 
@@ -17,16 +17,16 @@ use crate::decimal::{Decimal12, PLACES};
 /// 10^28 atoms of 10^-12: the smallest number that has more than 28 digits.
 const END_ATOMS: u128 = 10u128.pow(28);
 
-/// The text is not an exact decimal of 28 digits, 12 of them after the point.
+/// The text is not an exact decimal of at most 28 digits, at most 12 of them after the point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
-    /// Not digits with an optional sign and an optional point.
+    /// The text is not digits with an optional sign and an optional point.
     #[error("'{0}' is not a decimal such as 0.1")]
     Syntax(String),
-    /// More digits after the point than a price has.
+    /// The text has more digits after the point than a price may have.
     #[error("'{0}' has more than 12 decimals")]
     Decimals(String),
-    /// More digits before the point than a price has.
+    /// The text has more digits before the point than a price may have.
     #[error("'{0}' has more than 28 digits, counting 12 after the point")]
     Digits(String),
 }
@@ -41,8 +41,8 @@ const fn decimal_of(atoms: i128) -> Option<Decimal> {
     Some(Decimal::from_parts(low, middle, high, atoms < 0, PLACES as u32))
 }
 
-/// Parses the text that [`Decimal12`] would print, with as many digits as fit: no blanks, no exponent, no
-/// sign but `-`.
+/// Parses a number in the form that [`Decimal12`] prints: no blanks, no exponent, no sign but `-`. The number
+/// must fit 28 digits, 12 of them after the point.
 fn parse(text: &str) -> Result<Decimal, DecimalError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -146,8 +146,8 @@ macro_rules! decimals {
         }
 
         impl<'de> Deserialize<'de> for $name {
-            /// Reads text or a whole number, without a float in between. In binary forms, reads the number of
-            /// atoms (10^-12).
+            /// Reads text or a whole number, and never converts it to a float. In binary forms, reads the
+            /// number of atoms (10^-12).
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserialize(deserializer).map(Self)
             }

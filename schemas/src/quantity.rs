@@ -21,7 +21,7 @@ pub const VRAM: &str = "tensor-fusion.ai/vram";
 /// Resource name of GPU memory in GB, computed by the engine and never read from requests.
 pub const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 
-/// Largest quantity, as in Kubernetes: 2^63 - 1 bytes, vCPUs, GPUs.
+/// Largest quantity, as in Kubernetes: 2^63 - 1 of the resource's own unit, such as bytes, vCPUs or GPUs.
 pub const QUANTITY_MAX: u128 = i64::MAX as u128;
 
 /// The unit in which amounts of a resource are counted.
@@ -47,7 +47,7 @@ impl AmountUnit {
         10_u32.pow(self.decimals())
     }
 
-    /// Returns the number of decimals of a quantity that an amount keeps.
+    /// Returns how many decimals of a quantity its amount keeps.
     const fn decimals(self) -> u32 {
         match self {
             Self::Bytes => 0,
@@ -90,12 +90,11 @@ impl Quantity {
 
     /// Parses `text` as an amount of `resource`. The form is `[+-]digits[.digits][suffix]`. The suffix is one
     /// of `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be
-    /// missing on one side of the point but not on both. `1E` is exa.
+    /// missing on one side of the point but not on both. `1E` is exa. The cost is linear in the length of the
+    /// text, whatever the exponent.
     ///
     /// # Errors
     /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`.
-    ///
-    /// The cost is linear in the text's length, whatever its exponent.
     pub fn amount_of(resource: &str, text: &str) -> Result<u128, QuantityError> {
         let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
         let unit = AmountUnit::of(resource);
@@ -179,7 +178,7 @@ fn shifted_up(digits: &[u8], shift: u32) -> u128 {
     carry + u128::from(!exact)
 }
 
-/// Returns the decimal exponent and binary shift of a suffix.
+/// Returns the decimal exponent and the binary shift of a suffix; `None` if it is not a valid suffix.
 fn scale_of(suffix: &[u8]) -> Option<(i64, u32)> {
     Some(match suffix {
         b"" => (0, 0),

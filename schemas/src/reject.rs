@@ -1,4 +1,5 @@
-//! The reasons that a message cannot become an event: a closed list of codes, each with a readable message.
+//! The reasons for which a message cannot become an event: a closed list of codes, each with a readable
+//! message.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +44,7 @@ impl Reason {
         Self::TooLate,
     ];
 
-    /// Returns the code, as in headers, counts and configuration.
+    /// Returns the code that headers, counts and configuration use.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -142,7 +143,7 @@ impl RecordError {
     }
 }
 
-/// Bytes that do not have the form of a record.
+/// Treats a reject as bytes that do not have the form of a record.
 impl From<Reject> for RecordError {
     fn from(malformed: Reject) -> Self {
         Self::Malformed(malformed)

@@ -23,7 +23,7 @@ pub struct Rules {
     pub version: Text,
     /// Weights of the resources of a node.
     pub weights: Weights,
-    /// The part of its node that a pod is allocated.
+    /// The rule that decides how much of a node a pod is allocated.
     pub allocation: Allocation,
     /// Resource names that count as whole GPUs.
     pub gpu_resources: Vec<Text>,
@@ -37,8 +37,8 @@ pub struct Rules {
     pub currencies: BTreeMap<OrganizationId, Text>,
 }
 
-/// Weights that divide a node's cost over its resources (AWS split cost allocation). Only their ratios
-/// matter.
+/// Weights that divide a node's cost over its resources (AWS split cost allocation). Only the ratios between
+/// weights matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
@@ -50,7 +50,7 @@ pub struct Weights {
     pub memory: Weight,
 }
 
-/// The part of its node that a pod is allocated.
+/// The rule that decides how much of a node a pod is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Allocation {
@@ -92,8 +92,8 @@ impl Rules {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
     }
 
-    /// Checks an event against the rules: its values must be within [`bounds`], and its prices
-    /// in the organization's currency. Checked once, when an event is accepted.
+    /// Checks an event against the rules: its values must be within [`bounds`], and its prices in the
+    /// organization's currency. An event is checked once, when it is accepted.
     ///
     /// # Errors
     /// `invalid_field` or `currency_mismatch`.
@@ -115,7 +115,7 @@ impl Rules {
         }
     }
 
-    /// Checks the currency of an event's prices: it must be the organization's configured one.
+    /// Checks that the currency of an event's prices is the organization's configured currency.
     ///
     /// # Errors
     /// `currency_mismatch`.

@@ -32,8 +32,8 @@ pub struct Size {
 }
 
 impl Size {
-    /// Counts `quantities`. Whole GPUs are the sum of `gpu_resources`, which the rules name. MIG slices are
-    /// summed over all profiles and rounded once to the thousandth of a GPU, half to even.
+    /// Returns the size of `quantities`. Whole GPUs are the sum of `gpu_resources`, which the rules name. MIG
+    /// slices are summed over all profiles and rounded once to the thousandth of a GPU, half to even.
     pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
         let (mut size, mut slices) = (Self::default(), 0);
         for (name, quantity) in quantities {
@@ -52,7 +52,8 @@ impl Size {
         size
     }
 
-    /// Replaces the GPUs by a number of physical GPUs, if one is given.
+    /// Returns the size with a number of physical GPUs in place of the counted GPUs, if such a number is
+    /// given.
     #[must_use]
     pub fn with_gpus(self, gpus: Option<&Quantity>) -> Self {
         Self { gpu_millis: gpus.map_or(self.gpu_millis, |gpus| gpus.amount), ..self }
@@ -106,7 +107,8 @@ fn parse_mig(profile: &str, amount: u128) -> Option<MigProfile> {
     Some(MigProfile { slices: digits(compute)?, gigabytes: digits(memory)?, amount })
 }
 
-/// Parses a plain number of at most six digits: no profile has more, and products with it stay in range.
+/// Parses a plain number of at most six digits; `None` if the text is anything else. No profile has more
+/// digits, and a product with such a number stays in range.
 fn digits(text: &str) -> Option<u128> {
     let plain = !text.is_empty() && text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }

@@ -74,7 +74,7 @@ pub struct CutFile {
 pub struct HourClock {
     /// Number of events that arrived after the hour had closed.
     pub late_events: i64,
-    /// Latest event time seen when the hour was folded.
+    /// Latest event time seen when the hour was folded; `None` if there was none.
     pub max_event_time_seen: Option<Timestamp>,
     /// Whether the watermark has passed the hour's end.
     pub complete: bool,
@@ -116,7 +116,8 @@ pub struct TableSplice<'a> {
     pub old: &'a [&'a [u8]],
     /// Organizations whose rows are replaced.
     pub organizations: &'a BTreeSet<OrganizationId>,
-    /// New rows of these organizations, in ascending order. A missing organization no longer has rows.
+    /// New rows of these organizations, in ascending order. An organization that is missing here no longer
+    /// has rows.
     pub hours: &'a [HourTables],
     /// One clock for each of `hours`.
     pub clocks: &'a [HourClock],
@@ -131,7 +132,7 @@ pub struct TableSplice<'a> {
 /// Files with new rows of some organizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplicedFiles {
-    /// The same files as if all rows had been encoded again; empty if no row is left.
+    /// The new files, the same as if all rows had been encoded again; empty if no row is left.
     pub files: Vec<CutFile>,
     /// Digests of the files before the change, to detect a damaged file.
     pub old_digests: Vec<String>,

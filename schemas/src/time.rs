@@ -28,7 +28,7 @@ pub struct WallTime(pub i64);
 #[serde(transparent)]
 pub struct Hour(pub i64);
 
-/// Consecutive hours from a first to a last, both included. No hours if the last is before the first.
+/// Consecutive hours from `first` to `last`, both included. There are none if `last` is before `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HourRange {
     /// The first hour.
@@ -80,13 +80,14 @@ impl WallTime {
         self.event_time().hour()
     }
 
-    /// Returns microseconds since an earlier instant. Negative if it is later, as after the clock was set
-    /// back.
+    /// Returns microseconds since an earlier instant. The number is negative if that instant is later, for
+    /// example after the clock was set back.
     pub const fn micros_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the time since an earlier instant. Zero if it is later, as after the clock was set back.
+    /// Returns the time since an earlier instant. The time is zero if that instant is later, for example
+    /// after the clock was set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.micros_since(earlier)).unwrap_or_default())
     }
@@ -144,7 +145,7 @@ impl HourRange {
         Self { first, last }
     }
 
-    /// Creates the range between two bounds; `None` if an end is open.
+    /// Creates the range between two bounds, both included. A bound of `None` leaves its end open.
     pub fn between(from: Option<Hour>, to: Option<Hour>) -> Self {
         Self::new(from.unwrap_or(Self::ALL.first), to.unwrap_or(Self::ALL.last))
     }
@@ -164,7 +165,7 @@ impl HourRange {
         if self.first <= self.last { self.last.0.abs_diff(self.first.0).saturating_add(1) } else { 0 }
     }
 
-    /// Returns the shortest range that holds this one and an hour.
+    /// Returns the shortest range that contains this range and an hour.
     #[must_use]
     pub fn with(self, hour: Hour) -> Self {
         Self::new(self.first.min(hour), self.last.max(hour))
@@ -305,7 +306,7 @@ fn parse_date(text: &str) -> Option<Date> {
     (Date::from_days(date.days()) == date).then_some(date)
 }
 
-/// Returns the number in a text of exactly `length` digits.
+/// Returns the number in a text of exactly `length` digits; `None` if the text has another form.
 fn digits(text: &str, length: usize) -> Option<i64> {
     (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }

@@ -20,12 +20,12 @@ use prorata_schemas::time::Timestamp;
 /// The last instant of the year 9999.
 pub const TIME_LAST: i64 = 253_402_300_799_999_999;
 
-/// Generates an id, or a text that is part of a natural key: never empty.
+/// Generates a non-empty text for an id or for another part of a natural key.
 pub fn key<K: From<String> + Debug>() -> impl Strategy<Value = K> {
     prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(K::from)
 }
 
-/// Generates any text, often one that a cluster would send.
+/// Generates a text, usually of the kind that a cluster sends.
 pub fn text() -> impl Strategy<Value = Text> {
     prop_oneof![4 => "[a-z0-9./-]{0,16}", 1 => "\\PC{0,6}"].prop_map(Text::from)
 }
@@ -219,7 +219,7 @@ fn pod_started() -> impl Strategy<Value = Payload> {
     })
 }
 
-/// Generates two instants in order; the second may be missing.
+/// Generates two instants in order. The second may be `None`.
 fn span() -> impl Strategy<Value = (Timestamp, Option<Timestamp>)> {
     (time(), maybe(time())).prop_map(|(one, other)| match other {
         Some(other) => (one.min(other), Some(one.max(other))),
@@ -393,7 +393,7 @@ fn rate_set() -> impl Strategy<Value = Payload> {
     )
 }
 
-/// Returns one valid event of each kind, the same every time.
+/// Returns one valid event of each kind. Every call returns the same events.
 pub fn samples() -> Vec<Event> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut sample = |kind| event_of(kind).new_tree(&mut runner).unwrap().current();

@@ -1,6 +1,7 @@
-//! Repeatable random numbers, and damage done with them.
+//! Repeatable random numbers, and random damage to bytes.
 
-/// Returns a die of a small seeded generator (SplitMix64): it rolls numbers below its argument.
+/// Returns a function that rolls a number from 0 to below the number of `sides`, from a small seeded
+/// generator (SplitMix64).
 pub fn dice(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |sides| {
@@ -11,7 +12,8 @@ pub fn dice(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Damages `bytes` once or a few times: flips, cuts, insertions, repetitions, hostile numbers.
+/// Damages `bytes` one to three times: flips a bit, cuts, inserts or repeats bytes, or inserts a hostile
+/// number.
 pub fn mutate(bytes: &mut Vec<u8>, dice: &mut impl FnMut(usize) -> usize) {
     for _ in 0..=dice(3) {
         let at = dice(bytes.len() + 1);

@@ -26,7 +26,7 @@ pub fn dec(text: &str) -> Decimal12 {
     text.parse().unwrap()
 }
 
-/// Returns vCPU, GiB and GPUs in a producer's notation.
+/// Returns quantities of vCPU, memory and GPUs, with texts as a producer writes them.
 fn quantities(vcpu: u128, gib: u128, gpus: u128) -> Quantities {
     let mut all = Quantities::new();
     all.insert("cpu".into(), Quantity { text: vcpu.to_string().into(), amount: vcpu * 1_000 });
@@ -37,7 +37,7 @@ fn quantities(vcpu: u128, gib: u128, gpus: u128) -> Quantities {
     all
 }
 
-/// Returns a node with this price per hour; `n3` belongs to the pool.
+/// Returns a node with the hourly cost `price`. Only node `n3` belongs to the pool.
 pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> NodeStarted {
     NodeStarted {
         cluster_id: "prod".into(),
@@ -128,7 +128,8 @@ fn reservation() -> ReservationSet {
     }
 }
 
-/// Returns a row with only its kind, resource, quantity, price and costs.
+/// Returns a row of cluster `prod` and provider `aws` with this kind, resource, quantity, price and costs.
+/// All other fields are empty.
 fn row(kind: RowKind, resource: &str, quantity: &str, price: &str, costs: [&str; 3]) -> CostRow {
     let [billed, effective, list] = costs.map(dec);
     CostRow {
@@ -164,7 +165,8 @@ fn with_pod(mut row: CostRow, pod: PodStarted) -> CostRow {
     row
 }
 
-/// Adds a node to a row, and the commitment if `committed` gives its quantity.
+/// Adds a node and the row's ratios to a row. Adds the commitment too if `committed` holds the covered
+/// quantity.
 fn on_node(mut row: CostRow, node: NodeStarted, ratio: &str, committed: Option<&str>) -> CostRow {
     row.node = Some(Arc::new(node));
     row.allocated_ratio = Some(dec(ratio));

@@ -50,7 +50,7 @@ fn layout(schema: &Json) -> Layout {
     }
 }
 
-/// Respells `body`, which has this `layout`, in another way that `dice` chooses.
+/// Encodes `body` of this `layout` again, in another spelling that `dice` chooses.
 pub fn respell(layout: &Layout, body: &[u8], dice: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     let mut wire = Wire::new(body);
     let mut out = Vec::new();

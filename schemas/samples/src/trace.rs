@@ -1,4 +1,4 @@
-//! A small cluster, written by hand: one node, and pods that start and stop on it, by minutes.
+//! A small handwritten cluster: one node, and pods that start and stop on it at given minutes.
 
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, Labels, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped,

@@ -1,5 +1,5 @@
-//! Events as a fold reads them. Most are usage samples, and only their figures are kept, so their texts are
-//! borrowed from the body.
+//! Events as a fold reads them. Most events are usage samples. A fold keeps only the figures of a sample, so
+//! the texts of a sample are borrowed from the body.
 
 use crate::body::fields::{is_time, is_usage_interval, valid_recording};
 use crate::body::wire::Wire;
@@ -49,8 +49,9 @@ pub struct EventRecordRef<'a> {
 }
 
 impl<'a> EventRef<'a> {
-    /// Reads the next body if it is a valid sample. Most events are, so this path records no fault per field.
-    /// `read.rs` reads the other bodies and reports their faults.
+    /// Reads the next body if it is a valid sample. Otherwise returns `None` and leaves `wire` where it is.
+    /// Most events are valid samples, so this path records no fault per field. `read.rs` reads the other
+    /// bodies and reports their faults.
     pub(super) fn valid_sample(kind: EventKind, wire: &mut Wire<'a>) -> Option<Self> {
         if kind != EventKind::PodUsage {
             return None;
@@ -111,7 +112,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// Returns the event, with texts that it shares with other events of its organization.
+    /// Returns the event with texts that are shared among the events of the organization.
     pub(super) fn shared(self, names: &mut Names) -> Event {
         match self {
             Self::PodUsage { organization_id, event_time, recording, usage } => {
@@ -124,7 +125,7 @@ impl EventRef<'_> {
         }
     }
 
-    /// Returns the event, with texts of its own.
+    /// Returns the event with owned texts.
     pub fn into_owned(self) -> Event {
         match self {
             Self::PodUsage { organization_id, event_time, recording, usage } => {
@@ -147,14 +148,14 @@ impl<'a> EventRecordRef<'a> {
         Self { event, body }
     }
 
-    /// Returns the record, with texts of its own.
+    /// Returns the record with owned texts.
     pub fn into_owned(self) -> EventRecord {
         EventRecord { event: self.event.into_owned(), body: self.body }
     }
 }
 
 impl PodUsageRef<'_> {
-    /// Returns the sample, with a text of its own.
+    /// Returns the sample with `pod_uid` as an owned text.
     pub(super) fn owned(&self, pod_uid: PodUid) -> PodUsage {
         let Self { interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes, .. } = *self;
         PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis, gpu_memory_bytes }

@@ -1,8 +1,8 @@
 //! Reads the fields of one record in order and validates each of them.
 //!
-//! A value out of range does not stop the walk: it is recorded, a placeholder replaces it, and the record is
+//! If a value is out of range, the fault is recorded, a placeholder replaces the value, and the record is
 //! read to its end. So the end of an invalid record is known. Bytes that are not a record are `malformed`,
-//! whatever values they happen to hold.
+//! whatever values they hold.
 
 use std::fmt;
 use std::mem;
@@ -21,7 +21,7 @@ use crate::time::{Date, HOUR_MICROS, Timestamp};
 /// Message for an id or key without characters.
 const EMPTY: &str = "empty, but an id or key must not be";
 
-/// End of event times, which lie in the years 1970 to 9999.
+/// The first instant after all valid event times, in microseconds. Event times lie in the years 1970 to 9999.
 const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
 
 /// The fields of a record that are still to be read.
@@ -38,12 +38,12 @@ impl<'w, 'a> Fields<'w, 'a> {
         Self { wire, names, record, fault: None }
     }
 
-    /// Returns the fault of the values read so far, if there is one.
+    /// Returns the fault of the values read so far; `None` if they are all valid.
     pub fn into_fault(self) -> Option<Reject> {
         self.fault
     }
 
-    /// Records an invalid value. Only the first one is reported.
+    /// Records an invalid value. Only the first invalid value is reported.
     pub fn invalid(&mut self, field: &str, what: impl fmt::Display) {
         if self.fault.is_none() {
             self.fault = Some(Reject::invalid(self.record, field, what));
@@ -75,12 +75,12 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(self.names.text(text))
     }
 
-    /// Reads any text that other events rarely repeat.
+    /// Reads a text that other events rarely repeat, without sharing it.
     pub fn own_text(&mut self, field: &str) -> Result<Text, Reject> {
         self.str(field).map(Text::from)
     }
 
-    /// Reads an id, not empty, and borrows it from the bytes.
+    /// Reads an id, which must not be empty, and borrows it from the bytes.
     pub fn key_ref(&mut self, field: &str) -> Result<&'a str, Reject> {
         let text = self.str(field)?;
         if text.is_empty() {
@@ -89,12 +89,13 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(text)
     }
 
-    /// Shares a text that was read before among the events of its organization.
+    /// Returns `text`, shared among the events of the organization.
     pub fn shared(&mut self, text: &str) -> Text {
         self.names.text(text)
     }
 
-    /// Reads the organization's id, not empty. The texts after it are shared among the organization's events.
+    /// Reads the organization's id, which must not be empty. Texts read after it are shared among the
+    /// organization's events.
     pub fn organization(&mut self, field: &str) -> Result<OrganizationId, Reject> {
         let bytes = self.wire.bytes()?;
         let id = self.names.last(bytes).unwrap_or_else(|| {
@@ -104,7 +105,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(self.not_empty(id, field).into())
     }
 
-    /// Reads an id, or a text that is part of a natural key: not empty.
+    /// Reads an id, or a text that is part of a natural key. It must not be empty.
     pub fn key<K: From<Text>>(&mut self, field: &str) -> Result<K, Reject> {
         let text = self.text(field)?;
         Ok(self.not_empty(text, field).into())
@@ -117,7 +118,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         text
     }
 
-    /// Reads null, or the value that `read` reads.
+    /// Reads null as `None`, or a value with `read`.
     pub fn optional<T>(
         &mut self,
         field: &str,
@@ -152,7 +153,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(Timestamp(micros))
     }
 
-    /// Reads the two fields at the end of every record.
+    /// Reads `recorded_at` and `retracted`, the two fields at the end of every record.
     pub fn recording(&mut self) -> Result<Recording, Reject> {
         let recorded_at = self.optional("recorded_at", Self::time)?;
         Ok(Recording::new(recorded_at, self.boolean()?))
@@ -195,8 +196,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// Reads a price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number
-    /// of atoms (10^-12).
+    /// Reads a price, budget, amount or ratio: zero or more, at most 28 digits. `of` converts a number of
+    /// atoms (10^-12) to the value.
     pub fn decimal<D: Default>(&mut self, field: &str, of: fn(i128) -> Option<D>) -> Result<D, Reject> {
         let bytes = shortest(self.wire.bytes()?);
         let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));
@@ -239,8 +240,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         self.map(|names| &mut names.labels, field, |fields, _| fields.text(field).map(Some))
     }
 
-    /// Reads a map; `value` reads the value after each key. Bytes that were read before are not validated
-    /// again.
+    /// Reads a map; `value` reads the value after each key. A map whose bytes are still kept from an earlier
+    /// read is not validated again.
     fn map<V>(
         &mut self,
         maps: fn(&mut Names) -> &mut Maps<V>,
@@ -284,7 +285,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Reads an array whose items `item` reads. `item` reads at least one byte.
+    /// Reads an array by calling `item` for each item. `item` must read at least one byte.
     pub fn array<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, Reject>,
@@ -301,8 +302,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Checks an effective span: it must not end before it starts. A span that ends at its start is valid but
-    /// never effective.
+    /// Checks that an effective span does not end before it starts. A span that ends at its start is valid
+    /// but never effective.
     pub fn judge_span(&mut self, starts_at: Timestamp, ends_at: Option<Timestamp>) {
         if let Some(ends_at) = ends_at
             && ends_at < starts_at
@@ -311,7 +312,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         }
     }
 
-    /// Checks a usage interval: not negative, and at most one hour.
+    /// Checks that a usage interval is not negative and is at most one hour long.
     pub fn judge_interval(&mut self, start: Timestamp, end: Timestamp) {
         if is_usage_interval(start, end) {
             return;
@@ -336,8 +337,8 @@ impl<'w, 'a> Fields<'w, 'a> {
     }
 }
 
-/// Reads the two fields at the end of every record; `None` if they are invalid. Most samples have null and no
-/// retraction.
+/// Reads `recorded_at` and `retracted`, the two fields at the end of every record. Returns `None` if they are
+/// invalid. Most samples have a null time and are not retractions.
 pub fn valid_recording(wire: &mut Wire<'_>) -> Option<Recording> {
     if let [0, 0, ..] = wire.rest() {
         wire.take(2).ok()?;
@@ -356,12 +357,14 @@ pub const fn is_time(micros: i64) -> bool {
     micros >= 0 && micros < TIME_END
 }
 
-/// Returns whether a sample may have this interval of valid instants: not negative, and at most one hour.
+/// Returns whether the interval between two valid instants may belong to a sample. The interval must not be
+/// negative, and must be at most one hour long.
 pub const fn is_usage_interval(start: Timestamp, end: Timestamp) -> bool {
     start.0 <= end.0 && end.0 - start.0 <= HOUR_MICROS
 }
 
-/// Returns the unscaled value of a decimal without leading sign bytes; `None` if it has more than 128 bits.
+/// Returns the unscaled value of a decimal without leading sign bytes. Returns `None` if there are no bytes,
+/// or more than 16 bytes.
 fn atoms_of(bytes: &[u8]) -> Option<i128> {
     let first = *bytes.first()?;
     if bytes.len() > 16 {

@@ -1,4 +1,4 @@
-//! One reader for each record, its fields in the order of its schema.
+//! One reader for each kind of record, which reads the fields in the order of the schema.
 
 use crate::body::PodUsageRef;
 use crate::body::fields::Fields;

@@ -6,7 +6,7 @@ use crate::reject::Reject;
 /// Largest number of bytes of a variable-length integer.
 const LONG_BYTES_MAX: usize = 10;
 
-/// The bit of each of eight bytes that is set if the integer continues.
+/// The top bit of each of eight bytes, which is set if the integer continues.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
 /// Joins the lower seven bits of each of eight bytes; the first byte is lowest.
@@ -44,7 +44,7 @@ impl<'a> Wire<'a> {
     /// Reads the next `count` bytes.
     ///
     /// # Errors
-    /// `malformed` if fewer are left.
+    /// `malformed` if fewer bytes are left.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Reject> {
         match self.rest.split_at_checked(count) {
@@ -107,7 +107,7 @@ impl<'a> Wire<'a> {
     /// Reads one byte that is 0 or 1.
     ///
     /// # Errors
-    /// `malformed` if it is another byte or missing.
+    /// `malformed` if the byte is missing or has another value.
     pub fn boolean(&mut self) -> Result<bool, Reject> {
         match self.take(1)? {
             [0] => Ok(false),
@@ -149,8 +149,8 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Reads the number of entries in the next block of an array or map; 0 ends it. The byte size after a
-    /// negative count is read and ignored: entries are always read one by one.
+    /// Reads the number of entries in the next block of an array or map; 0 ends the array or map. The byte
+    /// size after a negative count is read and ignored: entries are always read one by one.
     ///
     /// # Errors
     /// `malformed` if the bytes end inside a number or the byte size is negative.

@@ -1,5 +1,5 @@
-//! One writer for each record, its fields in the order of its schema. Only the canonical form is ever
-//! written.
+//! One writer for each kind of record, which writes the fields in the order of the schema, in canonical form
+//! only.
 
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
@@ -267,7 +267,7 @@ impl Out {
         self.map(quantities, |out, quantity| out.text(&quantity.text));
     }
 
-    /// Appends a map: one block, in the order of the keys' bytes, which is the order of the map.
+    /// Appends a map as one block in the order of the keys' bytes, which is also the order of the map.
     pub fn map<'v, T>(&mut self, map: &'v ByName<T>, write: impl Fn(&mut Self, &'v T)) {
         if !map.is_empty() {
             self.long(map.len() as i64);

@@ -17,7 +17,7 @@ pub struct ReservationSet {
     pub reservation_id: ReservationId,
     /// Display name; may be empty.
     pub name: Text,
-    /// The cloud provider that bills the unused units. Reported, never compared.
+    /// The cloud provider that bills the unused units. It is reported and never compared.
     pub provider: Text,
     /// Region of the units: a unit serves only pods of this region.
     pub region: Text,
@@ -25,20 +25,21 @@ pub struct ReservationSet {
     pub zone: Option<Text>,
     /// GPU model of the units: a unit serves only pods that ask for this model.
     pub gpu_model: Text,
-    /// Capacity of one unit. A unit serves a pod with equally many GPUs and no more vCPU and memory.
+    /// Capacity of one unit. A unit serves a pod with the same number of GPUs, and with no more vCPU and
+    /// memory.
     pub capacity: Quantities,
     /// Number of units; zero or more.
     pub quantity: i32,
     /// Price per hour of one unit that no pod uses, in `currency`; zero or more.
     pub unit_hourly_price: UnitPrice,
-    /// Currency of the price (ISO 4217); must be the organization's configured one.
+    /// Currency of the price (ISO 4217), which must be the organization's configured currency.
     pub currency: Text,
     /// The time at which the reservation was bought. Among units of one size, the oldest serves first.
     pub created_at: Timestamp,
     /// The first instant at which the reservation is effective.
     pub starts_at: Timestamp,
-    /// The first instant at which the reservation is no longer effective; `None` if it does not end. Never
-    /// before `starts_at`. A reservation that ends at its start is never effective.
+    /// The first instant at which the reservation is no longer effective; `None` if it does not end. It is
+    /// never before `starts_at`. A reservation that ends at its start is never effective.
     pub ends_at: Option<Timestamp>,
 }
 
@@ -118,8 +119,8 @@ pub struct CommitmentSet {
     pub name: Text,
     /// The cloud provider: the commitment covers only nodes of this provider.
     pub provider: Text,
-    /// The provider's kind of commitment. A reserved instance covers the use of the clock hour. A discount
-    /// covers at every instant. A savings plan covers spend of the clock hour.
+    /// The provider's kind of commitment. A reserved instance covers use over the clock hour. A committed-use
+    /// discount covers use at every instant. A savings plan covers spend over the clock hour.
     pub kind: CommitmentKind,
     /// The region: the commitment covers only nodes of this region.
     pub region: Text,
@@ -135,16 +136,18 @@ pub struct CommitmentSet {
     pub gpu_model: Option<Text>,
     /// Amortized cost of the whole commitment per hour, used or unused, in `currency`; zero or more.
     pub hourly_cost: UnitPrice,
-    /// Currency of the cost (ISO 4217); must be the organization's configured one.
+    /// Currency of the cost (ISO 4217), which must be the organization's configured currency.
     pub currency: Text,
     /// The first instant at which the commitment is effective.
     pub starts_at: Timestamp,
-    /// The first instant at which the commitment is no longer effective; `None` if it does not end. Never
-    /// before `starts_at`. A commitment that ends at its start is never effective.
+    /// The first instant at which the commitment is no longer effective; `None` if it does not end. It is
+    /// never before `starts_at`. A commitment that ends at its start is never effective.
     pub ends_at: Option<Timestamp>,
-    /// Whether an autoscaler plans with the commitment. The provider applies a disabled one all the same.
+    /// Whether an autoscaler plans with the commitment. The provider applies a disabled commitment all the
+    /// same.
     pub enabled: bool,
-    /// The part of its vCPU, memory and GPUs that an autoscaler plans with, 0 to 1; `None` means 1.
+    /// The part of the commitment's vCPU, memory and GPUs that an autoscaler plans with, 0 to 1; `None` means
+    /// 1.
     pub allowed_utilization: Option<Ratio>,
     /// The clusters that the commitment covers before all others.
     pub assignments: Vec<Assignment>,

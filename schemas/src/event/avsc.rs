@@ -26,8 +26,8 @@ pub const fn avsc(kind: EventKind) -> &'static str {
     }
 }
 
-/// Released schemas from `released/` that are no longer the newest. Without a schema registry, older writers
-/// are recognized by them.
+/// Released schemas from `released/` that are no longer the newest. Without a schema registry, they identify
+/// older writers.
 pub const OLDER: &[&str] = &[];
 
 /// Returns the full name of the record of `kind`, such as `prorata.events.NodeStarted`.
@@ -35,7 +35,7 @@ pub fn full_name(kind: EventKind) -> String {
     format!("{NAMESPACE}.{}", kind.name())
 }
 
-/// Returns the kind whose record has this full name.
+/// Returns the kind whose record has this full name; `None` if no record does.
 pub fn kind_of(full_name: &str) -> Option<EventKind> {
     let name = full_name.strip_prefix(NAMESPACE)?.strip_prefix('.')?;
     EventKind::ALL.into_iter().find(|kind| kind.name() == name)

@@ -35,7 +35,7 @@ pub use rivals::Recording;
 pub use crate::sharing::ByName;
 pub use crate::size::Quantities;
 
-/// Labels of a Kubernetes object, value by name.
+/// Labels of a Kubernetes object, values by name.
 pub type Labels = ByName<Text>;
 
 /// One event: something that became true for one organization at one instant.
@@ -182,7 +182,7 @@ impl Payload {
         }
     }
 
-    /// Returns the currency of the event's prices; `None` if it has no prices.
+    /// Returns the currency of the event's prices; `None` if the event has no prices.
     pub const fn currency(&self) -> Option<&Text> {
         match self {
             Self::NodeStarted(node) => Some(&node.currency),

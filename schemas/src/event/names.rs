@@ -1,7 +1,7 @@
 //! The canonical form of names that producers spell in several ways (RULES.md, section 12).
 //!
 //! Events keep the spelling of their producer; rules and price lists compare canonical forms. A name that is
-//! already canonical is borrowed, so comparing it allocates nothing.
+//! already canonical is borrowed, so a comparison allocates nothing.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ use crate::Text;
 /// A function of this module that returns a canonical name.
 pub type Canonical = for<'n> fn(&'n str) -> Cow<'n, str>;
 
-/// Canonical names of providers, each with its spellings, without blanks, dashes and underscores.
+/// Canonical names of providers, each with the spellings that producers use. The spellings are listed without
+/// blanks, dashes and underscores.
 const PROVIDERS: &[(&str, &[&str])] = &[
     ("aws", &["aws", "amazon", "amazonec2", "amazonwebservices", "awscn", "awsusgov", "ec2", "eks"]),
     ("gcp", &["gcp", "gce", "gke", "google", "googlecloud", "googlecloudplatform", "googlecomputeengine"]),
@@ -26,7 +27,8 @@ const PLAIN: &[&str] = &[
 /// Words that turn the model next to them into another model.
 const VARIANTS: &[&str] = &["nvl", "mega"];
 
-/// Models of data-centre GPUs. A model that comes in one memory size has that size here; variants may differ.
+/// Models of data-centre GPUs. A model that comes in only one memory size is listed with this size. Its
+/// variants may have other sizes.
 const MODELS: &[(&str, Option<&str>)] = &[
     ("a10", Some("24gb")),
     ("a100", None),

@@ -36,10 +36,10 @@ pub struct NodeStarted {
     /// The provider's region, such as `us-east-1`. A commitment covers only nodes of its own region.
     #[serde(deserialize_with = "shared::text")]
     pub region: Text,
-    /// The provider's availability zone; `None` if unknown. Reported, never compared.
+    /// The provider's availability zone; `None` if unknown. It is reported and never compared.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub zone: Option<Text>,
-    /// The provider's instance type, such as `p5.48xlarge`. Reported, never compared.
+    /// The provider's instance type, such as `p5.48xlarge`. It is reported and never compared.
     #[serde(deserialize_with = "shared::text")]
     pub instance_type: Text,
     /// The provider's instance family, such as `p5`. A commitment covers only nodes of its own family.
@@ -56,27 +56,27 @@ pub struct NodeStarted {
     pub gpu_model: Option<Text>,
     /// Price of the whole node per hour before any commitment, in `currency`; zero or more.
     pub hourly_cost: UnitPrice,
-    /// Currency of the price (ISO 4217); must be the organization's configured one.
+    /// Currency of the price (ISO 4217), which must be the organization's configured currency.
     #[serde(deserialize_with = "shared::text")]
     pub currency: Text,
     /// The GPU pool that the node provides capacity to; `None` if there is none.
     pub pool_id: Option<PoolId>,
-    /// Number of physical GPUs of the node, in thousandths; `None` if the GPUs are counted in `capacity`,
+    /// Number of physical GPUs of the node, in thousandths. `None` if the GPUs are counted in `capacity`,
     /// whose resources may stand for parts of a GPU.
     pub gpus: Option<Quantity>,
-    /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown.
-    /// Reported only.
+    /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown. It
+    /// is only reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub resource_key: Option<Text>,
     /// The provider's account, project or subscription that is billed for the node; `None` if it is unknown.
-    /// Reported only.
+    /// It is only reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub account_id: Option<Text>,
 }
 
 impl NodeStarted {
-    /// Returns the size of the node: its capacity, with its physical GPUs if they are given. A node that
-    /// counts nothing but replicas of GPUs has one GPU, the least that it can have.
+    /// Returns the size of the node: its capacity, with its physical GPUs if they are given. A node whose
+    /// capacity lists only replicas of GPUs counts as one GPU, the least that it can have.
     pub fn size(&self, gpu_resources: &[Text]) -> Size {
         let mut size = Size::of(&self.capacity, gpu_resources);
         if size.gpu_millis == 0 && replicas(&self.capacity, gpu_resources) > 0 {

@@ -30,11 +30,11 @@ pub struct PodStarted {
     /// The time at which the Kubernetes object was created. Pods count against a quota in order of this time,
     /// in whole seconds.
     pub created_at: Timestamp,
-    /// Kubernetes priority; may be negative. Of pods created in the same second, the one with the lower
+    /// Kubernetes priority; may be negative. Of pods created in the same second, the pod with the lower
     /// priority counts first against a quota.
     pub priority: i32,
-    /// The node that the pod runs on; `None` if it names none. The pod is unpriced while that node is not
-    /// running.
+    /// The node that the pod runs on; `None` if the pod names none. The pod is unpriced while that node is
+    /// not running.
     pub node_id: Option<NodeId>,
     /// Region of a serverless pod. It selects the pod's rate and the reservations that can serve the pod.
     /// `None` if unknown; then no rate matches.
@@ -58,27 +58,27 @@ pub struct PodStarted {
     /// containers. In a pool, TFLOPs and VRAM are per GPU.
     #[serde(deserialize_with = "shared::quantities")]
     pub requests: Quantities,
-    /// Limits, combined in the same way. Only limits on TFLOPs and VRAM (per GPU) cost anything.
+    /// Limits, combined like the requests. Only limits on TFLOPs and VRAM (per GPU) cost anything.
     #[serde(deserialize_with = "shared::quantities")]
     pub limits: Quantities,
-    /// Kind of the workload that owns the pod, such as `Deployment`; `None` if no workload does. Reported
-    /// only.
+    /// Kind of the workload that owns the pod, such as `Deployment`; `None` if no workload does. It is only
+    /// reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_kind: Option<Text>,
-    /// Name of the workload that owns the pod; `None` if no workload does. Reported only.
+    /// Name of the workload that owns the pod; `None` if no workload does. It is only reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_name: Option<Text>,
     /// Kubernetes labels, value by name. Reported only.
     #[serde(deserialize_with = "shared::labels")]
     pub labels: Labels,
-    /// The instant at which the pod's protection from eviction ends, exclusive; `None` if it is not
+    /// The instant at which the pod's protection from eviction ends, exclusive; `None` if the pod is not
     /// protected. Protection raises the pod's charge in a pool.
     pub eviction_protected_until: Option<Timestamp>,
-    /// Number of physical GPUs that the pod holds, in thousandths; `None` if the GPUs are counted in
+    /// Number of physical GPUs that the pod holds, in thousandths. `None` if the GPUs are counted in
     /// `requests`, whose resources may stand for parts of a GPU.
     pub gpus: Option<Quantity>,
-    /// The way in which the pod shares GPUs, such as `time-slicing`; `None` if it shares none. The part of a
-    /// pod that shares GPUs without `gpus` is unknown. Reported only.
+    /// The way in which the pod shares GPUs, such as `time-slicing`; `None` if it shares none. If a pod
+    /// shares GPUs without `gpus`, the part that it holds is unknown. The way is only reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub gpu_sharing: Option<Text>,
 }
@@ -92,7 +92,7 @@ impl PodStarted {
         size.with_gpus(self.gpus.as_ref())
     }
 
-    /// Returns whether the pod shares GPUs, and holds an unknown part of them.
+    /// Returns whether the pod shares GPUs and holds an unknown part of them.
     pub fn holds_unknown_share(&self, gpu_resources: &[Text]) -> bool {
         let shares = || self.gpu_sharing.is_some() || replicas(&self.requests, gpu_resources) > 0;
         self.gpus.is_none() && shares()
@@ -107,20 +107,21 @@ impl PodStarted {
 /// A pod stops. Natural key: pod_uid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStopped {
-    /// The pod's cluster. Not compared: the uid alone identifies the pod.
+    /// The pod's cluster. It is not compared, because the uid alone identifies the pod.
     pub cluster_id: ClusterId,
-    /// The pod's namespace; may be empty. Not compared.
+    /// The pod's namespace; may be empty. It is not compared.
     pub namespace: Text,
     /// The pod that stops. Nothing happens if it is not running.
     pub pod_uid: PodUid,
-    /// The reason that the pod stopped, such as `Completed` or `Evicted`; `None` if unknown. Not used.
+    /// The reason for which the pod stopped, such as `Completed` or `Evicted`; `None` if unknown. It is not
+    /// used.
     pub reason: Option<Text>,
 }
 
 /// Measured use of a pod over [event_time, interval_end). Natural key: pod_uid, event_time.
 ///
-/// If several samples cover an instant, the one that started last counts. Time without a sample counts as no
-/// use.
+/// If several samples cover an instant, the sample that started last counts. Time without a sample counts as
+/// no use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
     /// The pod that was measured. Only the time in which the pod runs counts.
@@ -131,10 +132,10 @@ pub struct PodUsage {
     pub cpu_millis: i64,
     /// Average memory use over the interval, in bytes; zero or more.
     pub memory_bytes: i64,
-    /// Average GPU use over the interval, in thousandths of a GPU; zero or more. For a shared GPU, only the
-    /// pod's part.
+    /// Average GPU use over the interval, in thousandths of a GPU; zero or more. For a shared GPU, this is
+    /// only the pod's part.
     pub gpu_millis: i64,
     /// Average use of GPU memory over the interval, in bytes; zero or more; `None` if it was not measured.
-    /// For a shared GPU, only the pod's part.
+    /// For a shared GPU, this is only the pod's part.
     pub gpu_memory_bytes: Option<i64>,
 }

@@ -46,7 +46,7 @@ impl BudgetExceedStrategy {
 pub struct PoolSet {
     /// The pool id. Nodes and pods refer to it in their `pool_id`.
     pub pool_id: PoolId,
-    /// The cluster under which the pool is reported. Its nodes and pods may be of any cluster.
+    /// The cluster under which the pool is reported. The pool's nodes and pods may be in any cluster.
     pub cluster_id: ClusterId,
     /// The provider that bills the pool's pods that run on no node.
     pub provider: Text,
@@ -60,12 +60,12 @@ pub struct PoolSet {
     pub vram_expand_to_host_disk_percent: i32,
     /// Percent of the nodes' memory that is added to virtual VRAM; zero or more.
     pub vram_expand_to_host_mem_percent: i32,
-    /// Maximum capacity that the pool may grow to; reported and not enforced. A resource that it does not
-    /// name has no maximum.
+    /// Maximum capacity that the pool may grow to; reported and not enforced. A resource that is not named
+    /// here has no maximum.
     pub max_capacity: Quantities,
-    /// Minimum capacity that the pool keeps; reported and not enforced. At most `max_capacity`.
+    /// Minimum capacity that the pool keeps; reported and not enforced. It is at most `max_capacity`.
     pub min_capacity: Quantities,
-    /// The capacity that the pool keeps free on purpose, for future pods. At most `max_capacity`.
+    /// The capacity that the pool keeps free on purpose, for future pods. It is at most `max_capacity`.
     pub warm_capacity: Quantities,
     /// Budget for node cost in a UTC day, in `currency`; zero or more; `None` if there is none.
     pub budget_per_day: Option<Money>,
@@ -75,12 +75,13 @@ pub struct PoolSet {
     pub budget_per_quarter: Option<Money>,
     /// The owner's action when a budget is exceeded; reported only.
     pub budget_exceed_strategy: BudgetExceedStrategy,
-    /// Currency of prices and budgets (ISO 4217); must be the organization's configured one.
+    /// Currency of prices and budgets (ISO 4217), which must be the organization's configured currency.
     pub currency: Text,
 }
 
 impl PoolSet {
-    /// Returns the field of a capacity that is above the maximum, and a description of the fault.
+    /// Returns the field of the first capacity that is above `max_capacity`, and a description of the fault.
+    /// Returns `None` if no capacity is.
     pub fn fault_of_capacity(&self) -> Option<(&'static str, String)> {
         let capacities = [("min_capacity", &self.min_capacity), ("warm_capacity", &self.warm_capacity)];
         capacities.into_iter().find_map(|(field, capacity)| {
@@ -106,7 +107,7 @@ pub struct PoolDeleted {
 /// Natural key: region, gpu_model, qos.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSet {
-    /// The provider that bills the pods. Reported, never compared.
+    /// The provider that bills the pods. It is reported and never compared.
     pub provider: Text,
     /// Region of the pods that the rate prices; never empty.
     pub region: Text,
@@ -121,6 +122,6 @@ pub struct RateSet {
     pub per_gib_hour: UnitPrice,
     /// Price of one requested GPU for an hour, in `currency`; zero or more.
     pub per_gpu_hour: UnitPrice,
-    /// Currency of the prices (ISO 4217); must be the organization's configured one.
+    /// Currency of the prices (ISO 4217), which must be the organization's configured currency.
     pub currency: Text,
 }

@@ -1,13 +1,13 @@
-//! Identity of events: the thing an event is about, and which of several events about the same thing stands.
+//! Identity of events: what an event is about, and which of several events about one thing stands.
 
 use super::{Event, Payload};
 use crate::time::Timestamp;
 
 /// The common fields `recorded_at` and `retracted` of an event.
 ///
-/// Among events of one kind, natural key and event time, the event with the largest recording stands. That is
-/// the latest `recorded_at`, where null sorts before every instant and a retraction sorts last at its
-/// instant.
+/// Among events of one kind, natural key and event time, the event with the largest recording stands. The
+/// largest recording has the latest `recorded_at`. Null sorts before every instant, and a retraction sorts
+/// last at its instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recording(i64);
 
@@ -15,7 +15,7 @@ impl Recording {
     /// Neither `recorded_at` nor a retraction.
     pub const NONE: Self = Self::new(None, false);
 
-    /// Creates a recording. The instant lies in the years 1970 to 9999; `None` if unknown.
+    /// Creates a recording. The instant lies in the years 1970 to 9999; it is `None` if unknown.
     pub const fn new(recorded_at: Option<Timestamp>, is_retraction: bool) -> Self {
         // The lowest bit is the retraction, the other bits are the instant. So one comparison of numbers
         // decides the order, and an event needs eight bytes for it.
@@ -31,17 +31,17 @@ impl Recording {
         if self.0 < 0 { None } else { Some(Timestamp(self.0 >> 1)) }
     }
 
-    /// Returns whether the event is a retraction: it never became true.
+    /// Returns whether the event is a retraction, which takes back what was recorded before.
     pub const fn is_retraction(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns a number for packed forms. [`Self::from_bits`] is the inverse.
+    /// Returns the recording as a number for packed forms. [`Self::from_bits`] is the inverse.
     pub const fn to_bits(self) -> i64 {
         self.0
     }
 
-    /// Returns the recording of a number that [`Self::to_bits`] returned.
+    /// Returns the recording for a number that [`Self::to_bits`] returned.
     pub const fn from_bits(bits: i64) -> Self {
         Self(bits)
     }
@@ -54,8 +54,8 @@ impl Default for Recording {
 }
 
 impl Payload {
-    /// Returns the natural key: up to three fields, null if absent. It does not include the event time,
-    /// although that is part of the key of usage.
+    /// Returns the natural key: up to three fields, `None` where a field is absent. It lacks the event time,
+    /// although the natural key of usage includes it.
     pub fn natural_key(&self) -> [Option<&str>; 3] {
         match self {
             Self::RateSet(rate) => [Some(&rate.region), rate.gpu_model.as_deref(), Some(&rate.qos)],
@@ -77,8 +77,8 @@ impl Payload {
 }
 
 impl Event {
-    /// Returns whether both events are about the same thing, so that at most one of them stands. Then they
-    /// have the same organization, event time, type and natural key.
+    /// Returns whether both events are about the same thing, so that at most one of them stands. Such events
+    /// agree in organization, event time, type and natural key.
     pub fn is_rival_of(&self, other: &Self) -> bool {
         (self.event_time, self.payload.kind()) == (other.event_time, other.payload.kind())
             && self.payload.natural_key() == other.payload.natural_key()

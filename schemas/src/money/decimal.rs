@@ -1,4 +1,4 @@
-//! Decimals of table columns (`decimal(38,12)`): an integer of 10^-12, an atom.
+//! Decimals of table columns (`decimal(38,12)`): each a whole number of atoms (10^-12).
 //!
 //! Sums of money over an organization can exceed the 28 digits that a price may have, so columns are wider
 //! than the types of [`crate::money`]. No operation rounds: the engine computes exactly and rounds once.
@@ -18,8 +18,8 @@ pub const PLACES: usize = 12;
 /// The sign bit: flipping it adds or subtracts 2^127.
 const SIGN: u128 = 1 << 127;
 
-/// A decimal number with exactly twelve places, held as an integer of 10^-12 above -2^127. Columns hold up to
-/// 38 digits, which is a smaller range.
+/// A decimal number with exactly twelve places, held as a whole number of atoms (10^-12) above -2^127.
+/// Columns hold up to 38 digits, which is a smaller range.
 ///
 /// A row has a dozen optional decimals, so `Option<Decimal12>` takes no more space than the number. The
 /// number is stored as its distance from -2^127, which is never zero and sorts like the number.
@@ -39,7 +39,7 @@ impl Decimal12 {
     /// The smallest number: one atom above -2^127.
     pub const MIN: Self = Self(NonZero::<u128>::MIN);
 
-    /// Creates the number of `atoms`, which are 10^-12 each. The one `i128` below [`Self::MIN`] becomes
+    /// Creates a number from its `atoms`, which are 10^-12 each. The one `i128` below [`Self::MIN`] becomes
     /// `MIN`.
     pub const fn from_atoms(atoms: i128) -> Self {
         match Self::checked(atoms) {
@@ -48,7 +48,7 @@ impl Decimal12 {
         }
     }
 
-    /// Creates the number of `atoms`; `None` if it is below [`Self::MIN`].
+    /// Creates a number from its `atoms`; `None` if it is below [`Self::MIN`].
     const fn checked(atoms: i128) -> Option<Self> {
         match NonZero::new(atoms.cast_unsigned() ^ SIGN) {
             Some(distance) => Some(Self(distance)),
@@ -160,7 +160,7 @@ impl fmt::Display for Decimal12 {
     }
 }
 
-/// Returns the digits before and after the point.
+/// Splits a number of atoms into the whole number before the point and the atoms after it.
 const fn split(magnitude: u128) -> (u128, u64) {
     const ONE_64: u64 = ONE as u64;
     if magnitude <= u64::MAX as u128 {
@@ -182,7 +182,8 @@ impl Serialize for Decimal12 {
 }
 
 impl<'de> Deserialize<'de> for Decimal12 {
-    /// Reads text, without a float in between. Whole numbers are accepted too.
+    /// Reads text or a whole number, and never converts it to a float. In binary forms, reads the number of
+    /// atoms.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl serde::de::Visitor<'_> for Visitor {

@@ -45,7 +45,7 @@ pub struct BudgetUse {
     pub pool_id: PoolId,
     /// The period.
     pub period: Period,
-    /// Node cost of the pool since the start of the period, the hour included.
+    /// Node cost of the pool since the start of the period, including this hour.
     pub spend: Decimal12,
     /// The budget.
     pub budget: Decimal12,

@@ -17,7 +17,7 @@ pub enum RowKind {
     NodeIdle,
     /// A pod on no node, at its own rate.
     PodServerless,
-    /// A pool pod on no node. Its cost is its charge in the pool.
+    /// A pool pod on no node, which costs its charge in the pool.
     PodPool,
     /// Unused units of a reservation.
     ReservationUnused,
@@ -72,7 +72,7 @@ pub enum Unpriced {
     NoQosPrice,
     /// No rate matches the pod yet.
     NoRate,
-    /// The pod shares GPUs, and its part of them is unknown, so its cost lacks them.
+    /// The pod shares an unknown part of GPUs, so the row's cost lacks the GPUs.
     UnknownGpuShare,
     /// The currency of the price differs from the hour's currency.
     OtherCurrency,
@@ -92,7 +92,7 @@ impl Unpriced {
     }
 }
 
-/// One row of `cost_allocation`. Its grain is the organization, the hour and the first eleven fields, in this
+/// One row of `cost_allocation`. The grain is the organization, the hour and the first eleven fields, in this
 /// order, null first. A file is sorted by the grain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostRow {
@@ -106,7 +106,8 @@ pub struct CostRow {
     pub pod_uid: Option<PodUid>,
     /// The commitment that pays (`CommitmentDiscountId`).
     pub commitment_id: Option<CommitmentId>,
-    /// The reservation that the pod matches, or whose units are unused (`CapacityReservationId`).
+    /// The reservation that the pod matches, or whose units are unused (`CapacityReservationId`); `None` on
+    /// other rows.
     pub reservation_id: Option<ReservationId>,
     /// The quota that governs the pod (`x_QuotaId`).
     pub quota_id: Option<QuotaId>,
@@ -115,7 +116,7 @@ pub struct CostRow {
     /// Price per hour (`ListUnitPrice`). On a commitment's own rows, it is the commitment's hourly cost. On
     /// rows of a node, it is the node's price.
     pub list_unit_price: Decimal12,
-    /// The reason that the row has no price.
+    /// The reason for which the row has no price; `None` if it has one.
     pub unpriced: Option<Unpriced>,
 
     /// The provider that bills the resource; `unknown` if there is no price.
@@ -131,7 +132,7 @@ pub struct CostRow {
     /// `CommitmentDiscountQuantity`: hours of the commitment.
     pub commitment_quantity: Option<Decimal12>,
     /// The row's part of its origin (node, hour, commitment, unit price), on `pod_node` and `node_idle` rows
-    /// of a running node. The ratios of one origin sum to exactly 1.
+    /// of a running node. `None` on other rows. The ratios of one origin sum to exactly 1.
     pub allocated_ratio: Option<Decimal12>,
 
     /// `x_SplitCost`, on `pod_node`.
@@ -150,15 +151,16 @@ pub struct CostRow {
     pub requested: Option<ResourceHours>,
     /// Used hours; `None` if there was no usage event.
     pub used: Option<ResourceHours>,
-    /// The row's part of the node's amount of each resource, or of its pods' allocated amount if that is
-    /// larger (`x_CpuSplitUsageRatio` and its like). Set on `pod_node` rows of a running node.
+    /// The row's part of the node's amount of each resource (`x_CpuSplitUsageRatio` and the like). If the
+    /// node's pods were allocated more than the node has, it is the row's part of the allocated amount. It is
+    /// set on `pod_node` rows of a running node.
     pub split_usage: ResourceRatios,
-    /// The row's part of the amount of each resource that all pods were allocated (`x_CpuUnusedRatio` and its
-    /// like). Set on the same rows; 0 if nothing of the resource is unused.
+    /// The row's part of the amount of each resource that all pods were allocated (`x_CpuUnusedRatio` and the
+    /// like). It is set on `pod_node` rows of a running node, and is 0 if nothing of the resource is unused.
     pub unused: ResourceRatios,
     /// `x_RunningSeconds`, on pod rows.
     pub running_seconds: Option<Decimal12>,
-    /// `x_PoolCharge`, on the rows of every pool pod that has a price in the pool.
+    /// `x_PoolCharge`, on the rows of every pool pod that has a price in the pool; `None` on other rows.
     pub pool_charge: Option<Decimal12>,
 
     /// The node as last described inside the hour.
@@ -167,7 +169,7 @@ pub struct CostRow {
     pub pod: Option<Arc<PodStarted>>,
     /// The reservation, on `reservation_unused`.
     pub reservation: Option<Arc<ReservationSet>>,
-    /// The commitment, on every row that has one.
+    /// The commitment; `None` if the row has none.
     pub commitment: Option<Arc<CommitmentSet>>,
     /// The pool, on priced `pod_pool` rows.
     pub pool: Option<Arc<PoolSet>>,
@@ -176,7 +178,8 @@ pub struct CostRow {
 }
 
 impl CostRow {
-    /// Creates a row of a kind, with everything else empty. The provider gets its canonical name.
+    /// Creates a row with a kind, a resource and the canonical name of a provider. All other fields are empty
+    /// or zero.
     pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {
         let provider = names::shared(&provider, names::provider);
         Self {

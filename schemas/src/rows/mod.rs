@@ -31,8 +31,8 @@ pub struct HourTables {
     pub gpu_resources: Vec<Text>,
     /// The hour.
     pub hour: Hour,
-    /// `cost_allocation`, sorted by grain. Rows are large and many parts of an hour add theirs, so each row
-    /// is boxed and never moves.
+    /// `cost_allocation`, sorted by grain. Rows are large and many parts of an hour add rows, so each row is
+    /// boxed and never moves.
     pub cost_allocation: Vec<Box<CostRow>>,
     /// `reservation_usage`, by reservation.
     pub reservation_usage: Vec<ReservationUsageRow>,

@@ -39,7 +39,7 @@ pub struct ReservationUsageRow {
     pub unused_cost: Decimal12,
 }
 
-/// State of a commitment at the hour's end. If several hold, the first in this order counts.
+/// State of a commitment at the hour's end. If several states apply, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitmentState {
     /// Deleted.
@@ -67,7 +67,7 @@ impl CommitmentState {
     }
 }
 
-/// Resource hours that a commitment covered in one cluster, and the cost they received.
+/// Resource hours that a commitment covered in one cluster, and the cost that they received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterCover {
     /// Covered vCPU-hours.
@@ -85,7 +85,7 @@ pub struct PlanSpend {
     pub committed: Decimal12,
     /// Covered spend.
     pub covered: Decimal12,
-    /// Spend that it would cover if the provider followed `enabled` and `allowed_utilization`.
+    /// Spend that the plan would cover if the provider followed `enabled` and `allowed_utilization`.
     pub planned: Decimal12,
     /// Spend of all matching usage, whether other plans cover it or not.
     pub provisioned: Decimal12,
@@ -104,7 +104,8 @@ pub struct CommitmentUtilizationRow {
     pub committed: ResourceHours,
     /// Covered resource hours.
     pub covered: ResourceHours,
-    /// Resource hours that it would cover if the provider followed `enabled` and `allowed_utilization`.
+    /// Resource hours that the commitment would cover if the provider followed `enabled` and
+    /// `allowed_utilization`.
     pub planned: ResourceHours,
     /// Resource hours of all matching nodes.
     pub provisioned: ResourceHours,
@@ -184,7 +185,7 @@ pub struct PoolUsageRow {
     pub description: Arc<PoolSet>,
     /// Mean number of the pool's nodes.
     pub nodes: Decimal12,
-    /// Mean number of GPUs of the pool's nodes, physical ones if they are given.
+    /// Mean number of GPUs of the pool's nodes; the physical GPUs if they are given.
     pub gpus: Decimal12,
     /// Mean FP16 TFLOPs of the pool's nodes.
     pub tflops_total: Decimal12,
@@ -194,13 +195,13 @@ pub struct PoolUsageRow {
     pub tflops_virtual: Decimal12,
     /// Mean virtual VRAM in bytes: `vram_bytes_total` expanded to host disk and host memory.
     pub vram_bytes_virtual: Decimal12,
-    /// Mean TFLOPs that the pool's pods request, times their GPUs.
+    /// Mean TFLOPs that the pool's pods request, multiplied by the GPUs of each pod.
     pub tflops_requested: Decimal12,
-    /// Mean VRAM that the pool's pods request, times their GPUs, in bytes.
+    /// Mean VRAM in bytes that the pool's pods request, multiplied by the GPUs of each pod.
     pub vram_bytes_requested: Decimal12,
-    /// Mean TFLOPs limit of the pool's pods, times their GPUs.
+    /// Mean TFLOPs limit of the pool's pods, multiplied by the GPUs of each pod.
     pub tflops_limited: Decimal12,
-    /// Mean VRAM limit of the pool's pods, times their GPUs, in bytes.
+    /// Mean VRAM limit of the pool's pods in bytes, multiplied by the GPUs of each pod.
     pub vram_bytes_limited: Decimal12,
     /// Mean TFLOPs that no pod requests, up to the warm capacity.
     pub tflops_idle_warm: Decimal12,
@@ -214,8 +215,8 @@ pub struct PoolUsageRow {
     pub allocated_tflops_percent: Decimal12,
     /// Requested VRAM in percent of the total; 0 without nodes.
     pub allocated_vram_percent: Decimal12,
-    /// Used TFLOPs of the pool's nodes in percent of the total: measured use of GPUs, each at its part of its
-    /// node's TFLOPs. `None` if no use of these nodes was measured.
+    /// Used TFLOPs of the pool's nodes in percent of the total. The measured use of each GPU counts at the
+    /// GPU's part of its node's TFLOPs. `None` if no use of these nodes was measured.
     pub utilized_tflops_percent: Option<Decimal12>,
     /// Used VRAM of the pool's nodes in percent of the total. `None` if no use of GPU memory was measured.
     pub utilized_vram_percent: Option<Decimal12>,
@@ -234,9 +235,9 @@ pub struct PoolUsageRow {
     pub spend_quarter: Decimal12,
     /// Budget of the day; `None` if there is none, or it is not in the hour's currency.
     pub budget_day: Option<Decimal12>,
-    /// Budget of the month, as for the day.
+    /// Budget of the month; `None` as for `budget_day`.
     pub budget_month: Option<Decimal12>,
-    /// Budget of the quarter, as for the day.
+    /// Budget of the quarter; `None` as for `budget_day`.
     pub budget_quarter: Option<Decimal12>,
     /// The names from `day,month,quarter` whose spend is strictly above the budget; `None` if no spend is.
     pub budget_exceeded: Option<Text>,

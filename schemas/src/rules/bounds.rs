@@ -66,7 +66,7 @@ pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
 /// Rejects values that are well-formed but that no cluster has. `rules` names the resources that are GPUs.
 ///
 /// # Errors
-/// `invalid_field`, with the field, its value and its bound.
+/// `invalid_field` that names the field, the value and the bound.
 pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
     let judge = Judge { record: event.payload.kind().name(), rules };
     judge.all_texts(event)?;

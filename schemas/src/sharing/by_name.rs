@@ -1,4 +1,4 @@
-//! Maps from names to values, as events have them: quantities of resources, labels.
+//! Maps from names to values, such as the quantities and labels of events.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -100,7 +100,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for ByName<V> {
     }
 }
 
-/// Deserializes names and values of one form into another form.
+/// Deserializes a map of `Name` to `Read` as a map from texts to `Kept`.
 pub(super) struct Values<Name, Read, Kept>(pub(super) PhantomData<(Name, Read, Kept)>);
 
 impl<'de, Name, Read, Kept> Visitor<'de> for Values<Name, Read, Kept>

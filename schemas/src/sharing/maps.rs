@@ -1,5 +1,5 @@
 //! Sharing of maps that the events of an organization repeat: the pods of a workload have the same labels and
-//! requests. A map that is kept is recognized by its bytes, and not read again.
+//! requests. A kept map is recognized by its bytes and is not read again.
 //!
 //! A small direct-mapped cache, like the cache of texts in `texts.rs`.
 
@@ -28,14 +28,14 @@ impl<V> Maps<V> {
         Self(Vec::new())
     }
 
-    /// Returns the organization's map that was read from these bytes, if it is kept.
+    /// Returns the organization's map that was read from these bytes; `None` if it is not kept.
     pub fn kept(&self, organization: u64, bytes: &[u8]) -> Option<ByName<V>> {
         let kept = self.0.get(place(organization, bytes))?.as_ref();
         let kept = kept.filter(|kept| kept.organization == organization && *kept.bytes == *bytes)?;
         Some(kept.map.clone())
     }
 
-    /// Keeps a map that was read from these bytes.
+    /// Keeps a map that was read from these bytes, unless there are more than `BYTES_MAX` bytes.
     pub fn keep(&mut self, organization: u64, bytes: &[u8], map: &ByName<V>) {
         if bytes.len() > BYTES_MAX {
             return;

@@ -2,7 +2,7 @@
 //! cluster, labels and quantities.
 //!
 //! `texts` and `maps` are small caches. The reader of bodies and the reader of states (`shared`) look a value
-//! up before they make another.
+//! up before they create another one.
 
 mod by_name;
 mod maps;
@@ -17,11 +17,12 @@ pub use shared::restart_sharing;
 pub(crate) use texts::Names;
 
 thread_local! {
-    /// The thread's own copies. While the thread reads, no other thread counts references to them.
+    /// The caches of this thread. While the thread reads, no other thread counts references to the cached
+    /// values.
     pub(crate) static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
 }
 
-/// Returns a hash that spreads texts over slots. Its quality affects only speed.
+/// Returns a hash that spreads texts over slots. The quality of the hash affects only speed.
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut words = bytes.chunks_exact(8);

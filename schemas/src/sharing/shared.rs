@@ -12,9 +12,8 @@ use crate::quantity::Quantity;
 use crate::sharing::by_name::Values;
 use crate::sharing::{ByName, Maps, NAMES, Names};
 
-/// Stops sharing earlier texts. Values that this thread reads from now on share no text with values that it
-/// has read before. Organizations are folded on different threads, which would contend for the reference
-/// counts.
+/// Stops sharing earlier texts: values that this thread reads from now on share no text with values read
+/// before. Organizations are folded on different threads, which would contend for the reference counts.
 pub fn restart_sharing() {
     NAMES.with_borrow_mut(|names| names.enter_another());
 }

@@ -24,7 +24,8 @@ pub struct Names {
     /// Maps of labels.
     pub labels: Maps<Text>,
     organization: u64,
-    /// The id of that organization. The next event usually has the same one.
+    /// The id of the organization entered last; `None` if it is unnamed. The next event usually has the same
+    /// id.
     last: Option<Text>,
     /// Number of unnamed organizations so far.
     unnamed: u64,
@@ -48,12 +49,12 @@ impl Names {
         self.organization
     }
 
-    /// Returns the organization entered last, if these are its bytes.
+    /// Returns the id of the organization entered last if it has these bytes, and `None` otherwise.
     pub fn last(&self, organization: &[u8]) -> Option<Text> {
         self.last.as_ref().filter(|last| last.as_bytes() == organization).cloned()
     }
 
-    /// Enters an organization. The texts that follow belong to it. Returns its id.
+    /// Enters an organization, to which the texts read from now on belong, and returns its id.
     pub fn enter(&mut self, organization: &str) -> Text {
         self.organization = hash(0, organization.as_bytes());
         let id = self.text(organization);
@@ -61,7 +62,8 @@ impl Names {
         id
     }
 
-    /// Returns the kept text of these bytes, if there is one. The bytes need no second UTF-8 check.
+    /// Returns the kept text that has these bytes; `None` if there is none. The bytes need no second UTF-8
+    /// check.
     pub fn kept(&self, bytes: &[u8]) -> Option<Text> {
         match self.slots.get(self.place(bytes)) {
             Some(Some((organization, kept)))
@@ -84,7 +86,7 @@ impl Names {
         (hash(self.organization, bytes) >> 40) as usize % SLOTS
     }
 
-    /// Returns `text`, shared with the last equal text of the organization if that is still kept.
+    /// Returns `text`, shared with the last equal text of the organization if that text is still kept.
     pub fn text(&mut self, text: &str) -> Text {
         if text.len() > LENGTH_MAX {
             return text.into();

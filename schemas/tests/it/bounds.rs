@@ -29,8 +29,9 @@ fn texts(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the reason that an event is rejected if one of its texts has this length. `None` if the result is
-/// not an event, because the text is a decimal or one of our names.
+/// Returns the reason for which an event is rejected if the text at `at` has this length; empty if the event
+/// is accepted. Returns `None` if the result is not an event, because the text is a decimal or one of our
+/// names.
 fn judged(event: &Value, at: &str, bytes: usize) -> Option<String> {
     let mut changed = event.clone();
     *changed.pointer_mut(at).unwrap() = Value::String("x".repeat(bytes));
@@ -77,7 +78,8 @@ fn discount() -> PlanDiscount {
     }
 }
 
-/// Sets the length of a list of an event. Returns the field; `None` if the event has no more lists.
+/// Sets the length of one list of an event, chosen by the number `list`. Returns the list's field; `None` if
+/// the event has no more lists.
 fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static str> {
     match (payload, list) {
         (Payload::NodeStarted(node), 0) => {

@@ -1,5 +1,6 @@
 //! Released schemas never break. `released/<version>/` keeps the schemas that producers and archives may use.
-//! Every newest schema must read data of all released schemas, and they must read its data.
+//! Every newest schema must read data of all released schemas, and every released schema must read data of
+//! the newest schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +31,7 @@ fn released() -> Vec<(String, String, String)> {
     found
 }
 
-/// Returns whether data of either schema can be read with the other.
+/// Checks that each of two schemas can read data of the other.
 fn compatible(old: &str, new: &str) -> Result<(), String> {
     let parse = |text: &str| Schema::parse_str(text).map_err(|error| error.to_string());
     let (old_schema, new_schema) = (parse(old)?, parse(new)?);

@@ -1,4 +1,5 @@
-//! Kubernetes quantities: each form once as a table, then every form against arbitrary-precision arithmetic.
+//! Kubernetes quantities: a table with an example of each form, then a comparison of every form with
+//! arbitrary-precision arithmetic.
 
 use dashu_int::UBig;
 use proptest::prelude::*;

@@ -145,8 +145,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asserts the event's canonical body and its payload's postcard and JSON, and that each reads back as the
-/// same event.
+/// Asserts the event's canonical body and its payload in postcard and JSON. Asserts that each form reads back
+/// as the same event.
 fn assert_forms(event: &Event, body: &str, postcard: &str, json: &str) {
     assert_eq!(hex(&encode(event)), body);
     let payload = &event.payload;

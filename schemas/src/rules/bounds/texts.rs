@@ -14,7 +14,8 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Largest number of labels, and of quantities in one field.
 pub const NAMES_MAX: usize = 512;
 
-/// Largest number of namespaces of a quota, assignments and discounts of a commitment, and prices of a pool.
+/// Largest number of namespaces of a quota, of assignments or discounts of a commitment, or of prices of a
+/// pool.
 pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
