@@ -32,7 +32,7 @@ pub(crate) fn counted(price: UnitPrice, currency: &str) -> UnitPrice {
     if is_other(currency) { UnitPrice::ZERO } else { price }
 }
 
-/// Marks every price that is not in `ours`. Returns `true` if there is any.
+/// Marks every price that is not in `ours`. Returns whether there is any such price.
 pub(crate) fn mark(state: &mut State, events: &mut [Event], ours: &str) -> bool {
     let mut any = false;
     let mut mark = |currency: &mut Text| {
@@ -86,7 +86,7 @@ fn strip(currency: &mut Text) {
     *currency = currency.strip_prefix(MARK).unwrap_or(currency).into();
 }
 
-/// Changes the currencies in a state for which `is_it` is true.
+/// Calls `change` for every currency in a state for which `is_it` returns `true`.
 fn for_each(state: &mut State, is_it: impl Fn(&str) -> bool, change: &mut impl FnMut(&mut Text)) {
     let nodes = state.nodes.iter_mut().map(|(_, node)| &mut node.description);
     nodes.filter(|node| is_it(&node.currency)).for_each(|node| change(&mut Arc::make_mut(node).currency));

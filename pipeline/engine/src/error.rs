@@ -1,5 +1,5 @@
-//! Reasons why an hour could not be closed. They make no event invalid. Each is an amount that does not fit
-//! its column, more work than an hour may take, or a broken assumption of the engine.
+//! Reasons why an hour could not be closed. They make no event invalid. Each reason is an amount that does
+//! not fit its column, more work than an hour may take, or a broken assumption of the engine.
 
 /// A reason why an hour could not be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum EngineError {
         /// Maximum amount of this work that an hour may take.
         max: u64,
     },
-    /// Costs did not add up to their supply.
+    /// Costs did not add up to the supply.
     #[error("costs do not add up: {0}")]
     Conservation(String),
 }

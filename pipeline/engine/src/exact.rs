@@ -29,8 +29,8 @@ const ATOMS_LIMIT: i128 = 10_i128.pow(38);
 
 /// An exact number that is zero or more, as an unreduced fraction.
 ///
-/// Reducing costs a greatest common divisor for every operation. Rows are scaled by a few common denominators
-/// and then divided once, so the engine reduces only numbers that it keeps ([`RBig`]).
+/// A reduction in every operation would cost a greatest common divisor each time. The engine scales rows by a
+/// few common denominators and divides once, so it reduces only numbers that it keeps ([`RBig`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Fraction {
     pub(crate) numerator: UBig,
@@ -111,7 +111,7 @@ pub(crate) fn ratio(numerator: UBig, denominator: UBig) -> RBig {
     if denominator.is_zero() { RBig::ZERO } else { RBig::from_parts(IBig::from(numerator), denominator) }
 }
 
-/// Returns the greatest common divisor. If one number is zero, this is the other.
+/// Returns the greatest common divisor. If one number is zero, the result is the other number.
 pub(crate) fn gcd(a: &UBig, b: &UBig) -> UBig {
     // The library's function has no answer for two zeros.
     if a.is_zero() && b.is_zero() { UBig::ZERO } else { a.gcd(b) }
@@ -122,8 +122,8 @@ pub(crate) fn total<'a>(ratios: impl IntoIterator<Item = &'a RBig>) -> RBig {
     ratios.into_iter().fold(RBig::ZERO, |sum, ratio| sum + ratio)
 }
 
-/// The number of bits after the binary point with which [`round_sum`] adds fractions before it needs their
-/// exact sum.
+/// Number of bits after the binary point of the sums that [`round_sum`] computes before it needs the exact
+/// sum.
 const SUM_BITS: usize = 64;
 
 /// Rounds the sum of fractions of atoms to a decimal, half to even.
@@ -164,7 +164,7 @@ pub(crate) fn sum_of(fractions: &[Fraction]) -> Fraction {
     Fraction::of(&exact_sum(fractions))
 }
 
-/// Returns the sum of fractions, by halves, so that the numbers to add have similar lengths.
+/// Adds fractions in two halves, recursively, so that the numbers of each addition have similar lengths.
 fn exact_sum(fractions: &[Fraction]) -> RBig {
     match fractions {
         [] => RBig::ZERO,
@@ -199,9 +199,9 @@ pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     Ok(if sign == Sign::Negative { Decimal12::from_atoms(-rounded.atoms()) } else { rounded })
 }
 
-/// Rounds an estimate like [`round`]. An estimate of more than 38 digits becomes the largest number of its
-/// column. An estimate that is derived from a few valid amounts may have any size, and no money depends on
-/// it.
+/// Rounds an estimate like [`round`]. An estimate of more than 38 digits becomes the largest number that fits
+/// its column, with the same sign. An estimate that is derived from a few valid amounts may have any size,
+/// and no money depends on it.
 pub(crate) fn round_estimate(value: &RBig) -> Decimal12 {
     let last = ATOMS_LIMIT - 1;
     let bound = if value.numerator() < &IBig::ZERO { -last } else { last };
@@ -263,8 +263,8 @@ pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal
 }
 
 /// Splits `total` over `parts`, which are in atoms, by largest remainder. Every part gets its floor. The
-/// remaining atoms go, one each, to the parts with the largest fractions; in a tie, the earlier part comes
-/// first. The shares sum to `total`.
+/// remaining atoms go to the parts with the largest fractions, one atom to each part. In a tie, the earlier
+/// part comes first. The shares sum to `total`.
 ///
 /// The sum of the floors must equal `total` or be at most `parts.len()` atoms below it. This holds if the
 /// parts sum to the number from which `total` was rounded. The floors are below that sum by less than one

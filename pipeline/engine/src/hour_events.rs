@@ -1,4 +1,4 @@
-//! The input of the engine: the events of one organization in one hour, one by one.
+//! The input of the engine: the events of one organization in one hour, added one by one.
 
 use prorata_schemas::body::{EventRef, PodUsageRef};
 use prorata_schemas::event::{Event, Payload, Recording};
@@ -6,8 +6,8 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::model::usage::Usage;
 
-/// The events of one organization in one hour, in any order, duplicates included. Usage is reduced to its
-/// figures as it arrives: about 20 bytes an event.
+/// The events of one organization in one hour, in any order, duplicates included. A usage event is reduced to
+/// its figures when it arrives: about 20 bytes.
 #[derive(Clone, Debug)]
 pub struct HourEvents {
     pub(crate) hour: Hour,
@@ -30,7 +30,7 @@ impl HourEvents {
         taken
     }
 
-    /// Takes one event. Its event time must lie in the hour.
+    /// Adds one event, whose event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
         if let Payload::PodUsage(usage) = &event.payload {
             return self.push_usage(event.event_time, event.recording, usage.into());
@@ -39,7 +39,7 @@ impl HourEvents {
         self.others.push(event);
     }
 
-    /// Takes one event whose texts may be borrowed. Its event time must lie in the hour.
+    /// Adds one event whose texts may be borrowed. The event time must lie in the hour.
     pub fn push_ref(&mut self, event: EventRef<'_>) {
         match event {
             EventRef::PodUsage { event_time, recording, usage, .. } => {
@@ -54,7 +54,7 @@ impl HourEvents {
         self.usage.push(event_time, recording, usage);
     }
 
-    /// Takes all events of another part of the same hour.
+    /// Adds all events of another part of the same hour.
     pub fn append(&mut self, other: Self) {
         self.latest = self.latest.max(other.latest);
         self.others.extend(other.others);

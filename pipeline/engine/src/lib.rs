@@ -1,5 +1,5 @@
-//! The pure accounting rules: the events of an hour and the state at its start give its rows and the state at
-//! its end. RULES.md explains them; the comments cite its sections.
+//! The pure accounting rules: the events of an hour and the state at its start determine the hour's rows and
+//! the state at its end. RULES.md explains the rules; the comments cite its sections.
 //!
 //! ```text
 //! events ─ order ─► timeline ──► slices ──► rows ─────► drafts ──► rounded rows ─► tables
@@ -12,12 +12,12 @@
 //! and `rows/mod.rs`.
 //!
 //! The data (`model/`) is below the rules (`rules/`), and the rules are below the sweep (`timeline/`) that
-//! applies the events. Rows read its slices.
+//! applies the events. Rows read the slices of the sweep.
 //!
-//! No clock, no I/O, no randomness, no floats, no order that depends on hashing. Pods and nodes of a large
-//! organization are processed on all cores and taken in their order. So the result does not depend on the
-//! number of cores. Arrival order never matters. A run that stops after any hour and continues from the state
-//! gives the same rows.
+//! There is no clock, no I/O, no randomness, no floats, and no order that depends on hashing. Pods and nodes
+//! of a large organization are processed on all cores, and their results are taken in order. So the rows do
+//! not depend on the number of cores. Arrival order never matters. A run that stops after any hour and
+//! continues from the state gives the same rows.
 
 #![deny(
     clippy::float_arithmetic,
@@ -60,15 +60,16 @@ pub use work::{ROWS_MAX, WORK_MAX};
 pub const RULES_ENGINE_VERSION: u32 = 1;
 
 /// Returns whether an organization has this hour. `state` is the organization's state at the hour's start,
-/// and `events` are its events in the hour. If not, the tables leave the hour out, and the state is dropped
-/// (RULES.md, section 7).
+/// and `events` are its events in the hour. If the organization does not have the hour, the tables leave it
+/// out, and the state is dropped (RULES.md, section 7).
 pub fn has_hour(state: &State, events: &HourEvents) -> bool {
     !events.is_empty() || !state.is_empty()
 }
 
-/// Closes one hour of one organization. `events` are all of its valid events with an event time in that hour,
-/// in any order, duplicates included. Hours follow one another without gaps, from the hour of the
-/// organization's first event (RULES.md, section 7).
+/// Closes one hour of one organization. Returns the state at the hour's end, and the tables of the hour.
+/// `events` are all valid events of the organization with an event time in the hour, in any order, duplicates
+/// included. Hours follow one another without gaps, from the hour of the organization's first event
+/// (RULES.md, section 7).
 ///
 /// # Errors
 /// If an amount does not fit its column, the hour takes too much work, or costs do not add up: see
@@ -82,7 +83,7 @@ pub fn close_hour(
     Ok((state, tables))
 }
 
-/// Closes one hour like [`close_hour`], and returns the steps to the rows in focus too.
+/// Closes one hour like [`close_hour`], and also returns the steps to the rows in focus.
 ///
 /// # Errors
 /// Returns the errors of [`close_hour`].

@@ -1,4 +1,4 @@
-//! The bound of the work of an organization's hour (RULES.md, section 7). A few thousand events must not take
+//! The bound on the work of an organization's hour (RULES.md, section 7). A few thousand events must not take
 //! everyone's time and memory. Work is counted before it is done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use crate::error::EngineError;
 /// pods, in one organization's hour. They take about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
-/// Maximum number of rows of pods besides the first row of each pod, for an organization with few pods. They
-/// take as much memory.
+/// Maximum number of rows of pods besides the first row of each pod, for an organization with few pods. These
+/// rows take about a gigabyte of memory too.
 pub const ROWS_MAX: u64 = 1_000_000;
 
 /// Maximum number of rows for each pod besides the first, for an organization with many pods.
@@ -61,7 +61,7 @@ impl Work {
         self.check(before.saturating_add(work))
     }
 
-    /// Checks that the work of all threads is within its bound, whatever other errors they met.
+    /// Checks that the work of all threads is within its bound, whatever other errors occurred.
     ///
     /// # Errors
     /// If the work exceeds its bound.

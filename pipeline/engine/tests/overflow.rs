@@ -1,5 +1,5 @@
-//! Valid events whose amounts exceed every column. An hour of such events gives an error or an exact result,
-//! never a panic or a wrapped number.
+//! Valid events whose amounts exceed every column. An hour of such events returns an error or an exact
+//! result, never a panic or a wrapped number.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

@@ -1,5 +1,5 @@
-//! An hour of one organization takes no more work than its bound, whatever its events. It fails before the
-//! work is done.
+//! An hour of one organization takes no more work than its bound, whatever its events are. An hour with too
+//! much work fails before the work is done.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -14,10 +14,10 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 
-/// A number of objects of each kind in a pair that exceeds the bound.
+/// A number of objects of each kind whose pairs exceed the bound.
 const TOO_MANY: i64 = 1_500;
 
-/// A number of objects that does not exceed the bound.
+/// A number of objects of each kind whose pairs do not exceed the bound.
 const FEW: i64 = 40;
 
 fn quantities(cpu: i64) -> Quantities {

@@ -1,5 +1,5 @@
-//! Numbers of the nodes of an hour. A number instead of two texts identifies the node of a pod. In a large
-//! organization, comparing the texts takes longer than the rest of placing the pod.
+//! Numbers for the nodes of an hour. A number instead of two texts identifies the node of a pod. In a large
+//! organization, a comparison of the texts takes longer than the rest of the work to place the pod.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ struct NamedNode {
 }
 
 impl NamedNodes {
-    /// Notes that a node starts. Returns the pods that have waited for it.
+    /// Notes that a node starts. Returns the pods that have waited for the node.
     pub(crate) fn start(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];
@@ -42,7 +42,7 @@ impl NamedNodes {
         node.pods.clone()
     }
 
-    /// Notes that a node stops. Returns the pods that stop with it.
+    /// Notes that a node stops. Returns the pods that stop with the node.
     pub(crate) fn stop(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];
@@ -50,7 +50,7 @@ impl NamedNodes {
         std::mem::take(&mut node.pods)
     }
 
-    /// Returns the node that a pod names, if it names one.
+    /// Returns the node that a pod names; `None` if it names none.
     pub(crate) fn of(&mut self, pod: &PodStarted) -> Option<NodeNumber> {
         pod.node_id.as_ref().map(|node| self.number(&pod.cluster_id, node))
     }
@@ -74,7 +74,7 @@ impl NamedNodes {
         self.numbers.get(cluster)?.get(node).copied()
     }
 
-    /// Returns the number of a node, or a new number if it has none.
+    /// Returns the number of a node. Assigns a new number if the node has none.
     fn number(&mut self, cluster: &ClusterId, node: &NodeId) -> NodeNumber {
         if let Some(number) = self.find(cluster, node) {
             return number;
@@ -105,7 +105,8 @@ impl<'a, T: Default> ByNode<'a, T> {
         &mut self.of[place]
     }
 
-    /// Takes the value of the node with this key.
+    /// Takes the value of the node with this key, and leaves the default value. Returns the default value if
+    /// the node has no number.
     pub(crate) fn take(&mut self, (cluster, node): &NodeKey) -> T {
         let number = self.named.find(cluster, node);
         number.map(|number| std::mem::take(self.of_mut(number))).unwrap_or_default()

@@ -45,7 +45,7 @@ impl<T> PerResource<T> {
         PerResource { cpu: f(self.cpu), memory: f(self.memory), gpu: f(self.gpu) }
     }
 
-    /// Applies `f` to each value. Returns the first error, if there is one.
+    /// Applies `f` to each value. Returns the results, or the first error.
     pub(crate) fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<PerResource<U>, E> {
         Ok(PerResource { cpu: f(self.cpu)?, memory: f(self.memory)?, gpu: f(self.gpu)? })
     }

@@ -1,4 +1,5 @@
-//! The prices of a pod in its pool (RULES.md, section 5). `rules/pool.rs` decides which of them is in force.
+//! The prices of a pod in its pool (RULES.md, section 5). `rules/pool.rs` decides which of these prices is in
+//! force.
 
 use std::sync::Arc;
 

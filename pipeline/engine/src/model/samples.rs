@@ -1,5 +1,5 @@
-//! The sample of a pod that counts at each instant (RULES.md, section 1): of the samples that cover the
-//! instant, the one that started last.
+//! The sample of a pod that counts at each instant (RULES.md, section 1). Among the samples that cover the
+//! instant, it is the sample that started last.
 
 use prorata_schemas::time::Timestamp;
 
@@ -21,8 +21,8 @@ impl Samples {
         Self { carried, ..Self::default() }
     }
 
-    /// Calls `take` with the parts of samples that count, in order of time; some are empty. Samples that do
-    /// not overlap are passed on as they are. Most pods have only such samples.
+    /// Calls `take` with the parts of samples that count, in order of time; some parts are empty. Samples
+    /// that do not overlap are passed on as they are. Most pods have only such samples.
     pub(crate) fn for_each_part(&self, mut take: impl FnMut(Sample)) {
         // The rest of the sample that counts now.
         let mut current: Option<Sample> = None;
@@ -55,7 +55,7 @@ impl Samples {
         parts
     }
 
-    /// Returns the samples that count at some time after an instant. No sample starts after that instant.
+    /// Returns the samples that count at some time after an instant. No sample may start after this instant.
     pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
         // Most pods have none, and reading their samples once more takes time.
         let measured = (self.measured.ended > instant).then(|| self.measured.samples());
@@ -69,7 +69,8 @@ impl Samples {
     }
 }
 
-/// Returns the rest of the interrupted sample that counts after another sample ends at this instant.
+/// Returns the rest of the interrupted sample that counts after another sample ends at this instant; `None`
+/// if there is none.
 fn resume(interrupted: &mut Vec<Sample>, instant: Timestamp) -> Option<Sample> {
     while let Some(sample) = interrupted.pop() {
         if sample.to > instant {

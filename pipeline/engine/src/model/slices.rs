@@ -1,5 +1,5 @@
 //! Slices: the spans of an hour in which nothing that costs or counts changes, once its events have been
-//! applied. The rules that make rows read slices; they never see events.
+//! applied. The rules that create rows read slices; they never see events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) struct PlanPart {
     pub(crate) part: RBig,
     /// The covered spend for one hour of the whole usage, in atoms.
     pub(crate) spend: RBig,
-    /// The part of the plan's cost that the same hour bears, in atoms.
+    /// The part of the plan's cost that this hour of usage bears, in atoms.
     pub(crate) cost: RBig,
 }
 
@@ -65,7 +65,8 @@ pub(crate) fn own_part(plans: &[PlanPart]) -> RBig {
     plans.iter().fold(RBig::ONE, |left, plan| left - &plan.part)
 }
 
-/// The scale of covered amounts, in parts of a thousandth or byte: 10^24, twice the decimals of an event.
+/// Number of parts into which coverage divides a thousandth or a byte: 10^24, with twice the decimals of an
+/// event.
 pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
 
 /// The amount of a node that one commitment covers, in 10^-24 of a thousandth or byte: see
@@ -89,7 +90,7 @@ pub(crate) struct PodStatus {
     /// Whether the node that the pod names is running.
     pub(crate) node_runs: bool,
     pub(crate) pool: PoolPricing,
-    /// The rate in force, if the pod is serverless.
+    /// The rate in force; `None` if the pod is not serverless or no rate matches.
     pub(crate) rate: Option<Arc<RateSet>>,
     /// The reservation whose unit the pod holds.
     pub(crate) reservation: Option<ReservationId>,
@@ -107,12 +108,14 @@ pub(crate) struct PodSlice {
 }
 
 impl PodSlice {
-    /// Returns the reason if the pod's part of shared GPUs is unknown.
+    /// Returns the reason for a missing price if the pod's part of shared GPUs is unknown, and `None`
+    /// otherwise.
     pub(crate) fn unknown_share(&self) -> Option<Unpriced> {
         self.spec.has_unknown_share.then_some(Unpriced::UnknownGpuShare)
     }
 
-    /// Returns the reason if the pod has no price of its pool or node. Ignores the rate card.
+    /// Returns the reason for which the pod lacks a price of its pool or node; `None` if it lacks none.
+    /// Ignores the rate card.
     pub(crate) fn unpriced(&self) -> Option<Unpriced> {
         match (&self.spec.node, self.status.node_runs, &self.status.pool) {
             (Some(_), false, _) => Some(Unpriced::UnknownNode),
@@ -123,7 +126,7 @@ impl PodSlice {
     }
 }
 
-/// An effective reservation with a number of units held by pods.
+/// An effective reservation, with the number of its units that pods hold.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationSlice {
     pub(crate) span: Span,
@@ -154,9 +157,10 @@ pub(crate) struct CommitmentSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<CommitmentSet>,
     /// Covered amounts in 10^-24 of a thousandth or byte, as in [`Coverage`]. For a reserved instance, they
-    /// are averages over its effective time.
+    /// are averages over the instance's effective time.
     pub(crate) covered: PerResource<RBig>,
-    /// The amounts that it would cover by plan, in the same unit.
+    /// The amounts that the commitment would cover if the provider followed `enabled` and
+    /// `allowed_utilization`, in the same unit.
     pub(crate) planned: PerResource<RBig>,
     /// The capacity of all matching nodes.
     pub(crate) provisioned: Amounts,
@@ -164,11 +168,11 @@ pub(crate) struct CommitmentSlice {
     pub(crate) spend: CoveredSpend,
 }
 
-/// The spend of a savings plan in an hour, on average over its effective time, in atoms.
+/// The spend of a savings plan in an hour, on average over the plan's effective time, in atoms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CoveredSpend {
     pub(crate) covered: RBig,
-    /// The spend that it would cover by plan.
+    /// The spend that the plan would cover if the provider followed `enabled` and `allowed_utilization`.
     pub(crate) planned: RBig,
     /// The spend of all matching usage.
     pub(crate) provisioned: RBig,

@@ -1,4 +1,4 @@
-//! Spans of event time. Every span of the rules is half-open: it holds its first instant and not its last.
+//! Spans of event time. Every span of the rules is half-open: it includes its start and excludes its end.
 
 use prorata_schemas::time::Timestamp;
 

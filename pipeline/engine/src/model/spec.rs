@@ -45,13 +45,13 @@ pub(crate) struct PodSpec {
     pub(crate) requests: Amounts,
     /// Whether the pod's part of shared GPUs is unknown.
     pub(crate) has_unknown_share: bool,
-    /// The number of GPUs, in thousandths, of the units that may serve the pod. It is counted by name,
-    /// whatever the number of physical GPUs. `None` if the pod holds a part of a GPU, so that no unit serves
-    /// it.
+    /// The number of GPUs, in thousandths, of the units that may serve the pod. It is counted by resource
+    /// name, whatever the number of physical GPUs. `None` if the pod holds a part of a GPU, so that no unit
+    /// serves it.
     pub(crate) unit_gpus: Option<u128>,
     /// The amount of `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
-    /// The node that the pod names, running or not.
+    /// The node that the pod names, running or not; `None` if the pod names none.
     pub(crate) node: Option<NodeNumber>,
 }
 
@@ -99,7 +99,7 @@ impl PodSpec {
             .map(|((price, amount), parts)| ratio(atoms(price) * UBig::from(amount), UBig::from(parts)))
     }
 
-    /// Returns the key of the rate that prices the pod, if the pod can have one.
+    /// Returns the key of the rate that prices the pod; `None` if no rate can price it.
     pub(crate) fn rate_key(&self) -> Option<RateKey> {
         let pod = Some(&self.description).filter(|_| self.is_serverless())?;
         Some(canonical(pod.region.as_ref()?, pod.gpu_model.as_ref(), &pod.qos))
@@ -111,12 +111,12 @@ pub(crate) fn rate_key(rate: &RateSet) -> RateKey {
     canonical(&rate.region, rate.gpu_model.as_ref(), &rate.qos)
 }
 
-/// Returns the key of a rate by canonical names.
+/// Returns the key of a rate in canonical names.
 fn canonical(region: &Text, model: Option<&Text>, qos: &Text) -> RateKey {
     (names::shared(region, names::place), gpu_model(model), qos.clone())
 }
 
-/// Returns the canonical name of a GPU model.
+/// Returns the canonical name of a GPU model; `None` if there is no name.
 pub(crate) fn gpu_model(name: Option<&Text>) -> Option<Text> {
     name.map(|name| names::shared(name, names::gpu_model))
 }

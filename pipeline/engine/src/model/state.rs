@@ -1,8 +1,8 @@
 //! One organization at an hour's edge (RULES.md, section 7): everything on which later hours depend, and
 //! nothing that can be derived.
 //!
-//! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and
-//! without names. If the fields or their order change, the snapshot format changes.
+//! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in order and without
+//! names. If the fields or their order change, the snapshot format changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,14 +51,15 @@ pub struct State {
     pub(crate) spend: BTreeMap<PoolId, Spend>,
 }
 
-/// A quota, and the time at which it was first set since it last did not exist.
+/// A quota, and the time of the first `QuotaSet` since the quota last did not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedQuota {
     pub(crate) description: Arc<QuotaSet>,
     pub(crate) first_set: Timestamp,
 }
 
-/// A reservation, whether it is effective, and the pods that hold its units with the time of each match.
+/// A reservation, whether it is effective, and the pods that hold a unit of it, each with the time of the
+/// match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedReservation {
     pub(crate) description: Arc<ReservationSet>,
@@ -91,7 +92,8 @@ pub(crate) struct Sample {
     pub(crate) gpu_memory: Option<u64>,
 }
 
-/// Node cost of a pool in the current UTC day, month and quarter, each with the day on which it began.
+/// Node cost of a pool in the current UTC day, month and quarter, each with the number of the day on which
+/// the period began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spend {
     pub(crate) day: (i64, Decimal12),

@@ -1,10 +1,10 @@
 //! Measured use of pods, packed as its events arrive: a sample takes about 20 bytes instead of an event's
 //! 200.
 //!
-//! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
-//! as the variable-length integers of an event's body. Duplicates are removed after all samples have arrived:
-//! see `timeline/order.rs`. Of two samples with the same pod and start, the sample recorded last stands. If
-//! the recordings are equal, the sample whose body sorts last stands.
+//! Usage changes nothing that other events see, so it needs no place in the order of events. Only its figures
+//! are kept, as the variable-length integers of an event's body. Duplicates are removed after all samples
+//! have arrived: see `timeline/order.rs`. Of two samples with the same pod and start, the sample recorded
+//! last stands. If the recordings are equal, the sample whose body sorts last stands.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,8 @@ const PODS_OF_A_PART: usize = 1024;
 /// The value for a figure that the event lacks. Figures are zero or more.
 const NOT_MEASURED: i64 = -1;
 
-/// Maximum number of bytes that a new pod gets at once. An hour with a sample a minute takes about 1,200.
+/// Maximum number of bytes that are reserved at once for a new pod. The samples of an hour, one a minute,
+/// take about 1,200 bytes.
 const FIRST_ROOM_MAX: usize = 2048;
 
 #[expect(
@@ -57,7 +58,7 @@ pub(crate) struct PackedSamples {
     is_settled: bool,
     /// The start of the last sample.
     last: Option<Timestamp>,
-    /// The time at which all samples have ended; 1970 if there are none.
+    /// The latest end of a sample; 1970 if there are no samples.
     pub(crate) ended: Timestamp,
 }
 
@@ -86,7 +87,7 @@ impl Usage {
         self.of_pod(usage.pod_uid).push(sample);
     }
 
-    /// Takes all samples of another part of the same hour.
+    /// Adds all samples of another part of the same hour.
     pub(crate) fn append(&mut self, other: Self) {
         if self.pods.is_empty() {
             *self = other;
@@ -151,7 +152,7 @@ impl PackedSamples {
         Self { base, bytes: Vec::new(), count: 0, is_settled: true, last: None, ended: Timestamp(0) }
     }
 
-    /// Takes samples that are relative to the same time.
+    /// Appends samples whose times are relative to the same `base`.
     fn append(&mut self, other: &Self) {
         let Some(first) = other.measured().next() else { return };
         self.is_settled &= other.is_settled && self.last < Some(first.from);
@@ -203,8 +204,8 @@ impl PackedSamples {
         })
     }
 
-    /// Sorts the samples by time and removes duplicates. Returns the number of distinct ones. `sorted` is a
-    /// buffer.
+    /// Sorts the samples by time and removes duplicates. Returns the number of distinct samples. `sorted` is
+    /// a scratch buffer.
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
         if self.is_settled {
             self.bytes.shrink_to_fit();
@@ -233,8 +234,8 @@ impl PackedSamples {
     }
 }
 
-/// Compares the bodies of two samples of one pod, start and recording. Compares field by field in the order
-/// of the schema, each field as its bytes.
+/// Compares the bodies of two samples with the same pod, start and recording. Compares field by field in the
+/// order of the schema, and each field by its bytes.
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
         let mut body = Vec::with_capacity(50);
@@ -261,8 +262,8 @@ mod tests {
 
     const BASE: i64 = 7 * 3_600_000_000;
 
-    /// Few values, so that samples coincide. Some take two bytes, and their bytes do not sort like their
-    /// numbers.
+    /// Generates few distinct values, so that samples coincide. Some values take several bytes, which do not
+    /// sort like the numbers.
     fn figure() -> impl Strategy<Value = i64> {
         prop_oneof![0..3_i64, 60..70_i64, Just(i64::MAX)]
     }
@@ -352,7 +353,7 @@ mod tests {
         pods.map(|(uid, measured)| (uid, Samples { carried: Vec::new(), measured }.after(instant))).collect()
     }
 
-    /// Returns the samples that end after an instant, except samples that a later one covers to their end.
+    /// Returns the samples that end after an instant, except samples that a later sample covers to the end.
     fn later(mut pods: BTreeMap<PodUid, Vec<Sample>>, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
         for samples in pods.values_mut() {
             let all = samples.clone();

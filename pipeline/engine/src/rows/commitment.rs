@@ -32,8 +32,8 @@ impl<'a> AtPrice<'a> {
     }
 }
 
-/// Adds a commitment's purchase rows and its unused rows, one of each for every price, and its charge to the
-/// book. A price at which nothing was unused has no unused row.
+/// Adds a commitment's charge and rows to the book: for each price, one purchase row and one unused row. A
+/// price at which nothing was unused has no unused row.
 ///
 /// # Errors
 /// If an amount does not fit its column.

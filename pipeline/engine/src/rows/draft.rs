@@ -41,7 +41,7 @@ pub(crate) struct Draft {
     /// Exact hours, on rows of nodes.
     pub(crate) quantity: Fraction,
     pub(crate) cost: DraftCost,
-    /// Exact pool charge of a pod on a node.
+    /// Exact pool charge of a pod on a node; `None` if there is none.
     pub(crate) pool_charge: Option<RBig>,
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Draft {
 #[derive(Clone, Debug)]
 pub(crate) struct DraftCost {
     pub(crate) whole: Fraction,
-    /// Split and unused cost, if any of the cost is unused.
+    /// Split and unused cost; `None` if none of the cost is unused.
     pub(crate) split: Option<SplitUnused>,
-    /// Cost by resource, if the kind of the row has it.
+    /// Cost by resource; `None` if rows of this kind do not have it.
     pub(crate) resources: Option<PerResource<Fraction>>,
 }
 
@@ -91,12 +91,12 @@ pub(crate) struct RoundedRows {
     pub(crate) rows: Vec<Box<CostRow>>,
     /// The part of all nodes' cost that commitments do not pay.
     pub(crate) node_cost: Decimal12,
-    /// The cost of all commitments, as they are bought.
+    /// The purchase cost of all commitments.
     pub(crate) commitment_cost: Decimal12,
 }
 
 impl Draft {
-    /// Creates a row that has only its cost to round.
+    /// Creates a draft with only a cost: no quantity, no parts and no pool charge.
     pub(crate) fn new(row: CostRow, cost: Fraction) -> Self {
         let cost = DraftCost { whole: cost, split: None, resources: None };
         Self { row: Box::new(row), quantity: Fraction::zero(), cost, pool_charge: None }
@@ -114,7 +114,7 @@ pub(crate) struct Paid {
 }
 
 impl Paid {
-    /// Adds the list cost and the spend of a part of a row, in atoms.
+    /// Adds the list cost and the spend for a part of a row, in atoms, to `sum`.
     pub(crate) fn add(sum: &mut Option<Self>, part: &PlanPart, list_cost: &RBig, spend: &RBig) {
         let zero = || Self { plan: part.plan.clone(), list_cost: RBig::ZERO, spend: RBig::ZERO };
         let sum = sum.get_or_insert_with(zero);
@@ -123,7 +123,7 @@ impl Paid {
         sum.spend += spend;
     }
 
-    /// Marks a row as paid by the plan.
+    /// Marks a row as paid by the plan, and sets the row's list cost and commitment quantity.
     ///
     /// # Errors
     /// If an amount does not fit its column.
@@ -169,7 +169,7 @@ impl RowBook {
         Self { rows: Vec::with_capacity(rows), ..Self::default() }
     }
 
-    /// Makes the book record the rows in focus.
+    /// Sets the book to record the rows in focus.
     #[must_use]
     pub(crate) fn traced(self, focus: Option<&Arc<Focus>>) -> Self {
         Self { trace: Recorder::new(focus), ..self }
@@ -186,7 +186,7 @@ impl RowBook {
         }
     }
 
-    /// Joins some books in their order. At most one of them sets the total of a charge.
+    /// Joins books in order. At most one book may set the total of a charge.
     ///
     /// # Errors
     /// If an amount does not fit its column.
@@ -253,7 +253,7 @@ impl RowBook {
         self.rows.push(row);
     }
 
-    /// Sets the sum of the rows of a commitment's charge.
+    /// Sets the exact total of a commitment's charge, to which the rows of the charge sum.
     pub(crate) fn set_total(&mut self, charge: ChargeKey, total: RBig) {
         self.totals.insert(charge, total);
     }
@@ -322,7 +322,7 @@ impl RowBook {
         Ok(())
     }
 
-    /// Rounds each pod's charge on nodes once, and splits it over the pod's rows.
+    /// Rounds each pod's pool charge on nodes once, and splits it over the pod's rows.
     fn round_pool_charges(&mut self) -> Result<(), EngineError> {
         let mut pods: BTreeMap<PodUid, Vec<&(usize, RBig)>> = BTreeMap::new();
         for charge in &self.pool_charges {
@@ -358,7 +358,8 @@ fn put_in_place(rows: &mut [Box<CostRow>], mut places: Vec<usize>) {
     }
 }
 
-/// Returns the key of the order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
+/// Returns the sort key of a row (RULES.md, section 10). It is the grain, with null first and text as UTF-8
+/// bytes.
 fn grain(row: &CostRow) -> impl Ord + '_ {
     (
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),

@@ -27,9 +27,9 @@ use crate::rules::stretch_times::StretchTimes;
 #[derive(Debug)]
 pub(crate) struct PlacedPod<'a> {
     pub(crate) uid: &'a PodUid,
-    /// The pod's slices there, in order of time.
+    /// The pod's slices in this place, in order of time.
     pub(crate) slices: Vec<&'a PodSlice>,
-    /// The pod's measured use, wherever the pod was.
+    /// The pod's measured use, wherever the pod was; `None` if it was not measured.
     pub(crate) samples: Option<&'a Samples>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// The properties of a pod that split its rows in one place. Sorts as rows do.
+/// The properties of a pod that split its rows in one place. Keys sort as rows do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LabelKey {
     pub(crate) quota_id: Option<QuotaId>,
@@ -122,7 +122,8 @@ impl PodHours {
         Some(hours)
     }
 
-    /// Adds up the slices of a pod by stretches of its node. Returns the stretches in which it ran, by index.
+    /// Adds up the slices of a pod by stretches of its node. Returns the stretches in which the pod ran, by
+    /// index.
     pub(crate) fn by_stretch(
         pod: &PlacedPod<'_>,
         times: &StretchTimes,
@@ -167,7 +168,8 @@ impl PodHours {
         self.label(slice).micros += micros;
     }
 
-    /// Returns the time under the label of a slice, which is the last slice so far.
+    /// Returns the time under the label of a slice, and updates the description and the reason with this
+    /// slice. Slices must come in order of time.
     fn label(&mut self, slice: &PodSlice) -> &mut LabelTime {
         let unpriced = slice.unpriced();
         let label = slice.status.label.as_ref();
@@ -217,13 +219,14 @@ fn charge_spans(slice: &PodSlice, rules: &Rules) -> Vec<ChargeSpan> {
     }
 }
 
-/// Returns the parts of samples that overlap a span. The parts are in order of time, and no two overlap.
+/// Returns the parts of samples that overlap a span. The parts must be in order of time and must not overlap.
 pub(crate) fn overlapping(parts: &[Sample], span: Span) -> &[Sample] {
     let after = parts.get(parts.partition_point(|part| part.to <= span.from)..).unwrap_or_default();
     after.get(..after.partition_point(|part| part.from < span.to)).unwrap_or_default()
 }
 
-/// Adds the use of samples that overlap a span, each for the part of the span in which it counts.
+/// Adds to `used` the use that a pod's samples measured within a span. Each sample adds use only for the time
+/// in which it counts.
 pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: Option<&Samples>) {
     let mut sums: Option<PerResource<u128>> = None;
     let add = |part: Sample| {
@@ -242,7 +245,7 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
     }
 }
 
-/// Returns resource-hours of amounts in thousandths and bytes, times microseconds.
+/// Converts amounts in thousandths and bytes, times microseconds, to resource-hours, and rounds them.
 ///
 /// # Errors
 /// If an amount does not fit its column.

@@ -52,16 +52,16 @@ struct PlacedNode<'a> {
     pods: Vec<PlacedPod<'a>>,
 }
 
-/// Gathers the hours of pods in one place, in their order.
+/// Gathers the hours of pods in one place, in the order of the pods.
 fn gather(pods: &[PlacedPod<'_>], rules: &Rules) -> Vec<(PodUid, PodHours)> {
     pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?))).collect()
 }
 
-/// Gathers the pods of each stretch of a node, in their order. Each stretch of a pod besides the first is
-/// further work.
+/// Gathers the pods of each stretch of a node, in the order of the pods. Each stretch of a pod after the
+/// first is counted in `further`.
 ///
 /// # Errors
-/// If that makes too many rows.
+/// If the pods have too many rows.
 fn gather_by_stretch(
     pods: &[PlacedPod<'_>],
     node: &NodeHour,
@@ -82,7 +82,8 @@ fn gather_by_stretch(
     Ok(by_stretch)
 }
 
-/// Applies `work` to each part of a list on all cores. Returns the results in the order of the list.
+/// Applies `work` to parts of a list on all cores. Returns the results in the order of the list. `part` is
+/// the number of items in a part.
 fn in_order<T: Sync, U: Send>(
     list: &[T],
     part: usize,
@@ -92,7 +93,7 @@ fn in_order<T: Sync, U: Send>(
     done.into_iter().collect()
 }
 
-/// Returns all rows of an hour, rounded.
+/// Returns the rounded rows of an hour, the hours of its nodes, and the steps to the rows in focus.
 ///
 /// # Errors
 /// If an amount does not fit its column, pods have too many rows, or the rows of a charge do not add up to

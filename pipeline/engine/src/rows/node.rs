@@ -1,5 +1,5 @@
-//! Rows of one stretch of a node (RULES.md, sections 1 and 10). They are the product of its price components
-//! with its pods and their labels, and its idle rows.
+//! Rows of one stretch of a node (RULES.md, sections 1 and 10). There is a row for each combination of price
+//! component, pod and label, and there are idle rows.
 //!
 //! A pod's cost and quantities divide over components by the component's part of each resource, and over
 //! labels by running time. Until a row is written, all numbers stay fractions over few common denominators:
@@ -38,7 +38,7 @@ impl Parts {
         Self::over(common_denominator(parts.iter()), parts)
     }
 
-    /// Converts parts to this denominator, which is a multiple of all their denominators.
+    /// Converts parts to this denominator, which must be a multiple of the denominator of every part.
     fn over(denominator: UBig, parts: &PerResource<RBig>) -> Self {
         let numerators = parts.as_ref().map(|part| {
             let Fraction { numerator, denominator: own } = Fraction::of(part);
@@ -141,7 +141,8 @@ impl StretchRows<'_> {
         self.pods.iter().map(of_pod).sum()
     }
 
-    /// Adds the rows of the pods and the idle rows to the book. Returns the steps, if they are wanted.
+    /// Adds the rows of the pods and the idle rows to the book. Returns the steps; `None` if they are not
+    /// wanted.
     ///
     /// # Errors
     /// If an amount does not fit its column, or the rows do not sum to the cost that commitments do not pay.
@@ -287,11 +288,11 @@ struct Factors {
 }
 
 /// Returns the factors by which a pod's quantities divide over components. Each resource divides by the
-/// component's part of it. Time, and a resource that the node lacks, divide by the pod's quantity. Returns
-/// `None` if there is one component.
+/// component's part of the resource. Time, and a resource that the node lacks, divide by the pod's quantity.
+/// Returns `None` if there is only one component.
 ///
-/// The quantities of a stretch's components, and so of a pod, have one denominator: their numerators are
-/// enough for the factors.
+/// All quantities of a stretch's components share one denominator, and so do the quantities of a pod. So the
+/// numerators are enough for the factors.
 fn component_factors(
     parts: &[ComponentParts],
     pod_shares: &[PodShare],
@@ -364,7 +365,7 @@ impl PodRow<'_> {
     }
 }
 
-/// Fills in the fields of a row that describe its pod: label, time and quantities.
+/// Fills in the fields of a row that describe the pod: label, time and quantities.
 fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Result<(), EngineError> {
     let factors = match (row.factors, label) {
         (None, None) => None,

@@ -1,4 +1,4 @@
-//! The steps of one stretch of a node for [`crate::trace`], read from the input of its rows.
+//! The steps of one stretch of a node for [`crate::trace`], read from the input of the stretch's rows.
 
 use dashu_int::UBig;
 
@@ -110,7 +110,7 @@ fn component(component: &Component, available: &PerResource<UBig>) -> ComponentS
     }
 }
 
-/// Returns the cost by resource divided by the hours of capacity.
+/// Returns the cost by resource divided by the hours of capacity; zero for a resource without capacity.
 fn unit_cost(component: &Component, available: &PerResource<UBig>) -> PerResource<ExactNumber> {
     let hours = available.as_ref().zip(PARTS_PER_UNIT);
     let hours =

@@ -30,7 +30,7 @@ use crate::rows::group::{PlacedPod, add_use, ratio_hours};
 use crate::rules::commitment::quotient;
 use crate::rules::pool::charges;
 
-/// The properties that two spans of a pod must share to be one row.
+/// The properties that two spans of a pod must share to form one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RowKey {
     kind: RowKind,
@@ -44,7 +44,7 @@ struct RowKey {
     labels: Labels,
 }
 
-/// The sums of the spans that make one row. Descriptions are the last ones.
+/// The sums over the spans that form one row, with the description, reason, rate and pool of the row.
 #[derive(Debug)]
 struct RowSum {
     description: Arc<PodStarted>,
@@ -56,8 +56,8 @@ struct RowSum {
     used: Option<PerResource<RBig>>,
     /// The cost in atoms.
     cost: RBig,
-    /// The cost by resource, if the pod is serverless. A pool charge is for TFLOPs and VRAM, so it has no
-    /// such parts.
+    /// The cost by resource; `None` for a pool pod. A pool charge is for TFLOPs and VRAM, so it has no such
+    /// parts.
     by_resource: Option<PerResource<RBig>>,
     /// The payment, if a savings plan pays.
     paid: Option<Paid>,
@@ -74,7 +74,7 @@ pub(crate) struct PricedSpan {
     pool: Option<Arc<PoolSet>>,
 }
 
-/// Drafts the rows of one pod's slices on no node.
+/// Drafts the rows of the slices in which a pod names no node.
 ///
 /// # Errors
 /// If an amount does not fit its column.
@@ -91,7 +91,7 @@ pub(crate) fn draft(pod: &PlacedPod<'_>, rules: &Rules) -> Result<Vec<Draft>, En
     sums.into_iter().map(|(key, sum)| row(pod.uid, key, sum)).collect()
 }
 
-/// Cuts a slice of a pod on no node where its price changes.
+/// Cuts a slice of a pod that names no node at the instants at which the pod's price changes.
 pub(crate) fn priced_spans(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
     if slice.spec.is_serverless() { vec![serverless(slice)] } else { pool(slice, rules) }
 }
@@ -141,7 +141,7 @@ fn pool(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
     }
 }
 
-/// Adds the part of a span that a plan pays, or the part that no plan pays.
+/// Adds the part of a span that `plan` pays. If `plan` is `None`, adds the part that no plan pays.
 fn add(
     sums: &mut BTreeMap<RowKey, RowSum>,
     slice: &PodSlice,

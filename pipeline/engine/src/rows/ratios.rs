@@ -9,11 +9,11 @@ use crate::error::EngineError;
 use crate::exact::{Fraction, round_quotient};
 use crate::model::per_resource::PerResource;
 
-/// The amounts of a stretch that ratios divide by.
+/// The amounts of a stretch by which ratios are divided.
 pub(crate) struct RatioBases {
     /// T_r: the node's amounts, or the amounts that its pods were allocated if these are larger.
     total: PerResource<UBig>,
-    /// The amounts that the pods were allocated. `None` if nothing is unused, or everything.
+    /// The amounts that the pods were allocated. `None` if all or nothing of the resource is unused.
     shared: PerResource<Option<UBig>>,
 }
 
@@ -31,8 +31,8 @@ impl RatioBases {
         Self { total, shared }
     }
 
-    /// Returns the split usage ratios and the unused ratios of amounts that a pod was allocated, each times
-    /// its factor, if there are factors.
+    /// Returns the split usage ratios and the unused ratios of the amounts that a pod was allocated.
+    /// Multiplies each ratio by the resource's factor, if there are factors.
     ///
     /// # Errors
     /// If a ratio has more than 38 digits.

@@ -16,7 +16,7 @@ use crate::model::slices::{PlanPart, ReservationSlice, own_part};
 use crate::rows::draft::{Draft, Paid};
 use crate::rules::reservation::unused_units;
 
-/// The price, whether it is not in the hour's currency, and the savings plan that pays.
+/// The price, whether the price is in another currency than the hour's, and the savings plan that pays.
 type UnitsKey = (UnitPrice, bool, Option<CommitmentId>);
 
 /// Unused units that make one row.
@@ -66,7 +66,7 @@ pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineErr
     Ok(drafts)
 }
 
-/// Adds the unused units of a slice that a plan pays, or the units that no plan pays.
+/// Adds the unused units of a slice that `plan` pays. If `plan` is `None`, adds the units that no plan pays.
 fn add<'a>(
     sums: &mut BTreeMap<UnitsKey, UnitsSum<'a>>,
     slice: &'a ReservationSlice,

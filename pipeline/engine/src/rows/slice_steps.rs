@@ -27,7 +27,7 @@ fn length(span: Span) -> ExactNumber {
     ExactNumber::over(span.micros(), u128::from(HOUR_MICROS))
 }
 
-/// Returns the time of the pods in focus.
+/// Returns the spans of the pods in focus, one for each slice.
 pub(crate) fn pods(slices: &Slices, focus: &Focus, rules: &Rules) -> Vec<PodSpan> {
     let of_focus = focus.pods.iter().filter_map(|uid| slices.of_pod(uid).map(|slices| (uid, slices)));
     let spans = of_focus.flat_map(|(uid, slices)| slices.iter().map(move |slice| (uid, slice)));
@@ -76,7 +76,8 @@ fn pool(price: &PoolPrice, slice: &PodSlice, rules: &Rules) -> PoolStep {
     }
 }
 
-/// Returns a pod's own price over time: its cost if it names no node, or else the charge of its pool.
+/// Returns the prices of a pod over time. For a pod that names no node, they are the pod's cost. For a pod on
+/// a node, they are the charge of the pod's pool, if there is one.
 fn priced(slice: &PodSlice, rules: &Rules) -> Vec<PricedTime> {
     let time = |span: Span, hourly| PricedTime {
         hours: length(span),
@@ -96,7 +97,7 @@ fn priced(slice: &PodSlice, rules: &Rules) -> Vec<PricedTime> {
     }
 }
 
-/// Returns the time of the reservations in focus.
+/// Returns the spans of the reservations in focus, one for each slice.
 pub(crate) fn reservations(slices: &Slices, focus: &Focus) -> Vec<ReservationSpan> {
     let of_focus = focus.reservations.iter().filter_map(|id| slices.reservations.get_key_value(id));
     let spans = of_focus.flat_map(|(id, slices)| slices.iter().map(move |slice| (id, slice)));
@@ -120,7 +121,7 @@ pub(crate) fn reservations(slices: &Slices, focus: &Focus) -> Vec<ReservationSpa
     spans.collect()
 }
 
-/// Returns the time of the commitments in focus, and of the commitments that cover anything in focus.
+/// Returns the spans of the commitments in focus, and of the commitments that cover anything in focus.
 pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan> {
     let nodes = focus.nodes.iter().filter_map(|key| slices.nodes.get(key)).flatten();
     let covering = nodes.clone().flat_map(|slice| slice.coverage.iter());
@@ -159,7 +160,7 @@ pub(crate) fn commitments(slices: &Slices, focus: &Focus) -> Vec<CommitmentSpan>
     spans.collect()
 }
 
-/// Joins consecutive slices that differ only in their time.
+/// Joins consecutive slices with equal description, cover and spend.
 fn merged(slices: &[CommitmentSlice]) -> Vec<CommitmentSlice> {
     let mut merged: Vec<CommitmentSlice> = Vec::new();
     for slice in slices {

@@ -1,5 +1,5 @@
-//! Rows of pods for the instants at which the node that they name is not running: time and quantities, no
-//! cost (RULES.md, section 11).
+//! Rows of pods for the instants at which the node that they name is not running (RULES.md, section 11). They
+//! have time and quantities, but no cost.
 
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, RowKind};

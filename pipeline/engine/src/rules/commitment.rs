@@ -4,15 +4,15 @@
 //! earns. Discounts cover at every instant. Reserved instances cover the use of the clock hour, once its
 //! slices are known: see `hourly.rs`.
 //!
-//! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
-//! provider, region and family. Clusters assigned with a priority come first (1 is highest), then clusters
-//! assigned without a priority, then all others. Within a rank, nodes are ordered by start, node id, cluster
-//! id. A commitment covers what is left of a node's vCPU, memory and GPU, each up to what is left of its
-//! total. The next commitment does not find capacity that is already covered. `enabled` and
+//! **Precedence**: commitments cover in the order of (starts_at, id). Each commitment walks the on-demand
+//! nodes of its provider, region and family. Clusters assigned with a priority come first (1 is highest),
+//! then clusters assigned without a priority, then all others. Within a rank, nodes are ordered by start,
+//! node id, cluster id. A commitment covers what is left of a node's vCPU, memory and GPU, each up to what is
+//! left of its total. The next commitment does not find capacity that is already covered. `enabled` and
 //! `allowed_utilization` are plans, and decide nothing. Reserved instances find what discounts leave.
 //!
 //! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
-//! it is deleted. Its current description always holds.
+//! it is deleted. The current description of a commitment always holds.
 //!
 //! **Rounding**: none. An amount that is covered at an instant is a whole number of 10^-24 thousandths or
 //! bytes ([`COVERAGE_SCALE`]).
@@ -79,7 +79,7 @@ pub(crate) struct Commitments {
     hours: BTreeMap<CommitmentId, CommitmentHour>,
     /// All on-demand nodes with their cover. `None` until there is a commitment.
     families: Option<BTreeMap<FamilyKey, Family>>,
-    /// The commitments of each family, in their order.
+    /// The commitments of each family, in the order in which they cover.
     by_family: BTreeMap<FamilyKey, BTreeSet<CommitmentOrder>>,
     /// Families that have changed since coverage was decided, and whether their commitments have changed.
     stale: BTreeMap<FamilyKey, bool>,
@@ -88,7 +88,7 @@ pub(crate) struct Commitments {
 }
 
 impl Commitments {
-    /// Starts from the commitments of a state at the hour's start.
+    /// Creates the commitments at the hour's start from a state.
     pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
         let mut commitments = Self {
             hour_start,
@@ -173,7 +173,7 @@ impl Commitments {
         }
     }
 
-    /// Removes a commitment that is deleted or described again from its family.
+    /// Removes from its family a commitment that is deleted or described again.
     fn leave_family(&mut self, description: &CommitmentSet) {
         let family = family_of_commitment(description);
         if let Some(commitments) = self.by_family.get_mut(&family) {
@@ -182,11 +182,11 @@ impl Commitments {
         self.stale.insert(family, true);
     }
 
-    /// Decides coverage of what has changed since the last decision. Returns the nodes whose coverage may
-    /// have changed. `nodes` are all running nodes.
+    /// Decides the coverage of the families that have changed since the last decision. Returns the nodes
+    /// whose coverage may have changed. `nodes` are all running nodes.
     ///
     /// # Errors
-    /// If commitments and nodes make more pairs than an hour may have.
+    /// If commitments and nodes form more pairs than an hour may have.
     pub(crate) fn decide<'a>(
         &mut self,
         nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>,
@@ -216,7 +216,7 @@ impl Commitments {
         family.map(|family| family.coverage_of(run)).unwrap_or_default()
     }
 
-    /// Returns the effective commitments of a family, in their order.
+    /// Returns the effective commitments of a family, in the order in which they cover.
     fn effective(&self, family: &FamilyKey, now: Timestamp) -> Vec<Arc<CommitmentSet>> {
         let is_effective =
             |set: &CommitmentSet| set.starts_at <= now && set.ends_at.is_none_or(|end| now < end);
@@ -232,7 +232,7 @@ impl Commitments {
         sets
     }
 
-    /// Notes the coverage by the commitments of a family from now on.
+    /// Records the amounts that the commitments of a family cover from now on.
     fn note(&mut self, key: &FamilyKey, family: &Family, have_changed: bool, now: Timestamp) {
         if self.trace.focus().is_some() {
             let ids = self.in_order().into_iter().map(|set| set.commitment_id.clone());
@@ -253,8 +253,8 @@ impl Commitments {
         }
     }
 
-    /// Ends the slice of a commitment whose cover, by bill or by plan, changes now. `cover` is `None` if it
-    /// is not effective.
+    /// Ends the slice of a commitment whose cover, as billed or as planned, changes now, and sets the new
+    /// cover. `cover` is `None` if the commitment is not effective.
     fn set_cover(&mut self, id: &CommitmentId, cover: Option<(&Cover, &PerResource<UBig>)>, now: Timestamp) {
         let is_as_before = self.live.get(id).is_some_and(|live| match cover {
             None => !live.effective,
@@ -275,11 +275,11 @@ impl Commitments {
         }
     }
 
-    /// Ends all slices at the hour's end, and covers the use of nodes by reserved instances. `nodes` are all
-    /// slices of nodes. Returns the state for the next hour, and the commitments of this hour.
+    /// Ends all slices at the hour's end, and covers the use of nodes with reserved instances. `nodes` are
+    /// all slices of nodes. Returns the state for the next hour, and the commitments of this hour.
     ///
     /// # Errors
-    /// If commitments and nodes make more pairs than an hour may have.
+    /// If commitments and nodes form more pairs than an hour may have.
     pub(crate) fn finish(
         &mut self,
         end: Timestamp,
@@ -363,7 +363,8 @@ pub(crate) fn planned(commitment: &CommitmentSet) -> PerResource<UBig> {
     committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
 }
 
-/// Returns whether the provider counts the commitment by the clock hour. It counts others at every instant.
+/// Returns whether the provider counts the commitment by the clock hour. The provider counts other
+/// commitments at every instant.
 pub(crate) fn is_hourly(commitment: &CommitmentSet) -> bool {
     commitment.kind == CommitmentKind::ReservedInstance
 }

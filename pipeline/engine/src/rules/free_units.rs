@@ -1,5 +1,5 @@
 //! Reservations with units that no pod holds (RULES.md, section 2). They are in the order in which a pod
-//! takes a unit: by the unit's cpu and memory, then by the reservation's creation, then by its id.
+//! takes a unit: by the unit's cpu and memory, then by the reservation's creation and id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ impl FreeUnits {
         self.0.entry(class).or_default().insert(place);
     }
 
-    /// Notes that a reservation has no free units, or is about to change.
+    /// Removes a reservation that has no free units or is about to change.
     pub(crate) fn remove(&mut self, class: &UnitClass, place: &UnitPlace) {
         if let Some(places) = self.0.get_mut(class) {
             places.remove(place);

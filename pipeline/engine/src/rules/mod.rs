@@ -1,6 +1,6 @@
 //! The accounting rules for matching, coverage, labels, charges and splits. Each file is a section of
-//! RULES.md or a part of one, and opens with its decisions. A file of a whole section also gives the order of
-//! precedence, the ends of intervals and the rounding.
+//! RULES.md or part of a section, and opens with its decisions. A file of a whole section also gives the
+//! order of precedence, the ends of intervals and the rounding.
 
 pub(crate) mod commitment;
 pub(crate) mod free_units;

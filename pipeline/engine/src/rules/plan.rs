@@ -62,7 +62,7 @@ struct PricedUse {
     left: RBig,
 }
 
-/// The properties by which a discount finds usage.
+/// The properties by which a discount matches usage.
 #[derive(Debug)]
 struct Traits {
     target: DiscountTarget,
@@ -74,7 +74,7 @@ struct Traits {
 }
 
 impl Traits {
-    /// Returns the first discount of a plan that applies to the usage.
+    /// Returns the first discount of a plan that applies to the usage; `None` if no discount does.
     fn discount<'a>(&self, plan: &'a CommitmentSet) -> Option<&'a PlanDiscount> {
         if !names::same(&self.provider, &plan.provider, names::provider) {
             return None;
@@ -93,8 +93,8 @@ impl Traits {
     }
 }
 
-/// The order in which pairs of plans and usage are covered. The first is whether the plan is limited to
-/// instance families; then the saving, the discounted price, the place of the plan, and the usage.
+/// The sort key of a pair of a plan and usage. It holds whether the plan is limited to instance families, the
+/// saving, the discounted price, the plan's place and the usage.
 type Order = (Reverse<bool>, Reverse<RBig>, RBig, usize, UsageId);
 
 /// Pairs of plans and usage, with the indexes of the slices of the usage.
@@ -103,11 +103,11 @@ type Pairs = BTreeMap<Order, Vec<usize>>;
 /// A function that returns the spend of a plan in an hour, in atoms.
 type HourlySpend = fn(&CommitmentSet) -> RBig;
 
-/// Covers usage by savings plans, and sets the spend of each plan. Cuts slices where a description of a plan
-/// becomes effective or stops being effective.
+/// Covers usage with savings plans, and sets the spend of each plan. Cuts slices where a description of a
+/// plan becomes effective or stops being effective.
 ///
 /// # Errors
-/// If plans and usage make too many pairs.
+/// If plans and usage form too many pairs.
 pub(crate) fn cover(
     slices: &mut Slices,
     rules: &Rules,
@@ -170,7 +170,8 @@ fn planned(plan: &CommitmentSet) -> RBig {
     }
 }
 
-/// Cuts all slices that plans may cover at the edges of plans, and returns them with their prices.
+/// Cuts the slices that plans may cover, wherever a plan becomes effective or stops being effective. Returns
+/// the slices with their prices.
 fn uses(
     slices: &mut Slices,
     pots: &[Pot],
@@ -285,8 +286,9 @@ fn unit_use(id: &ReservationId, index: usize, slice: &ReservationSlice) -> Optio
     })
 }
 
-/// Returns all pairs of plans and usage in their order. Adds the spend of all matching usage, times
-/// microseconds, to `provisioned`. A discounted price above the list price applies to nothing.
+/// Returns all pairs of plans and usage in the order in which they are covered. Adds the spend of all
+/// matching usage, times microseconds, to `provisioned`. A discounted price above the list price applies to
+/// nothing.
 fn pairs(
     pots: &[Pot],
     uses: &[PricedUse],
@@ -334,8 +336,9 @@ struct PairStep<'a> {
     covered: Vec<(usize, RBig)>,
 }
 
-/// Walks all pairs with these totals, and takes the covered parts from the usage. Calls `step` for each pair
-/// in which the plan covers anything. Returns the covered spend of each plan, times microseconds.
+/// Walks all pairs, and takes the covered parts from the usage. `hourly` returns the spend that each plan has
+/// in an hour. Calls `step` for each pair in which the plan covers anything. Returns the covered spend of
+/// each plan, times microseconds.
 fn walk<'a>(
     pots: &'a [Pot],
     pairs: &'a Pairs,
@@ -378,7 +381,8 @@ fn walk<'a>(
     spent
 }
 
-/// Returns a part of usage. `rate` is the discounted price per hour of the whole usage, in atoms.
+/// Returns the part of usage that a plan covers, with the spend and the cost. `rate` is the discounted price
+/// per hour of the whole usage, in atoms.
 fn plan_part(plan: &Arc<CommitmentSet>, part: RBig, rate: &RBig) -> PlanPart {
     let spend = &part * rate;
     let cost = atoms(counted(plan.hourly_cost, &plan.currency));
@@ -386,7 +390,7 @@ fn plan_part(plan: &Arc<CommitmentSet>, part: RBig, rate: &RBig) -> PlanPart {
     PlanPart { plan: Arc::clone(plan), part, spend, cost }
 }
 
-/// Returns the parts of a slice that plans cover.
+/// Returns the parts of a slice that plans cover; `None` if there is no such slice.
 fn plans_of<'a>(slices: &'a mut Slices, id: &UsageId, index: usize) -> Option<&'a mut Vec<PlanPart>> {
     match id {
         UsageId::Node(key, _) => Some(&mut slices.nodes.get_mut(key)?.get_mut(index)?.plans),

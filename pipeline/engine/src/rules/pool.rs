@@ -18,7 +18,7 @@
 //! qos. A new description of the pool or the pod counts from its instant on.
 //!
 //! **Rounding**: none here. In `rows/draft.rs` a pod's charge on nodes is rounded once for the hour and split
-//! over its rows; a pool pod that names no node is rounded row by row.
+//! over its rows. A pool pod that names no node is rounded row by row.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl PerGpu {
 }
 
 impl PoolPricing {
-    /// Returns the pricing of a pod. `pool` is the pool that it names, if that is set.
+    /// Returns the pricing of a pod. `pool` is the pool that the pod names; `None` if that pool is not set.
     pub(crate) fn of(pod: &PodStarted, pool: Option<&Arc<PoolSet>>) -> Self {
         if pod.pool_id.is_none() {
             return Self::None;
@@ -111,8 +111,8 @@ impl PoolPricing {
     }
 }
 
-/// Returns a pod's charge rates over a span in which its description and price stay. There are two if its
-/// eviction protection ends inside the span.
+/// Returns a pod's charge rates over a span in which the pod's description and price do not change. There are
+/// two rates if the pod's eviction protection ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
     let unprotected = hourly_charge(&price.qos_price, PerGpu::of(pod));
     let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);
@@ -122,7 +122,7 @@ pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &R
     before.into_iter().chain(after).collect()
 }
 
-/// Returns the protected part of a span and the rest, each if it is not empty.
+/// Returns the protected part of a span, and the rest. A part is `None` if it is empty.
 fn protection(until: Option<Timestamp>, qos: &str, span: Span) -> [Option<Span>; 2] {
     let until = match until {
         Some(until) if qos != "critical" => until.clamp(span.from, span.to),

@@ -7,7 +7,8 @@
 //! **Precedence** over a namespace: a composite quota takes precedence over elastic quotas. Among quotas of
 //! one kind, the quota that was set first governs, and ties are ordered by id. A quota is first set by its
 //! first `QuotaSet` since it last did not exist. An elastic quota does not count if others govern all its
-//! namespaces. A quota without namespaces does not count either. The rest works as if they did not exist.
+//! namespaces. A quota without namespaces does not count either. All other rules work as if such quotas did
+//! not exist.
 //!
 //! **Interval ends**: labels follow what runs after all steps of an instant, and hold from that instant on.
 //!
@@ -40,12 +41,12 @@ struct ClusterQuotas {
     ledger: ClusterLedger,
 }
 
-/// The place of a quota among the quotas that name a namespace: whether it is elastic, when it was first set,
-/// its id.
+/// The place of a quota among the quotas that name a namespace. It holds whether the quota is elastic, when
+/// the quota was first set, and the quota's id.
 type NamespaceClaim = (bool, Timestamp, QuotaId);
 
-/// The changes of a cluster's quotas in an instant: the changed quotas, and the namespaces that they named or
-/// name.
+/// The changes of a cluster's quotas in an instant: the changed quotas, and the namespaces that they name now
+/// or named before.
 #[derive(Debug, Default)]
 struct Changes {
     quotas: BTreeSet<QuotaId>,
@@ -71,14 +72,14 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Starts from the quotas of a state. [`Self::restore_pods`] adds the pods afterwards.
+    /// Creates the quotas from a state. [`Self::restore_pods`] adds the pods afterwards.
     pub(crate) fn restore(states: Vec<(QuotaKey, SavedQuota)>) -> Self {
         let mut quotas = Self::default();
         states.into_iter().for_each(|(key, quota)| quotas.replace(key, Some(quota)));
         quotas
     }
 
-    /// Adds the pods that were running at the hour's start, by uid.
+    /// Adds the pods that were running at the hour's start, in order of uid.
     pub(crate) fn restore_pods<'a>(&mut self, pods: impl Iterator<Item = (&'a PodUid, &'a Arc<PodSpec>)>) {
         // A map is built in one pass from input that is already sorted.
         let mut sorted: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -103,7 +104,7 @@ impl Quotas {
         self.replace(key.clone(), None);
     }
 
-    /// Replaces a quota and its claims to namespaces.
+    /// Replaces a quota and its claims to namespaces. Removes both if `quota` is `None`.
     fn replace(&mut self, key: QuotaKey, quota: Option<SavedQuota>) {
         let before = self.saved.remove(&key);
         if before.is_none() && quota.is_none() {
@@ -126,7 +127,7 @@ impl Quotas {
     /// Adds a pod that starts.
     ///
     /// # Errors
-    /// If the requests of the pods of its quota exceed 128 bits.
+    /// If the requests of the pods under its quota exceed 128 bits.
     pub(crate) fn pod_started(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
         let (cluster, namespace) = namespace_of(spec);
         if let Some(quota) = self.governing(cluster, namespace) {
@@ -204,7 +205,7 @@ impl Quotas {
     }
 
     /// Decides which quota governs each of the namespaces. Rebuilds the quotas that have changed or govern
-    /// other namespaces than before, with the labels of their pods. Returns their ids.
+    /// other namespaces than before, with the labels of their pods. Returns the ids of the rebuilt quotas.
     fn rebuild(
         &mut self,
         cluster_id: &ClusterId,
@@ -256,7 +257,8 @@ impl Quotas {
     }
 }
 
-/// Returns the namespaces that a quota names, with its place among the quotas that name them.
+/// Returns each namespace that a quota names, with the quota's place among the quotas that name the
+/// namespace.
 fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<Item = (Text, NamespaceClaim)> {
     quota.into_iter().flat_map(move |SavedQuota { description, first_set }| {
         let elastic = description.kind != QuotaKind::CompositeElasticQuota;
@@ -265,7 +267,7 @@ fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<It
     })
 }
 
-/// Records the order of a quota in focus, if that changes the label of a pod in focus.
+/// Records the order of a quota in focus, if this changes the label of a pod in focus.
 fn record(trace: &mut Recorder<LabelStep>, quota: &GoverningQuota, now: Timestamp) {
     let Some(focus) = trace.focus().filter(|focus| focus.quotas.contains(quota.key())) else { return };
     let labels = |step: &LabelStep| -> Vec<(PodUid, &'static str)> {

@@ -1,4 +1,4 @@
-//! Labels of pods under one quota (RULES.md, section 4, nos): which of them are over it.
+//! Labels of pods under one quota (RULES.md, section 4, nos): which pods are over the quota.
 //!
 //! **Decides** the label of every pod that the quota governs.
 //!
@@ -189,7 +189,7 @@ impl GoverningQuota {
         &self.key
     }
 
-    /// Returns the quota's pods in their order, with the running sum of their requests.
+    /// Returns the quota's pods in order, each with the running sum of requests.
     pub(crate) fn order(&self, at: Timestamp) -> LabelStep {
         let named = |amounts: &[u128]| {
             let pairs = self.min.iter().zip(amounts);
@@ -225,12 +225,13 @@ impl GoverningQuota {
     }
 }
 
-/// Converts an amount to the unit in which the resource is counted.
+/// Converts an amount in bytes or thousandths to the resource's own unit.
 fn in_own_unit(resource: &str, amount: u128) -> ExactNumber {
     ExactNumber::over(amount, u128::from(AmountUnit::of(resource).per_one()))
 }
 
-/// Adds to the requests of the in-quota pods. They are a part of all requests, so they stay below 128 bits.
+/// Adds amounts to sums of requests. Each sum is part of all requests under the quota, so it stays below 128
+/// bits.
 fn add(sums: &mut [u128], amounts: &[u128]) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum += amount;

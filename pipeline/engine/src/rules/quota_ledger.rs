@@ -5,8 +5,8 @@
 //! - The pool is the sum over quotas of max(0, min - used).
 //! - The guaranteed amount is the pool times min over the sum of min.
 //! - The borrowed amount is max(0, used - min).
-//! - The lent amount is a quota's part, by its own max(0, min - used), of the smaller of the pool and the
-//!   borrowed amount.
+//! - The lent amount is a quota's part of the smaller of the pool and the borrowed amount, weighted by the
+//!   quota's own max(0, min - used).
 //!
 //! No quota takes precedence over another. A quota is processed when its own levels change. Amounts that
 //! depend on all quotas of the cluster are in `quota_lending.rs`.
@@ -32,7 +32,7 @@ use crate::error::EngineError;
 use crate::model::span::Span;
 use crate::rules::quota_lending::Lending;
 
-/// The levels of a quota at an instant, amounts in the order of `min`.
+/// The levels of a quota at an instant. Amounts are in the order of `min`.
 #[derive(Debug)]
 pub(crate) struct QuotaLevels {
     pub(crate) description: Arc<QuotaSet>,
@@ -71,7 +71,7 @@ pub(crate) struct ResourceAccount {
     /// The pool. Like the next two fields, it is known only after the hour has ended.
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
-    /// Spans in which more was borrowed than guaranteed.
+    /// Spans in which the quota borrowed more than it was guaranteed.
     pub(crate) above_guaranteed: Vec<Span>,
     mins: Stretches<u128>,
     /// The quota's max(0, min - used), where it is above zero.
@@ -116,7 +116,7 @@ impl QuotaLevels {
 }
 
 impl ClusterLedger {
-    /// Sets the levels of a quota from now on. `None` if the quota no longer counts.
+    /// Sets the levels of a quota from now on. `levels` is `None` if the quota no longer counts.
     pub(crate) fn set(&mut self, now: Timestamp, quota_id: &QuotaId, levels: Option<QuotaLevels>) {
         for (resource, Levels { min, used, .. }) in levels.iter().flat_map(QuotaLevels::by_resource) {
             self.lending.entry(resource.clone()).or_default().add(min, used);
@@ -134,7 +134,7 @@ impl ClusterLedger {
         }
     }
 
-    /// Ends an instant: the sums over the quotas hold from now on.
+    /// Ends an instant, so that the sums over the quotas hold from now on.
     pub(crate) fn end_instant(&mut self, now: Timestamp) {
         self.lending.values_mut().for_each(|lending| lending.end_instant(now));
     }
@@ -226,7 +226,7 @@ impl ResourceAccount {
     }
 }
 
-/// Adds a span, which comes after all others.
+/// Adds a span with a value. The span must come after all others.
 fn extend<V: PartialEq>(stretches: &mut Stretches<V>, span: Span, value: V) {
     match stretches.last_mut() {
         Some((last, same)) if last.to == span.from && *same == value => last.to = span.to,

@@ -1,11 +1,11 @@
-//! Amounts of one resource that the quotas of a cluster have to lend over the hour (RULES.md, section 4).
+//! Amounts of one resource that the quotas of a cluster can lend over the hour (RULES.md, section 4).
 //!
 //! The pool and the borrowed amount change with nearly every pod, and each change affects every quota's
-//! guaranteed and lent amounts. The time to compute these at every instant for every quota would be the
-//! product of both numbers. So the sums over the quotas are kept as steps of time, and each quota is computed
-//! at the hour's end. The pool and the lent amount are differences of running sums. The guaranteed amount is
-//! computed once for all quotas with one `min`. A step takes 110 to 160 bytes until then; a pod that causes
-//! one takes 3,000.
+//! guaranteed and lent amounts. The time to compute these amounts at every instant for every quota would grow
+//! with the product of instants and quotas. So the sums over the quotas are kept as steps of time, and each
+//! quota is computed at the hour's end. The pool and the lent amount are differences of running sums. The
+//! guaranteed amount is computed once for all quotas with one `min`. A step takes 110 to 160 bytes until
+//! then; a pod that causes a step takes 3,000.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,15 @@ use crate::exact::{ATOMS_IN_ONE, Fraction, round_between, sum_of};
 use crate::model::span::Span;
 
 /// Number of bits after the binary point of running sums of lent parts. A part is floored, so each step adds
-/// less than one unit of the last bit to their error.
+/// less than one unit of the last bit to the error of the sums.
 const LENT_BITS: usize = 128;
 
-/// One resource of a cluster's quotas: amounts in bytes or thousandths.
+/// One resource of a cluster's quotas. Amounts are in bytes or thousandths.
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     totals: Totals,
-    /// Ascending. Each step lasts until the next, and the last one until the hour's end.
+    /// Steps in order of time. Each step lasts until the next step, and the last step lasts until the hour's
+    /// end.
     steps: Vec<Step>,
 }
 
@@ -55,7 +56,7 @@ struct Step {
 #[derive(Clone, Debug, Default)]
 struct RunningSums {
     pool: UBig,
-    /// The integral of the part of the pool that is lent, with [`LENT_BITS`].
+    /// The integral of the part of the pool that is lent, with [`LENT_BITS`] bits after the binary point.
     lent_part: UBig,
 }
 
@@ -73,7 +74,7 @@ impl Step {
         sums
     }
 
-    /// Returns a quota's part of the pool by its min, floored to whole units.
+    /// Returns a quota's part of the pool in proportion to the quota's min, floored to whole units.
     fn guaranteed(&self, min: u128, unit: u128) -> u128 {
         if self.min == 0 {
             return 0;
@@ -90,7 +91,7 @@ impl Step {
     }
 }
 
-/// The amount that is guaranteed to a quota over time, by the steps of its cluster.
+/// The amount that is guaranteed to a quota over time, in steps.
 pub(crate) struct Guaranteed(Vec<GuaranteedStep>);
 
 struct GuaranteedStep {
@@ -101,7 +102,7 @@ struct GuaranteedStep {
 }
 
 impl Guaranteed {
-    /// Returns the integral over a part of the span for which the steps were made.
+    /// Returns the integral over a part of the span for which the steps were computed.
     pub(crate) fn over(&self, span: Span) -> UBig {
         self.sum_at(span.to) - self.sum_at(span.from)
     }
@@ -129,7 +130,7 @@ impl Lending {
         self.totals.borrowed -= UBig::from(used.saturating_sub(min));
     }
 
-    /// Ends an instant: the sums hold from now on.
+    /// Ends an instant, so that the sums hold from now on.
     pub(crate) fn end_instant(&mut self, now: Timestamp) {
         let Totals { pool, min, borrowed } = &self.totals;
         let lent = u128::try_from(borrowed).map_or(*pool, |borrowed| borrowed.min(*pool));
@@ -147,7 +148,7 @@ impl Lending {
         self.sums_at(span.to).pool - self.sums_at(span.from).pool
     }
 
-    /// Returns the amount that is guaranteed to all quotas with this min within a span.
+    /// Returns the amount that is guaranteed to each quota with this min within a span.
     pub(crate) fn guaranteed(&self, within: Span, min: u128, unit: u128) -> Guaranteed {
         let mut sum = UBig::ZERO;
         let steps = self.steps_in(within).map(|(span, step)| {
@@ -170,8 +171,8 @@ impl Lending {
         steps.filter(move |(_, step)| borrowed > step.guaranteed(min, unit)).map(|(span, _)| span)
     }
 
-    /// Returns the amount that a quota lends, divided by `scale`. `unused` is its own max(0, min - used) over
-    /// time.
+    /// Returns the amount that a quota lends, divided by `scale`. `unused` is the quota's own max(0, min -
+    /// used) over time.
     ///
     /// # Errors
     /// If the amount has more than 38 digits.
@@ -191,7 +192,7 @@ impl Lending {
         round_between([least * ATOMS_IN_ONE, most * ATOMS_IN_ONE], &denominator, exact)
     }
 
-    /// Returns the lent amount in atoms as exact parts, one for each pool.
+    /// Returns the lent amount in atoms as exact parts, one for each amount of the pool.
     fn lent_parts(&self, unused: &[(Span, u128)], scale: &UBig) -> Vec<Fraction> {
         let mut by_pool: BTreeMap<u128, UBig> = BTreeMap::new();
         for (span, unused) in unused {
@@ -204,7 +205,7 @@ impl Lending {
         parts.map(|(pool, lent)| Fraction::new(lent * ATOMS_IN_ONE, UBig::from(pool) * scale)).collect()
     }
 
-    /// Returns the index of the step at an instant, which is not before the first step.
+    /// Returns the index of the step at an instant, which must not be before the first step.
     fn index(&self, at: Timestamp) -> usize {
         self.steps.partition_point(|step| step.from <= at).saturating_sub(1)
     }

@@ -3,8 +3,8 @@
 //! **Decides** only how many units of a reservation are unused: pods pay their own rate in any case.
 //!
 //! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id.
-//! A unit that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and
-//! each takes its smallest fitting unit. A match is sticky: it ends only when it no longer satisfies the
+//! A unit that becomes free is offered at once to running unmatched pods, oldest start first, then uid. Each
+//! takes the smallest unit that fits. A match is sticky: it ends only when it no longer satisfies the
 //! conditions. When a quantity falls below its number of matches, the pods with the latest match, then start,
 //! then uid lose their units and wait again.
 //!
@@ -80,12 +80,12 @@ impl LiveReservation {
         self.active && self.matched.len() < units && self.description.ends_at.is_none_or(|end| now < end)
     }
 
-    /// Returns whether a unit serves the pod. The reservation may have no free unit.
+    /// Returns whether a unit of the reservation can serve the pod, even if no unit is free.
     fn fits(&self, pod: &PodSpec) -> bool {
         self.refuses(pod).is_none()
     }
 
-    /// Returns the reason why a unit does not serve the pod. `None` if it does.
+    /// Returns the reason why a unit cannot serve the pod; `None` if it can.
     fn refuses(&self, pod: &PodSpec) -> Option<&'static str> {
         let (unit, wanted) = (&self.description, &pod.description);
         let is = |name: Option<&Text>, of_unit: &str, canonical: names::Canonical| {
@@ -109,7 +109,7 @@ impl LiveReservation {
 }
 
 impl Reservations {
-    /// Starts from the reservations of a state at the hour's start. [`Self::restore_pod`] adds the pods
+    /// Creates the reservations at the hour's start from a state. [`Self::restore_pod`] adds the pods
     /// afterwards.
     pub(crate) fn restore(
         states: BTreeMap<ReservationId, SavedReservation>,
@@ -129,7 +129,7 @@ impl Reservations {
         reservations
     }
 
-    /// Returns the description in force of a reservation.
+    /// Returns the description in force of a reservation; `None` if the reservation is not known.
     pub(crate) fn description(&self, id: &ReservationId) -> Option<&Arc<ReservationSet>> {
         self.live.get(id).map(|live| &live.description)
     }
@@ -139,7 +139,8 @@ impl Reservations {
         self.live.keys().cloned().collect()
     }
 
-    /// Restores a pod that was running at the hour's start.
+    /// Restores a pod that was running at the hour's start. Returns the reservation whose unit the pod holds;
+    /// `None` if it holds none.
     pub(crate) fn restore_pod(
         &mut self,
         uid: &PodUid,
@@ -165,7 +166,8 @@ impl Reservations {
         reservation
     }
 
-    /// Returns the matches that began or ended since the last call, in order.
+    /// Returns the matches that began or ended since the last call, in order. A match that ended has no
+    /// reservation.
     pub(crate) fn take_changes(&mut self) -> Vec<(PodUid, Option<ReservationId>)> {
         std::mem::take(&mut self.changes)
     }
@@ -195,7 +197,7 @@ impl Reservations {
         self.apply(&id, now);
     }
 
-    /// Applies a scheduled start, like a `ReservationSet` of that id.
+    /// Applies a scheduled start, as a `ReservationSet` with the reservation's id would.
     pub(crate) fn start(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         self.apply(id, now);
@@ -239,7 +241,7 @@ impl Reservations {
         self.note_unmatched(uid, now);
     }
 
-    /// Describes a running pod again. A match that still satisfies the conditions stays.
+    /// Describes a running pod again. The pod keeps a match that still satisfies the conditions.
     pub(crate) fn pod_described(
         &mut self,
         uid: &PodUid,
@@ -287,7 +289,8 @@ impl Reservations {
         (states.collect(), self.slices)
     }
 
-    /// Makes a reservation's matches fit its description at this instant, and offers the free units.
+    /// Ends the matches that a reservation's description does not allow at this instant, and offers the free
+    /// units.
     fn apply(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         let (starts_at, ends_at) = (live.description.starts_at, live.description.ends_at);
@@ -328,7 +331,7 @@ impl Reservations {
         classes
     }
 
-    /// Removes a candidate. Returns the class that may have a free unit now.
+    /// Removes a candidate. Returns the class that may have a free unit now, if there is one.
     fn leave(&mut self, uid: &PodUid, now: Timestamp) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         let Some(pod) = self.pods.remove(uid) else { return classes };
@@ -361,7 +364,7 @@ impl Reservations {
         }
     }
 
-    /// Returns the oldest unmatched pod of a class that a free unit serves.
+    /// Returns the oldest unmatched pod of a class for which a fitting unit is free; `None` if there is none.
     fn oldest_that_fits(&self, class: &UnitClass, now: Timestamp) -> Option<(Timestamp, PodUid)> {
         let waiting = self.waiting.oldest_of_each_shape(class);
         let fitting = waiting.filter(|(_, uid)| {
@@ -370,7 +373,7 @@ impl Reservations {
         fitting.min().cloned()
     }
 
-    /// Returns the reservation with the smallest free unit that serves a pod.
+    /// Returns the reservation with the smallest free unit that serves a pod; `None` if there is none.
     fn smallest_free(&self, pod: &PodSpec, now: Timestamp) -> Option<&ReservationId> {
         let fits = |id: &&ReservationId| {
             self.live.get(*id).is_some_and(|live| live.has_free_unit(now) && live.fits(pod))
@@ -398,7 +401,7 @@ impl Reservations {
         self.waiting.remove(uid, &spec, start);
     }
 
-    /// Notes whether a reservation has free units, after each change.
+    /// Records whether a reservation has free units. Call it after each change.
     fn note_free(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get(id) else { return };
         if live.has_free_unit(now) {
@@ -445,7 +448,7 @@ fn match_step(
     MatchStep { at, pod_uid: uid.clone(), outcome, reservation_id, units: Vec::new() }
 }
 
-/// Returns one unit of every reservation, as the pod finds it.
+/// Returns one unit of every reservation, with the reason if it cannot serve the pod.
 fn units(live: &BTreeMap<ReservationId, LiveReservation>, pod: &PodSpec, now: Timestamp) -> Vec<UnitStep> {
     let units = live.iter().map(|(id, live)| UnitStep {
         reservation_id: id.clone(),

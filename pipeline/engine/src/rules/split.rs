@@ -5,20 +5,20 @@
 //! part of a resource each pod bears. It is AWS split cost allocation for accelerated instances.
 //!
 //! - Stretches: the time at one price is one stretch, and divides on its own. `C`, `A`, `W` and `a` below are
-//!   amounts of a stretch. A node whose price does not change has one.
-//! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of
-//!   it is idle.
+//!   amounts of a stretch. A node whose price does not change has one stretch.
+//! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0, all of
+//!   the cost is idle.
 //! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and
-//!   each commitment brings its money by resource. Commitments come in their own order of precedence (section
+//!   each commitment brings its money by resource. Commitments follow their own order of precedence (section
 //!   3); here no component takes precedence over another.
 //! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the stretch. Its split is `a_r / T_r`
-//!   with `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated.
-//!   The two add up to `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only
+//!   with `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated. The
+//!   two add up to `a_r / sum a_r`, so [`Shares`] divides by this sum alone and splits the two apart only
 //!   where both exist. A pod's part of a resource splits that resource's part of every component.
 //! - Idle: a resource that nobody was allocated goes to the node's idle row.
 //!
-//! **Interval ends**: a slice holds its first instant and not its last, so a new price counts from its
-//! instant on. **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
+//! **Interval ends**: a slice includes its start and excludes its end, so a new price counts from its instant
+//! on. **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::model::slices::{COVERAGE_SCALE, NodeSlice, own_part};
 use crate::rules::commitment::money_parts;
 use crate::rules::stretch_times::StretchTimes;
 
-/// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
+/// Integer weights with which `sum(w_r x amount_r)` is exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightScale(PerResource<UBig>);
 
@@ -50,7 +50,8 @@ pub(crate) struct Component {
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
     /// The node's hourly cost, no matter who pays; zero if it is not in the hour's currency.
     pub(crate) unit_price: UnitPrice,
-    /// The reason if the node or the commitment had no price at some time.
+    /// The reason for which the node or the commitment had no price at some time; `None` if both always had
+    /// one.
     pub(crate) unpriced: Option<Unpriced>,
     /// Hours of the node by resource.
     pub(crate) quantity: PerResource<RBig>,
@@ -58,7 +59,7 @@ pub(crate) struct Component {
     pub(crate) cost: PerResource<RBig>,
     /// Hours of the commitment by resource, or spend of a savings plan.
     pub(crate) commitment_quantity: PerResource<RBig>,
-    /// Hours in which no resource of the node had any weight (W = 0): all idle.
+    /// Hours in which no resource of the node had any weight (W = 0). These hours are all idle.
     pub(crate) weightless_quantity: RBig,
     /// The cost of these hours, in atoms.
     pub(crate) weightless_cost: RBig,
@@ -73,7 +74,7 @@ pub(crate) struct NodeHour {
     pub(crate) description: Arc<NodeStarted>,
     /// The stretches by price.
     pub(crate) stretches: Vec<Stretch>,
-    /// The time of each stretch. Empty if there is only one.
+    /// The time of each stretch. Empty if there is only one stretch.
     pub(crate) times: StretchTimes,
 }
 
@@ -170,7 +171,8 @@ impl NodeHour {
     }
 }
 
-/// Returns the instants from which stretches hold, each with the index of its stretch.
+/// Returns the instants from which stretches hold, each with the index of its stretch; empty if there is only
+/// one stretch.
 fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize)> {
     let mut changes: Vec<(Timestamp, usize)> = Vec::new();
     if stretches.len() < 2 {
@@ -187,7 +189,7 @@ fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize
 }
 
 impl NodeSlice {
-    /// Returns the node's hourly cost, as the hour counts it.
+    /// Returns the node's hourly cost; zero if it is not in the hour's currency.
     pub(crate) fn unit_price(&self) -> UnitPrice {
         let node = &self.spec.description;
         counted(node.hourly_cost, &node.currency)
@@ -195,7 +197,7 @@ impl NodeSlice {
 }
 
 /// Joined slices that differ in nothing that a component reads. A node may be described often without a new
-/// price or capacity. Joined, its slices cost one step of rational arithmetic instead of many.
+/// price or capacity. The joined slices cost one step of rational arithmetic instead of many.
 struct Run<'a> {
     micros: u128,
     slice: &'a NodeSlice,
@@ -268,7 +270,7 @@ fn add_run(components: &mut Components, run: &Run<'_>, price: UnitPrice, scale: 
 struct Left {
     /// Hours by resource.
     hours: PerResource<RBig>,
-    /// All hours, if no resource of the node has any weight.
+    /// All hours if no resource of the node has any weight; `None` otherwise.
     weightless: Option<RBig>,
 }
 
@@ -306,7 +308,7 @@ pub(crate) struct Shares {
     pub(crate) split: Option<SplitParts>,
 }
 
-/// The split part of the cost that pods bear of each resource, `min(1, sum a_r / A_r)`. The rest is unused.
+/// For each resource, the split part of the cost that pods bear: `min(1, sum a_r / A_r)`. The rest is unused.
 pub(crate) struct SplitParts {
     pub(crate) numerators: PerResource<UBig>,
     pub(crate) denominator: UBig,

@@ -13,12 +13,13 @@ use prorata_schemas::time::Timestamp;
 
 use crate::model::spec::PodSpec;
 
-/// Returns whether no unit serves pods of this quality of service: it is a spelling of `BestEffort`.
+/// Returns whether a quality of service is a spelling of `BestEffort`. No unit serves pods of this quality of
+/// service.
 pub(crate) fn is_best_effort(qos: &str) -> bool {
     ["best-effort", "besteffort"].iter().any(|spelling| qos.eq_ignore_ascii_case(spelling))
 }
 
-/// The class within which pods and units can match. It is the region and GPU model, by their canonical names
+/// The class within which pods and units can match. It is the region and GPU model, as canonical names
 /// (RULES.md, section 12), and the number of GPUs in thousandths.
 pub(crate) type UnitClass = (Text, Text, u128);
 
@@ -68,8 +69,8 @@ impl WaitingPods {
     }
 }
 
-/// Returns the class of units that may serve a pod. `None` if it names no region or no GPU model,
-/// holds a part of a GPU, or is best-effort.
+/// Returns the class of units that may serve a pod. `None` if the pod names no region or no GPU model, holds
+/// a part of a GPU, or is best-effort.
 pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
     if is_best_effort(&pod.qos) {

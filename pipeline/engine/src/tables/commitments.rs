@@ -3,7 +3,8 @@
 //! Utilization over the hour is covered resource-time divided by committed resource-time, with the weights
 //! that `rules/commitment.rs` gives the money of a commitment. Raw utilization counts all matching
 //! provisioned capacity instead of covered capacity, so over-use shows as a value above 1. Planned
-//! utilization counts the capacity that the commitment would cover by plan.
+//! utilization counts the capacity that the commitment would cover if the provider followed `enabled` and
+//! `allowed_utilization`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ struct CommitmentRows<'a> {
     unused: Vec<&'a CostRow>,
 }
 
-/// Returns rows by commitment id. A commitment has a row if it existed for more than 0 µs of the hour and had
-/// not expired before the hour.
+/// Returns the rows in order of commitment id. A commitment has a row if it existed for more than 0 µs of the
+/// hour and had not expired before the hour.
 ///
 /// # Errors
 /// If an amount does not fit its column.
@@ -205,7 +206,7 @@ fn clusters(
     Ok(clusters)
 }
 
-/// Returns the first state that holds at the hour's end.
+/// Returns the first state that applies at the hour's end.
 fn state(seen: &CommitmentHour, hour: Hour) -> CommitmentState {
     let commitment = &seen.description;
     let end = hour.end();

@@ -1,5 +1,5 @@
-//! `pool_usage`: the capacity of a GPU pool, the requests and charges of its pods, and the cost of its nodes
-//! against its budgets (RULES.md, section 5).
+//! `pool_usage`: capacity of a GPU pool, requests and charges of its pods, and cost of its nodes against its
+//! budgets (RULES.md, section 5).
 //!
 //! Figures of nodes and pods cover the whole hour, even if the pool was not set at every instant. The
 //! percentages and the warm capacity of the first description in the hour also count for the time before it.
@@ -44,14 +44,15 @@ pub(crate) struct PoolHour<'a> {
     pub(crate) hour: Hour,
 }
 
-/// The charges of the pods of a pool, the cost of its nodes, and the sums of that cost over its periods.
+/// The charges of the pods of a pool, the cost of its nodes, and the sums of this cost over the budget
+/// periods.
 struct PoolMoney {
     charges: Decimal12,
     node_cost: Decimal12,
     spend: Spend,
 }
 
-/// Returns rows by pool id, and brings the spend of every pool up to this hour.
+/// Returns the rows in order of pool id, and adds this hour to the spend of every pool.
 ///
 /// # Errors
 /// If an amount does not fit its column.
@@ -195,14 +196,14 @@ fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<
     Ok(PerPoolResource { tflops: mean(&integrals.tflops, 1000)?, vram: mean(&integrals.vram, 1)? })
 }
 
-/// Returns the budgets of the day, the month and the quarter. Budgets that are not in the hour's currency do
-/// not count.
+/// Returns the budgets of the day, the month and the quarter. A budget is `None` if it is not set, or not in
+/// the hour's currency.
 fn budgets(pool: &PoolSet) -> [Option<Decimal12>; 3] {
     let budgets = [pool.budget_per_day, pool.budget_per_month, pool.budget_per_quarter];
     budgets.map(|budget| budget.filter(|_| !is_other(&pool.currency)).map(Decimal12::from))
 }
 
-/// Returns the names of the budgets that the spend exceeds.
+/// Returns the names of the budgets that the spend exceeds, separated by commas; `None` if it exceeds none.
 fn exceeded(budgets: [Option<Decimal12>; 3], spend: &Spend) -> Option<Text> {
     let spent = [spend.day.1, spend.month.1, spend.quarter.1];
     let periods = ["day", "month", "quarter"].into_iter().zip(budgets).zip(spent);

@@ -1,7 +1,8 @@
-//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour (RULES.md, section 4).
+//! `quota_usage`: a row for each resource that a quota's `min` names at any time in the hour (RULES.md,
+//! section 4).
 //!
 //! Every mean is the integral over the hour divided by one hour. The mean of `max` is over the part of the
-//! hour in which it was set.
+//! hour in which `max` was set.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ struct Costs<'a> {
     over_quota: BTreeMap<&'a PodUid, Vec<Decimal12>>,
 }
 
-/// Returns rows by cluster, quota and resource.
+/// Returns the rows in order of cluster, quota and resource.
 ///
 /// # Errors
 /// If an amount does not fit its column.
@@ -87,8 +88,8 @@ fn over_spans(pods: &[(PodUid, Vec<PodSlice>)]) -> OverSpans<'_> {
     spans
 }
 
-/// Returns the preemptible cost. It is the sum of the pods' over-quota costs, each times a part of the pod's
-/// over-quota time: the part in which more was borrowed than guaranteed.
+/// Returns the preemptible cost. It is the sum of the pods' over-quota costs, each multiplied by a part of
+/// the pod's over-quota time. This is the part in which the quota borrowed more than it was guaranteed.
 fn preemptible(
     account: &ResourceAccount,
     costs: &Costs<'_>,

@@ -13,7 +13,7 @@ use crate::model::slices::{ReservationSlice, Slices};
 use crate::rules::reservation::unused_units;
 use crate::tables::{of_kind, sum_by};
 
-/// Returns rows by reservation id.
+/// Returns the rows in order of reservation id.
 ///
 /// # Errors
 /// If an amount does not fit its column.

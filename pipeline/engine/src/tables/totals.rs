@@ -14,7 +14,8 @@ use crate::timeline::order::EventCounts;
 /// Allocated cost comes from the rows.
 ///
 /// # Errors
-/// If they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
+/// If a sum does not fit its column, or the sums differ. For every organization and hour, `sum(EffectiveCost)
+/// = sum(BilledCost) = supply` must hold.
 pub(crate) fn totals(
     rows: &[Box<CostRow>],
     [node_cost, commitment_cost]: [Decimal12; 2],

@@ -1,8 +1,8 @@
 //! Applies an hour's events in order and cuts the hour into slices.
 //!
 //! Matching of reservations takes effect at every step. Coverage and labels depend only on what is running,
-//! and a state of no length costs nothing. So deciding them once at the end of each instant gives the same
-//! result as deciding them at every step.
+//! and a state of no length costs nothing. So one decision at the end of each instant gives the same result
+//! as a decision at every step.
 
 pub(crate) mod order;
 mod priced_pods;

@@ -3,8 +3,9 @@
 //! natural key, field by field as UTF-8 bytes, null first.
 //!
 //! Duplicates are removed here. The same event twice is one event. Of two different events with one natural
-//! key and one event time, the one recorded last stands, then the one whose canonical body sorts last. A
-//! retraction that stands leaves nothing. So the order of arrival decides nothing.
+//! key and one event time, the event recorded last stands. If their recordings are equal, the event whose
+//! canonical body sorts last stands. A retraction that stands leaves nothing. So the order of arrival decides
+//! nothing.
 
 use std::cmp::Ordering;
 
@@ -93,8 +94,8 @@ impl OrderedEvents {
     }
 }
 
-/// Sorts all events except usage, and returns the number of distinct ones. Bodies are built only where two
-/// events have one place and one recording, which is rare.
+/// Sorts all events except usage and removes duplicates. Returns the number of distinct events. Bodies are
+/// built only where two events have one place and one recording, which is rare.
 fn order_others(events: &mut Vec<Event>) -> usize {
     events.sort_unstable_by(in_order);
     events.dedup_by(|later, earlier| in_order(later, earlier).is_eq());

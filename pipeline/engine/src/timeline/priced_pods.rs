@@ -1,5 +1,5 @@
-//! Pods by the rate or the pool that prices them. A new price looks only at these, not at all pods of an
-//! organization.
+//! Pods by the rate or the pool that prices them. For a new price, only these pods are examined, and not all
+//! pods of an organization.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -104,7 +104,7 @@ pub(super) struct Running<'a> {
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
     pub(super) pods: BTreeMap<PodUid, RunningPod>,
     pub(super) named_nodes: NamedNodes,
-    /// Pods by rate and pool. Built when the first price is set in the hour.
+    /// Pods by rate and pool. `None` until the first price is set in the hour.
     priced_pods: Option<PricedPods>,
     pub(super) prices: Work,
     pub(super) quotas: Quotas,
@@ -119,7 +119,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Starts from a state at the hour's start.
+    /// Restores what runs or is set at the hour's start from a state.
     pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules, focus: Option<&Arc<Focus>>) -> Self {
         let now = hour.start();
         let pools = state.pools.into_iter();
@@ -194,8 +194,8 @@ impl<'a> Running<'a> {
         RunningPod::new(spec, pod.start, self.now, status)
     }
 
-    /// Returns the current status of a pod with this description. Its reservation and label are still to be
-    /// decided.
+    /// Returns the current status of a pod with this description. The reservation and the label are not
+    /// decided yet.
     pub(super) fn status_of(&self, spec: &PodSpec) -> PodStatus {
         PodStatus {
             node_runs: spec.node.is_some_and(|node| self.named_nodes.runs(node)),
@@ -212,12 +212,13 @@ impl<'a> Running<'a> {
         PoolPricing::of(pod, pool.map(|pool| &pool.description))
     }
 
-    /// Returns the rate in force for a serverless pod.
+    /// Returns the rate in force for a serverless pod; `None` if the pod is not serverless or no rate
+    /// matches.
     pub(super) fn rate_of(&self, spec: &PodSpec) -> Option<Arc<RateSet>> {
         self.rates.get(&spec.rate_key()?).cloned()
     }
 
-    /// Returns the pods by their rate and pool.
+    /// Returns the pods by rate and pool. The first call collects them.
     pub(super) fn priced_pods(&mut self) -> &PricedPods {
         let pods = &self.pods;
         self.priced_pods.get_or_insert_with(|| {
@@ -242,7 +243,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Ends an instant: coverage and labels follow what is running now.
+    /// Ends an instant: decides coverage and labels by what is running now.
     pub(super) fn end_instant(&mut self) -> Result<(), EngineError> {
         self.decide_coverage()?;
         for (uid, label) in self.quotas.end_instant(self.now)? {
@@ -267,14 +268,14 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Gives pods the reservations that matching has decided.
+    /// Sets the reservations of pods to the results of matching.
     pub(super) fn take_matches(&mut self) {
         for (uid, reservation) in self.reservations.take_changes() {
             self.change_pod(&uid, |status| status.reservation = reservation);
         }
     }
 
-    /// Changes a running pod's status from now on, and ends its slice if anything differs.
+    /// Changes a running pod's status from now on, and ends the pod's slice if the status differs.
     pub(super) fn change_pod(&mut self, uid: &PodUid, change: impl FnOnce(&mut PodStatus)) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let mut status = pod.status.clone();
@@ -337,10 +338,10 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Ends all slices at the hour's end.
+    /// Ends all slices at the hour's end, and returns the timeline of the hour.
     ///
     /// # Errors
-    /// If reserved instances and nodes make too many pairs.
+    /// If reserved instances and nodes form too many pairs.
     pub(super) fn finish(
         mut self,
         organization_id: OrganizationId,
@@ -391,7 +392,8 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Returns the saved pods that still run, and the slices of all pods, the slices of earlier runs first.
+/// Returns the saved pods that still run, and the slices of all pods. A pod's slices of earlier runs come
+/// first.
 fn finish_pods(
     running: BTreeMap<PodUid, RunningPod>,
     ended: BTreeMap<PodUid, Vec<PodSlice>>,

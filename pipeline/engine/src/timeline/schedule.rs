@@ -11,14 +11,15 @@ use crate::timeline::order::Precedence;
 /// A scheduled step of a reservation. Like an event, it has a place in the order of its instant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReservationStep {
-    /// `starts_at`: applies as a `ReservationSet` of that id.
+    /// The start at `starts_at`, which applies like a `ReservationSet` with this id.
     Start(ReservationId),
-    /// `ends_at`: applies as a `ReservationReleased` of that id, but the reservation stays known.
+    /// The end at `ends_at`, which applies like a `ReservationReleased` with this id, but the reservation
+    /// stays known.
     End(ReservationId),
 }
 
 impl ReservationStep {
-    /// Returns precedence and natural key, like an event's.
+    /// Returns the precedence and the natural key, which order the step among events.
     pub(super) fn place(&self) -> (Precedence, [Option<&str>; 3]) {
         match self {
             Self::Start(id) => (Precedence::Reservation, [Some(id), None, None]),
@@ -32,8 +33,8 @@ impl ReservationStep {
 pub(super) struct Schedule {
     hour_end: Timestamp,
     steps: BTreeSet<(Timestamp, ReservationStep)>,
-    /// Starts and ends of commitments. They only cut the hour: coverage is decided at the end of every
-    /// instant that changes it, so they need no place in its order.
+    /// Starts and ends of commitments. They only cut the hour. Coverage is decided at the end of every
+    /// instant that changes it, so the cuts need no place in the order of an instant.
     coverage_cuts: BTreeSet<Timestamp>,
 }
 
@@ -43,13 +44,14 @@ impl Schedule {
         Self { hour_end, steps: BTreeSet::new(), coverage_cuts: BTreeSet::new() }
     }
 
-    /// Returns the next instant at which something is scheduled.
+    /// Returns the next instant at which something is scheduled; `None` if nothing is.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let step = self.steps.first().map(|(at, _)| *at);
         step.into_iter().chain(self.coverage_cuts.first().copied()).min()
     }
 
-    /// Adds a step, unless it is in the next hour or later. That hour schedules it again from the state.
+    /// Adds a step, unless it is in the next hour or later. The later hour schedules the step again from the
+    /// state.
     pub(super) fn add_step(&mut self, at: Timestamp, step: ReservationStep) {
         if at < self.hour_end {
             self.steps.insert((at, step));

@@ -17,8 +17,8 @@ use crate::rules::commitment::edges;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 
-/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. If they
-/// were running, they end and start again.
+/// Nodes and pods that start and stop at one instant and were not running before it, so they never ran. Nodes
+/// and pods that were running end and start again.
 #[derive(Debug, Default)]
 pub(super) struct NeverRan {
     nodes: BTreeSet<NodeKey>,
@@ -26,7 +26,7 @@ pub(super) struct NeverRan {
 }
 
 impl NeverRan {
-    /// Collects such nodes and pods from the payloads of one instant.
+    /// Collects these nodes and pods from the payloads of one instant.
     pub(super) fn among(payloads: &[Payload], running: &Running<'_>) -> Self {
         let mut never_ran = Self::default();
         if payloads.len() < 2 {
@@ -140,7 +140,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Starts a node, or describes a running one again: its start and its pods stay.
+    /// Starts a node, or describes a running node again, which keeps its start and its pods.
     fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
         let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
         self.close_node(&key);
@@ -170,8 +170,8 @@ impl Running<'_> {
         }
     }
 
-    /// Starts a pod, or describes a running one again: its start stays, and so does its match if the
-    /// description allows.
+    /// Starts a pod, or describes a running pod again. A running pod keeps its start, and it keeps its match
+    /// if the description allows this.
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
         let node = self.named_nodes.of(&description);

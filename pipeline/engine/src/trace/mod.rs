@@ -1,4 +1,4 @@
-//! The engine's steps to some rows: every step that a person needs, in exact numbers.
+//! The engine's steps to some rows: every step that a person needs to follow them, in exact numbers.
 //!
 //! [`Focus`] selects the rows. The engine records a step where it takes it, or reads it from the input and
 //! the output of the rules. Nothing here computes a cost. Without a focus, nothing is recorded.
@@ -35,7 +35,7 @@ pub struct Focus {
     pub reservations: BTreeSet<ReservationId>,
     /// Commitments.
     pub commitments: BTreeSet<CommitmentId>,
-    /// Quotas: the order of their pods, whenever the label of a pod in focus changes.
+    /// Quotas, whose order of pods is recorded whenever the label of a pod in focus changes.
     pub quotas: BTreeSet<QuotaKey>,
 }
 
@@ -71,11 +71,11 @@ pub struct Trace {
     /// Walks of commitments over nodes, in order of time and of the walk. Walks of reserved instances, which
     /// cover the clock hour, come last.
     pub walks: Vec<WalkStep>,
-    /// Walks of savings plans over usage, in their order.
+    /// Walks of savings plans over usage, in the order of the walk.
     pub plans: Vec<PlanStep>,
     /// Matches of pods with units of reservations, in order of time.
     pub matches: Vec<MatchStep>,
-    /// Orders of the pods of quotas, in order of time.
+    /// Orders and labels of the pods of quotas, in order of time.
     pub labels: Vec<LabelStep>,
     /// Time of pods, by pod and time.
     pub pods: Vec<PodSpan>,
@@ -107,7 +107,7 @@ impl<T> Recorder<T> {
         self.0.as_ref().map(|(focus, _)| &**focus)
     }
 
-    /// Returns whether there is a focus and it satisfies `wanted`.
+    /// Returns whether there is a focus that satisfies `wanted`.
     pub(crate) fn wants(&self, wanted: impl FnOnce(&Focus) -> bool) -> bool {
         self.focus().is_some_and(wanted)
     }

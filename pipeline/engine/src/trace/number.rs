@@ -49,7 +49,7 @@ impl ExactNumber {
         Self(&self.0 * factor)
     }
 
-    /// Returns this number with twelve decimals, half to even.
+    /// Returns this number with twelve decimals, rounded half to even.
     pub fn rounded(&self) -> Decimal12 {
         round_estimate(&self.0)
     }

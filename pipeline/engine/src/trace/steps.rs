@@ -125,7 +125,7 @@ pub struct NodePodLabel {
     pub quota_id: Option<QuotaId>,
     /// The pod's label.
     pub state: Option<&'static str>,
-    /// The reason if the pool has no price for the pod.
+    /// The reason for which the pod lacks a price of its pool or for its GPUs; `None` if it lacks none.
     pub unpriced: Option<&'static str>,
     /// The pod's Kubernetes labels.
     pub labels: Labels,
@@ -133,7 +133,7 @@ pub struct NodePodLabel {
     pub seconds: ExactNumber,
     /// Share of the pod's time.
     pub share: ExactNumber,
-    /// The charge of the pool for this time.
+    /// The charge of the pool for this time; `None` if no pool prices the pod.
     pub pool_charge: Option<ExactNumber>,
 }
 
@@ -144,7 +144,7 @@ pub struct WalkStep {
     #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The end of the effective time of a reserved instance, whose amounts are resource-hours from `at` on.
-    /// `None` if the amounts are amounts at the instant.
+    /// `None` if the amounts hold at the instant `at`.
     #[serde(serialize_with = "as_optional_text")]
     pub until: Option<Timestamp>,
     /// The commitment.
@@ -228,7 +228,7 @@ pub struct MatchStep {
     pub pod_uid: PodUid,
     /// The result.
     pub outcome: MatchOutcome,
-    /// The reservation whose unit the pod holds, takes or loses.
+    /// The reservation whose unit the pod holds, takes or loses; `None` if there is none.
     pub reservation_id: Option<ReservationId>,
     /// The units that matching looked at.
     pub units: Vec<UnitStep>,
@@ -274,7 +274,7 @@ pub struct LabelStep {
     pub quota_id: QuotaId,
     /// Guaranteed amounts of the quota, in the unit of each resource.
     pub min: BTreeMap<Text, ExactNumber>,
-    /// The running pods of the quota, in their order.
+    /// The running pods of the quota, in the order in which they count.
     pub pods: Vec<RankedPod>,
 }
 
@@ -316,7 +316,7 @@ pub struct PodSpan {
     pub to: Timestamp,
     /// The length in hours.
     pub hours: ExactNumber,
-    /// The node that the pod names, and whether the node runs.
+    /// The node that the pod names, and whether the node runs; `None` if the pod names none.
     pub node: Option<(NodeId, bool)>,
     /// The pod's requests.
     pub requests: PerResource<ExactNumber>,
@@ -324,9 +324,10 @@ pub struct PodSpan {
     pub reservation_id: Option<ReservationId>,
     /// The pod's quota and label.
     pub label: Option<(QuotaId, &'static str)>,
-    /// The reason if the pod has no price of its own.
+    /// The reason for which the pod lacks a price of its pool or node; `None` if it lacks none. Ignores the
+    /// rate card.
     pub unpriced: Option<&'static str>,
-    /// The rate in force, if the pod is serverless.
+    /// The rate in force; `None` if the pod is not serverless or no rate matches.
     pub rate: Option<RateStep>,
     /// The price of the pod's pool.
     pub pool: Option<PoolStep>,
@@ -354,7 +355,7 @@ pub struct PoolStep {
     pub per_tflop_hour: ExactNumber,
     /// Price of a GiB-hour of VRAM.
     pub per_vram_gib_hour: ExactNumber,
-    /// The part of the price that limits above requests cost: rho.
+    /// The part of the price that limits above requests cost (rho).
     pub limits_over_requests: ExactNumber,
     /// The pod's number of GPUs.
     pub count: ExactNumber,
@@ -362,7 +363,7 @@ pub struct PoolStep {
     pub requests: [ExactNumber; 2],
     /// TFLOPs and GiB of VRAM up to the limits, at least the requests, for each GPU.
     pub limits: [ExactNumber; 2],
-    /// The factor of the price under eviction protection: e.
+    /// The factor of the price under eviction protection (e).
     pub protection: ExactNumber,
 }
 
@@ -430,7 +431,7 @@ pub struct CommitmentSpan {
     pub committed: PerResource<ExactNumber>,
     /// The covered amounts.
     pub covered: PerResource<ExactNumber>,
-    /// The spend that a savings plan commits to in an hour.
+    /// The spend that a savings plan commits to in an hour; `None` for other commitments.
     pub hourly_commitment: Option<ExactNumber>,
     /// The spend that a savings plan covers in an hour, on average.
     pub spend: ExactNumber,
@@ -462,16 +463,16 @@ pub struct RowStep {
     /// The list price of an hour.
     #[serde(serialize_with = "as_text")]
     pub list_unit_price: Decimal12,
-    /// The reason if the row has no price.
+    /// The reason for which the row has no price; `None` if it has one.
     pub unpriced: Option<&'static str>,
     /// The Kubernetes labels of the row's pod.
     pub labels: Option<Labels>,
     /// The row's cost.
     pub cost: ExactNumber,
-    /// Split and unused cost, if any of the cost is unused.
+    /// Split and unused cost; `None` if none of the cost is unused.
     pub split_and_unused: Option<[ExactNumber; 2]>,
-    /// Cost by resource, if the kind of the row has it.
+    /// Cost by resource; `None` if rows of this kind do not have it.
     pub by_resource: Option<PerResource<ExactNumber>>,
-    /// The quantity of the row in hours, if it is a row of a node.
+    /// The quantity of the row in hours; `None` if it is not a row of a node.
     pub quantity: Option<ExactNumber>,
 }

@@ -1,7 +1,8 @@
 //! Coverage of the nodes of one family by one commitment (RULES.md, section 3).
 //!
 //! **Decides** how much of each node the commitment covers. vCPU, memory and GPU are covered independently;
-//! only GPUs of its model count. The commitment finds what the commitments before it leave: see `family.rs`.
+//! only GPUs of the commitment's model count. The commitment finds what the earlier commitments leave: see
+//! `family.rs`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +21,11 @@ use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
 use crate::rules::commitment::scaled;
 use crate::rules::commitment::walk::Walk;
 
-/// An effective commitment with the amounts that it covers of all nodes, and the amounts that it could cover.
+/// An effective commitment, with the amounts that it covers and could cover over all nodes.
 #[derive(Debug)]
 pub(crate) struct Cover {
     pub(crate) commitment: Arc<CommitmentSet>,
-    /// The canonical name of the only GPU model that it covers.
+    /// The canonical name of the only GPU model that the commitment covers; `None` if it covers any model.
     gpu_model: Option<Text>,
     pub(crate) covered: PerResource<UBig>,
     /// Capacity of all nodes, as far as the commitment can match it.
@@ -49,7 +50,7 @@ enum Turn {
 
 impl Cover {
     /// Creates the cover of a commitment that has not looked at any of the nodes. `totals` are the amounts
-    /// that it may cover of all nodes.
+    /// that it may cover over all nodes.
     pub(crate) fn new(
         commitment: Arc<CommitmentSet>,
         totals: PerResource<UBig>,
@@ -67,7 +68,7 @@ impl Cover {
         cover
     }
 
-    /// Marks the commitment as ended: after its next walk it covers nothing.
+    /// Marks the commitment as ended: it covers nothing after its next walk.
     pub(crate) fn ended(self) -> Self {
         Self { turn: Turn::Ends, ..self }
     }
@@ -87,10 +88,11 @@ impl Cover {
         self.provisioned = provisioned.map(|((sum, now), before)| sum + now - before);
     }
 
-    /// Walks again, after the commitments before it. On entry, `rests` holds the nodes for which the earlier
-    /// commitments may leave a different amount, with that amount. On return, it holds the nodes for which
-    /// this commitment may leave a different amount. `changed` are the nodes that have started, ended or been
-    /// described again. Returns the nodes whose cover by this commitment may have changed.
+    /// Walks the nodes again, after the commitments in `before` have walked. On entry, `rests` holds the
+    /// nodes for which the earlier commitments may leave a different amount, with the amount that they leave.
+    /// On return, it holds the nodes for which this commitment may leave a different amount, likewise.
+    /// `changed` are the nodes that have started, ended or been described again. Returns the nodes whose
+    /// cover by this commitment may have changed.
     pub(crate) fn walk(
         &mut self,
         before: &[Self],
@@ -154,7 +156,7 @@ impl Cover {
         }
     }
 
-    /// Covers nothing more, so the commitments after it find what it found. Returns the nodes that it
+    /// Stops covering, so that the commitments after this one find what it found. Returns the nodes that it
     /// covered.
     fn leave(&self, rests: &mut PerResource<Rests>) -> BTreeSet<NodeRun> {
         let mut left = BTreeSet::new();
@@ -196,7 +198,7 @@ fn matching_capacity(node: &NodeSpec, gpu_model: Option<&Text>) -> Amounts {
     PerResource { gpu, ..node.capacity }
 }
 
-/// Returns whether a commitment to this GPU model, or to any if `None`, may cover the node's GPUs.
+/// Returns whether a commitment to this GPU model, or to any model if `None`, may cover the node's GPUs.
 pub(super) fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
     gpu_model.is_none() || gpu_model == node.gpu_model.as_ref()
 }
@@ -218,7 +220,7 @@ pub(crate) type Rests = BTreeMap<NodeRun, UBig>;
 /// The running nodes of a family.
 pub(crate) type FamilyNodes = BTreeMap<NodeKey, FamilyNode>;
 
-/// Returns the amounts of the nodes that the commitments leave, except for the nodes in `rests`.
+/// Returns the amount of each node that the commitments leave, except for the nodes in `rests`.
 fn left_by(commitments: &[Cover], nodes: &FamilyNodes, rests: &PerResource<Rests>) -> PerResource<Rests> {
     let mut lefts = PerResource::<Rests>::default();
     for (key, node) in nodes {

@@ -25,7 +25,7 @@ use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, scal
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
-/// Provider, region and instance family, by their canonical names (RULES.md, section 12).
+/// Provider, region and instance family, as canonical names (RULES.md, section 12).
 pub(crate) type FamilyKey = (Text, Text, Text);
 
 /// Returns the family whose commitments may cover a node. `None` if the node is not on demand.
@@ -44,13 +44,13 @@ fn family_key(provider: &Text, region: &Text, family: &Text) -> FamilyKey {
     (provider, names::shared(region, names::place), names::shared(family, names::family))
 }
 
-/// The nodes of a family, and the effective commitments in their order.
+/// The nodes of a family, and the effective commitments in the order in which they cover.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     nodes: FamilyNodes,
     covers: Vec<Cover>,
     /// The same commitments with the amounts that an autoscaler plans with. `None` if every commitment is
-    /// planned in full, so both are the same.
+    /// planned in full, so that `planned` would equal `covers`.
     planned: Option<Vec<Cover>>,
     /// The commitments that cover any part of each node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
@@ -70,10 +70,11 @@ impl Family {
         self.changes.insert(key.clone(), None);
     }
 
-    /// Sets the effective commitments, in their order. One that was not effective before looks at each node.
+    /// Sets the effective commitments, in order. A commitment that was not effective before looks at each
+    /// node.
     ///
     /// # Errors
-    /// If that makes too many pairs.
+    /// If there are too many pairs.
     pub(crate) fn set_commitments(
         &mut self,
         commitments: Vec<Arc<CommitmentSet>>,
@@ -89,8 +90,7 @@ impl Family {
         set_commitments(&mut self.covers, &commitments, &self.nodes, committed, pairs)
     }
 
-    /// Returns the commitments with the amounts that they cover, each with the amounts that they would cover
-    /// by plan.
+    /// Returns each commitment with the amounts that it covers, and the amounts that it would cover by plan.
     pub(crate) fn covers(&self) -> impl Iterator<Item = (&Cover, &PerResource<UBig>)> {
         let planned = self.planned.as_deref().unwrap_or(&self.covers);
         self.covers.iter().zip(planned.iter().map(|cover| &cover.covered))
@@ -111,11 +111,11 @@ impl Family {
     }
 
     /// Decides coverage again where nodes and commitments have changed. Returns the nodes whose coverage may
-    /// have changed. Each commitment looks at each node that has changed, and at each node whose cover by it
-    /// changes.
+    /// have changed. Each commitment looks at each node that has changed, and at each node whose cover by the
+    /// commitment changes.
     ///
     /// # Errors
-    /// If that makes too many pairs.
+    /// If there are too many pairs.
     pub(crate) fn decide(&mut self, pairs: &Work) -> Result<BTreeSet<NodeKey>, EngineError> {
         let mut nodes_changed = BTreeSet::new();
         let mut rests = PerResource::<Rests>::default();
@@ -157,8 +157,8 @@ impl Family {
         Ok(changed)
     }
 
-    /// Records the steps of the commitments to the nodes in focus. `places` are the places of commitments,
-    /// from 1.
+    /// Records the steps of the commitments to the nodes in focus. `places` are the positions of the
+    /// commitments in their order, from 1.
     pub(crate) fn record(
         &self,
         now: Timestamp,
@@ -209,7 +209,7 @@ fn instant(commitment: &CommitmentSet, totals: TotalAmounts) -> PerResource<UBig
     if is_hourly(commitment) { PerResource::default() } else { totals(commitment) }
 }
 
-/// Sets the effective commitments, in their order, each with the totals that it may cover.
+/// Sets the effective commitments, in order, each with the totals that it may cover.
 fn set_commitments(
     covers: &mut Vec<Cover>,
     commitments: &[Arc<CommitmentSet>],
@@ -268,10 +268,10 @@ mod tests {
     use super::*;
     use crate::model::spec::NodeSpec;
 
-    /// vCPU, GPUs, and the index of their model; there is no model from 2 on.
+    /// vCPU, GPUs, and the index of the GPU model. An index of 2 or more means no model.
     type Size = (u8, u8, u8);
 
-    /// A change at an instant to one of few nodes or commitments.
+    /// A change to one of a few nodes or commitments at an instant.
     #[derive(Clone, Debug)]
     enum Step {
         /// A node runs, with or without an earlier stop, or ends.
@@ -376,7 +376,7 @@ mod tests {
             }
         }
 
-        /// Decides, and compares the family with one that decides for the first time.
+        /// Decides coverage, and compares the family with a new family that decides for the first time.
         fn decide(&mut self) {
             let pairs = Work::of_pairs();
             self.family.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     proptest! {
-        /// The equality holds for any changes in any order.
+        /// Decisions after any changes, in any order, equal decisions from scratch.
         #[test]
         fn decisions_after_changes_equal_decisions_from_scratch(instants in steps()) {
             let mut world = World::default();

@@ -1,11 +1,11 @@
 //! Reserved instances (RULES.md, section 3, "The clock hour").
 //!
-//! **Decides** how much of the use of a clock hour each reserved instance covers. Under one description, it
-//! has its totals times its effective time, and covers nodes with that until nothing is left.
+//! **Decides** how much of the use of a clock hour each reserved instance covers. Under one description, a
+//! reserved instance has its totals times its effective time. It covers nodes until nothing of this is left.
 //!
-//! **Precedence**: after the discounts of the same family, in the order of (starts_at, id). Each walks the
-//! runs of nodes as a discount does. It covers all that is left of a run's use. For the last run, it covers
-//! the same part at every instant.
+//! **Precedence**: after the discounts of the same family, in the order of (starts_at, id). Each reserved
+//! instance walks the runs of nodes as a discount does. It covers all that is left of a run's use. For the
+//! last run, it covers the same part at every instant.
 //!
 //! A walk skips runs of which earlier walks have left nothing, and a slice is cut only where its coverage
 //! changes. So a walk begins about where the walk before it ended.
@@ -38,7 +38,7 @@ use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, quot
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
-/// A slice of a node, and the amounts of it that nothing covers yet, in the scale of coverage.
+/// A slice of a node, and the amounts of the slice that nothing covers yet, in the scale of coverage.
 #[derive(Clone, Debug)]
 struct Use {
     slice: NodeSlice,
@@ -48,9 +48,9 @@ struct Use {
 /// The use of a family's nodes.
 #[derive(Clone, Debug, Default)]
 struct Uses {
-    /// Use of which anything is left, in order of time for each run.
+    /// Use that is not wholly covered, in order of time for each run.
     runs: BTreeMap<Place, Vec<Use>>,
-    /// The runs of which anything of a resource is left.
+    /// For each resource, the runs in which some of it is left.
     open: PerResource<BTreeSet<Place>>,
     /// Slices that are wholly covered.
     done: Vec<(Place, NodeSlice)>,
@@ -72,11 +72,11 @@ struct PotStep<'a> {
     covered: &'a PerResource<RBig>,
 }
 
-/// Covers the slices of nodes by reserved instances, and sets the amounts in `hours`. Cuts the slices of
+/// Covers the slices of nodes with reserved instances, and sets the amounts in `hours`. Cuts the slices of
 /// nodes where coverage changes.
 ///
 /// # Errors
-/// If reserved instances and nodes make too many pairs.
+/// If reserved instances and nodes form too many pairs.
 pub(super) fn cover(
     hours: &mut BTreeMap<CommitmentId, CommitmentHour>,
     nodes: &mut BTreeMap<NodeKey, Vec<NodeSlice>>,
@@ -152,7 +152,7 @@ const LEFT: PerResource<fn(&Use) -> &RBig> =
     PerResource { cpu: |one| &one.left.cpu, memory: |one| &one.left.memory, gpu: |one| &one.left.gpu };
 
 impl Use {
-    /// Returns the part of the use from an instant to another. `None` if it is empty.
+    /// Returns the part of the use between two instants; `None` if it is empty.
     fn part(&self, from: Timestamp, to: Timestamp) -> Option<Self> {
         let slice = NodeSlice { span: Span::new(from, to)?, ..self.slice.clone() };
         Some(Self { slice, left: self.left.clone() })
@@ -178,7 +178,7 @@ impl Use {
 }
 
 impl Uses {
-    /// Adds use of a run. The use of a run is added in order of time.
+    /// Adds use of a run. The use of one run must be added in order of time.
     fn add(&mut self, place: Place, one: Use) {
         let runs = self.runs.entry(place.clone()).or_default();
         for (open, left) in self.open.as_mut().zip(one.left.as_ref()) {
@@ -189,8 +189,8 @@ impl Uses {
         if one.is_open() { runs.push(one) } else { self.done.push((place, one.slice)) }
     }
 
-    /// Returns the first run after another for which `is_walked` is true and of which anything is left that a
-    /// pot with these amounts may cover.
+    /// Returns the first run after `after` for which `is_walked` returns true; `None` if there is none.
+    /// Considers only runs in which something is left that a pot with these amounts may cover.
     fn next(
         &self,
         after: Option<&Place>,
@@ -220,7 +220,8 @@ fn positions(hours: &BTreeMap<CommitmentId, CommitmentHour>) -> BTreeMap<Commitm
 }
 
 impl Pot {
-    /// Returns the parts of use within the effective time, in order of time, each with the index of the use.
+    /// Returns the parts of use within the effective time, in order of time. Each part comes with the index
+    /// of the use.
     fn within(&self, uses: &[Use]) -> Vec<(usize, Span)> {
         let parts = self.spans.iter().flat_map(|span| {
             let first = uses.partition_point(|one| one.slice.span.to <= span.from);
@@ -230,11 +231,11 @@ impl Pot {
         parts.collect()
     }
 
-    /// Walks the runs of nodes with these totals, and covers their use. Calls `covered` for each run that it
-    /// covers at least in part. Returns the covered amounts on average over the effective time.
+    /// Walks the runs of nodes with these totals, and covers the use of the runs. Calls `covered` for each
+    /// run that it covers at least in part. Returns the covered amounts averaged over the effective time.
     ///
     /// # Errors
-    /// If that makes too many pairs.
+    /// If there are too many pairs.
     fn walk(
         &self,
         totals: TotalAmounts,
@@ -293,7 +294,7 @@ impl PotWalk<'_> {
     /// Covers the use of one run.
     ///
     /// # Errors
-    /// If that makes too many pairs.
+    /// If there are too many pairs.
     fn visit(
         &mut self,
         place: &Place,
@@ -327,8 +328,8 @@ impl PotWalk<'_> {
         Ok(())
     }
 
-    /// Covers a part of what is left in some spans of a run. Removes the slices that are wholly covered then,
-    /// and returns them.
+    /// Covers a part of what is left in some spans of a run. Removes and returns the slices that are then
+    /// wholly covered.
     fn cover(
         &self,
         uses: &mut Vec<Use>,

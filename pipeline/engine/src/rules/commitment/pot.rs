@@ -16,7 +16,7 @@ use crate::model::span::Span;
 #[derive(Debug)]
 pub(crate) struct Pot {
     pub(crate) description: Arc<CommitmentSet>,
-    /// The effective time, in order. No span begins where the one before it ends.
+    /// The spans of the effective time, in order. No span begins where the span before it ends.
     pub(crate) spans: Vec<Span>,
     /// The slices of the commitment with this description.
     pub(crate) slices: Range<usize>,

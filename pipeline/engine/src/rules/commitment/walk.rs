@@ -1,16 +1,16 @@
-//! One resource of one commitment on its walk over nodes (RULES.md, section 3).
+//! The walk of one commitment over nodes, for one resource (RULES.md, section 3).
 //!
 //! **Decides** how much of each node the commitment covers. From the first node of the walk, it covers all
 //! that is left of each node, until the total is used up.
 //!
-//! Only what a change affects is decided again: nodes before it, and nodes far after it, keep their cover. So
-//! if many nodes start within an hour, each costs about as much as one that starts alone.
+//! Only what a change affects is decided again: nodes before the change, and nodes far after it, keep their
+//! cover. So if many nodes start within an hour, each costs about as much as one that starts alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dashu_int::UBig;
 
-/// The amount that a walk finds of a node, and the amount that it covers.
+/// The amount of a node that is available to a walk, and the amount that the walk covers.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     pub(crate) rest: UBig,
@@ -77,7 +77,7 @@ impl<P: Ord + Clone> Walk<P> {
         self.shares.get(place).map(|share| share.covered.clone()).unwrap_or_default()
     }
 
-    /// Returns the amount of a node that the walk has found to cover.
+    /// Returns the amount of a node that is available to the walk.
     pub(crate) fn rest_of(&self, place: &P) -> UBig {
         self.shares.get(place).map(|share| share.rest.clone()).unwrap_or_default()
     }
@@ -101,7 +101,7 @@ impl<P: Ord + Clone> Walk<P> {
     }
 }
 
-/// Adds a place to the set or removes it.
+/// Adds a place to a set if `is_in` is true, and removes it otherwise.
 fn set<P: Ord + Clone>(places: &mut BTreeSet<P>, place: &P, is_in: bool) {
     if is_in {
         places.insert(place.clone());
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the cover of a walk from the first node to the last.
+    /// Computes the cover of each node by a whole walk, from the first node to the last.
     fn from_the_first(total: u64, rests: &BTreeMap<u8, u64>) -> BTreeMap<u8, u64> {
         let mut left = total;
         let walk = rests.iter().map(|(place, rest)| {

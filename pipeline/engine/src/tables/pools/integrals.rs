@@ -43,7 +43,8 @@ pub(super) struct PoolIntegrals {
     pub(super) gpu_cost: RBig,
 }
 
-/// Changes of the capacity that is not requested, at their instants. In the unit of `idle_warm` without time.
+/// Changes of the capacity that is not requested, at their instants. The amounts have the unit of `idle_warm`
+/// without time.
 type FreeChanges = BTreeMap<Timestamp, PerPoolResource<IBig>>;
 
 /// Returns the integrals of every pool. One walk over nodes and pods is enough, even if there are many pools.
