@@ -1,4 +1,4 @@
-//! Parquet write: rows of `cost_allocation` per second, columns and statistics included.
+//! Benchmark of the Parquet writer: rows of `cost_allocation` per second, including columns and statistics.
 
 use std::sync::Arc;
 

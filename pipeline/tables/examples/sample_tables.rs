@@ -1,4 +1,4 @@
-//! Writes the hand-made hour of the table tests as the files of a lake without a Delta log, for two
+//! Writes the handwritten hour of the table tests as the files of a lake without a Delta log, for two
 //! organizations and two hours. Run it with `cargo run -p prorata-tables --example sample_tables -- FOLDER`.
 //!
 //! The hour holds every kind of row. Checks of the format need that, and no real hour guarantees it.

@@ -1,5 +1,5 @@
 //! Several files of one hour, cut between organizations. So a late event rewrites only files that hold rows
-//! of its organization.
+//! of the event's organization.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use prorata_schemas::tables::{CutFile, HourClock, Table};
 
 use crate::{EncodeError, check_order, encode};
 
-/// Decides where files end: after the organization with which they reach a number of rows. It depends only on
-/// organizations and their numbers of rows, so the same rows are always cut alike.
+/// Decides where files end. A file ends after the organization with which it reaches a number of rows. The
+/// decision depends only on organizations and their numbers of rows, so the same rows are always cut alike.
 pub struct Cutter {
     file_rows: u64,
     rows: u64,
@@ -17,13 +17,13 @@ pub struct Cutter {
 
 impl Cutter {
     /// Creates the cutter of `table`, whose files end once they have `file_rows` rows. `hours` is never cut:
-    /// all its rows carry the revision, so a change rewrites them all.
+    /// all rows of `hours` carry the revision, so a change rewrites them all.
     pub fn new(table: Table, file_rows: u64) -> Self {
         let file_rows = if table == Table::Hours { u64::MAX } else { file_rows };
         Self { file_rows, rows: 0 }
     }
 
-    /// Returns whether a file ends after the next organization, which has this number of rows.
+    /// Counts the rows of the next organization, and returns whether a file ends after it.
     pub fn ends_after(&mut self, rows: u64) -> bool {
         self.rows += rows;
         let ends = self.rows >= self.file_rows && rows > 0;

@@ -1,5 +1,5 @@
-//! Files of a day: the rows of its hours' files, one after another. The footer lists the rows and the digest
-//! of each file, so that [`split`] restores the files of the hours.
+//! Files of a day: the rows of the day's hour files, one after another. The footer lists the number of rows
+//! and the digest of each hour file, so that [`split`] restores the files of the hours.
 //!
 //! [`join`] works in batches: besides its input files it holds the file that it writes, and a few thousand
 //! rows.
@@ -28,7 +28,7 @@ use crate::{EncodeError, digest, file, schema};
 /// Name of the footer entry that lists the parts: hour, digest and number of rows of each.
 const PARTS: &str = "prorata.hours";
 
-/// Error for a file whose rows differ in number from the rows that its footer lists.
+/// Error for a file whose number of rows differs from the number that its footer lists.
 const OTHER_ROWS: &str = "its number of rows differs from its footer";
 
 /// Number of rows read at a time.
@@ -48,8 +48,8 @@ pub struct DayPart {
 /// Rows of a source, at their place in the new file.
 struct Piece<'a> {
     part: DayPart,
-    /// The first organization of the rows. It orders the files of one hour, which hold different
-    /// organizations.
+    /// The first organization of the rows. This organization orders the files of one hour, because they hold
+    /// different organizations.
     organization_id: String,
     bytes: &'a Bytes,
     first: usize,
@@ -84,8 +84,8 @@ fn join_whole(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile,
     Ok(EncodedFile { bytes, rows, stats: stats.into_json(rows), digest })
 }
 
-/// Returns the hour files that a file of the day was joined from, in their order. They have their original
-/// digests, and the bytes that encoding their rows gives.
+/// Returns the hour files from which a file of the day was joined, in order. Each has its original digest,
+/// and the same bytes as if its rows were encoded again.
 ///
 /// # Errors
 /// If the file is not a file of a day, or its rows differ from its footer.
@@ -245,7 +245,7 @@ fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), Encode
 /// error.
 ///
 /// # Errors
-/// The reader's own error, or the error that `failed` makes of a panic.
+/// Returns the reader's own error, or the error into which `failed` converts a panic.
 pub fn guarded<T, E>(
     failed: impl FnOnce(ParquetError) -> E,
     read: impl FnOnce() -> Result<T, E>,

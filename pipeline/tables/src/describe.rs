@@ -11,8 +11,8 @@ use crate::sku::{SizeText, commitment_size};
 /// Reserved size of a message; most messages are shorter.
 const MESSAGE_BYTES: usize = 192;
 
-/// Returns the message of a row. `node` is the result of [`node_words`] for its node, on rows that split a
-/// node.
+/// Returns the message of a row. `node` is the result of [`node_words`] for the row's node, on rows that
+/// split a node.
 pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
     let mut text = String::with_capacity(MESSAGE_BYTES);
     // Writing to a text cannot fail.
@@ -139,7 +139,7 @@ fn write_payer(text: &mut String, row: &CostRow) {
     }
 }
 
-/// Describes the commitment by kind and name, and its scope if `scope` is set.
+/// Describes a row's commitment by kind and name, and also by scope if `scope` is set.
 fn commitment(row: &CostRow, scope: bool) -> String {
     let Some(set) = &row.commitment else {
         return format!("commitment {}", row.commitment_id.as_deref().unwrap_or_default());

@@ -1,5 +1,5 @@
 //! Digests that show whether the rows of a file have changed. They hash values, not files: other settings or
-//! another release of the Parquet writer change no digest. `README.md` describes the form.
+//! another release of the Parquet writer do not change a digest. `README.md` describes the form.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
@@ -45,7 +45,8 @@ pub struct RowsDigest {
 struct ColumnDigest {
     name: String,
     kind: &'static str,
-    /// An earlier column that has shared the array in all batches so far: it has the same values.
+    /// An earlier column that has shared the array in all batches so far, so that both have the same values;
+    /// `None` if there is none.
     original: Option<usize>,
     values: ValuesDigest,
 }
@@ -171,7 +172,8 @@ impl ValuesDigest {
         }
     }
 
-    /// Adds the first or last run of a batch, which may continue from the last batch or into the next.
+    /// Adds the first or last run of a batch, which may continue a run of the last batch, or continue in the
+    /// next batch.
     fn add_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
         self.has_values |= value.is_some();
         self.value.clear();
@@ -183,7 +185,7 @@ impl ValuesDigest {
         self.count += count;
     }
 
-    /// Adds a run between other runs of its batch: it is complete.
+    /// Adds a run that lies between other runs of its batch, so that the run is complete.
     fn add_whole_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
         self.has_values |= value.is_some();
         self.end_last();
@@ -219,7 +221,7 @@ fn put_value<V>(value: Option<V>, out: &mut Vec<u8>, form: impl Fn(V, &mut Vec<u
     }
 }
 
-/// Returns the SHA-256 over the rows of `hours` without the clock columns.
+/// Returns a shortened SHA-256 over the rows of `hours` without the clock columns.
 pub fn of_hours<'a>(lines: impl Iterator<Item = usage::HourLine<'a>>) -> String {
     let columns = usage::total_columns();
     let mut digest = Sha256::new();
@@ -231,7 +233,7 @@ pub fn of_hours<'a>(lines: impl Iterator<Item = usage::HourLine<'a>>) -> String 
     short(digest)
 }
 
-/// Returns the same digest for rows that are already columns.
+/// Returns the digest that `of_hours` returns, for rows that are already columns.
 fn of_hour_columns(rows: &RecordBatch) -> String {
     let columns = usage::total_columns();
     let columns = columns.iter().filter_map(|column| Some((column.name, rows.column_by_name(column.name)?)));

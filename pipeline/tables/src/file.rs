@@ -30,7 +30,7 @@ use crate::stats::Statistics;
 /// Largest number of rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
 
-/// Number of rows turned into columns at a time. It bounds the memory of a large hour.
+/// Number of rows that are converted to columns at a time. It bounds the memory of a large hour.
 pub const BATCH_ROWS: usize = 65_536;
 
 /// Name of the writer. It has the form that readers parse, because some readers otherwise distrust the
@@ -38,7 +38,7 @@ pub const BATCH_ROWS: usize = 65_536;
 /// bytes.
 const CREATED_BY: &str = "prorata version 1";
 
-/// Compression level. Without needless dictionaries, level 3 makes no smaller files than level 1.
+/// Compression level. Without needless dictionaries, files are no smaller at level 3 than at level 1.
 pub const ZSTD_LEVEL: i32 = 1;
 
 /// Columns in which at least half of the values in a file are distinct. A dictionary would be larger than the
@@ -77,8 +77,8 @@ const DISTINCT: [&str; 27] = [
 const WITHOUT_BOUNDS: [&str; 5] =
     ["AllocatedMethodDetails", "AllocatedTags", "ChargeDescription", "SkuPriceDetails", "Tags"];
 
-/// Returns the file of rows of type `R`, each made from its source when its columns are built; `None` if
-/// there are no rows.
+/// Returns the file of rows of type `R`; `None` if there are no rows. `row` builds each row from its source
+/// when the columns are built.
 ///
 /// # Errors
 /// If a number has too many digits, or the rows cannot be written.
@@ -125,8 +125,8 @@ fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     writer.finish()
 }
 
-/// Writes a file of one batch, with an entry in its footer. All rows are known before they are written, so
-/// the constant columns are known too.
+/// Writes a file of one batch, with `entry` in its footer if there is one. All rows are known before they are
+/// written, so the constant columns are known too.
 pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8>, ParquetError> {
     let mut writer = open(rows.schema_ref(), Compression::UNCOMPRESSED)?;
     if let Some(entry) = entry {
@@ -135,7 +135,7 @@ pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8
     row_group::write(writer, rows, &constant_columns(rows), &mut Compressor::new(ZSTD_LEVEL)?)
 }
 
-/// Returns a table file of columnar rows; `digest` is the digest of their content.
+/// Returns a table file of columnar rows; `digest` is the digest of the rows.
 ///
 /// # Errors
 /// If the rows cannot be written.
@@ -190,8 +190,8 @@ pub fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     })
 }
 
-/// Returns the Arrow schema to embed, if a column needs it. It has no metadata of fields, which the writer
-/// would store in an arbitrary order.
+/// Returns the Arrow schema to embed; `None` if no column needs it. The schema lacks the metadata of fields,
+/// which the writer would store in an arbitrary order.
 fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     let plain = |field: &Field| Field::new(field.name(), field.data_type().clone(), field.is_nullable());
     let json = schema

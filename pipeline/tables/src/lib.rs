@@ -1,16 +1,16 @@
 //! The six tables as Parquet: [`encode`] turns the rows of one hour of a shard into one file, sorted by the
-//! table's grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
+//! table's grain. The bytes depend on the rows alone, without I/O, clock or randomness.
 //!
 //! Reading order:
 //! - `columns` builds columns from rows. `columns/cost.rs` lists the columns of `cost_allocation`,
 //!   `columns/charge.rs` has their values for each kind of row, and `columns/usage.rs` has the five other
 //!   tables.
-//! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
+//! - `sku` and `describe` build the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
 //! - `cut` decides where an hour is cut into several files.
 //! - `file` writes the Parquet bytes, `row_group` writes the row groups column by column, and `pages`
 //!   compresses their pages. `splice` replaces rows of some organizations in a file, and reads costs and
-//!   budgets from a file. `day` joins the files of a day's hours and restores them. `stats` makes the
+//!   budgets from a file. `day` joins the files of a day's hours and restores them. `stats` computes the
 //!   statistics for the Delta log, and `digest` shows whether the content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for people who query the tables.
@@ -44,22 +44,23 @@ pub use cut::encode_files;
 pub use day::{DayPart, day_parts, guarded, in_our_columns, join, split};
 pub use splice::{allocated_costs, budgets, splice};
 
-/// The reason that rows cannot become a table file. Each variant is a defect in the code that made the rows,
-/// or a number out of range.
+/// The reason for which rows cannot become a table file. Each variant is a defect in the code that computed
+/// the rows, or a number out of range.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum EncodeError {
     /// The given organizations have different hours.
     #[error("organization '{organization}' has hour {hour}, the file is of hour {expected}")]
     MixedHours { organization: String, hour: Hour, expected: Hour },
-    /// The organizations are not in ascending order, or one occurs twice.
+    /// The organizations are not in ascending order, or an organization occurs twice.
     #[error("organization '{organization}' is not in ascending order of organizations")]
     OrganizationOrder { organization: String },
-    /// Rows are not in the order of the table's grain, or two have the same grain.
+    /// Rows are not in the order of the table's grain, or two rows have the same grain.
     #[error("row {row} of {table} of organization '{organization}' is not in ascending order of the table's \
              grain", table = .table.name())]
     RowOrder { table: Table, organization: String, row: usize },
-    /// The number of clocks differs from the number of organizations. `hours` needs one clock for each.
+    /// The number of clocks differs from the number of organizations. `hours` needs one clock for each
+    /// organization.
     #[error("{clocks} clocks for {hours} organizations")]
     ClockCount { clocks: usize, hours: usize },
     /// A number needs more than 38 digits.
@@ -71,10 +72,10 @@ pub enum EncodeError {
     /// The Parquet writer failed.
     #[error("{table} cannot be written as Parquet", table = .table.name())]
     Write { table: Table, source: ParquetError },
-    /// A file that keeps some of its rows cannot be read.
+    /// A file whose rows are partly kept cannot be read.
     #[error("a file of {table} cannot be read as Parquet", table = .table.name())]
     Read { table: Table, source: ParquetError },
-    /// A file that keeps some of its rows does not have the form that this program writes.
+    /// A file whose rows are partly kept does not have the form that this program writes.
     #[error(
         "a file of {table} does not have the layout that this program writes: {cause}",
         table = .table.name()
@@ -225,7 +226,8 @@ fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// Returns the index of the first row whose grain is not above the grain of the row before it.
+/// Returns the index of the first row whose grain is not above the grain before it; `None` if all rows are in
+/// order.
 fn first_unordered<'a, R, K: PartialOrd>(rows: &'a [R], grain: impl Fn(&'a R) -> K) -> Option<usize> {
     let pairs = rows.iter().zip(rows.iter().skip(1));
     pairs.enumerate().find(|(_, (before, after))| grain(before) >= grain(after)).map(|(index, _)| index + 1)

@@ -1,9 +1,9 @@
 //! Pages of column chunks, compressed by one compressor.
 //!
-//! The Parquet library makes a compressor and a decompressor for each column that it writes. Each queries the
-//! processor's features (`cpuid`), which takes microseconds on a virtual machine: 30 % of a backfill of many
-//! small files. So the library writes pages of small files plain. This module compresses them to the bytes
-//! that the library would have made.
+//! The Parquet library creates a compressor and a decompressor for each column that it writes. Each of them
+//! queries the processor's features (`cpuid`), which takes microseconds on a virtual machine: 30 % of a
+//! backfill of many small files. So the library writes pages of small files plain. This module compresses
+//! them to the bytes that the library would have written.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,7 +23,7 @@ const NEXT_I32: u8 = 0x15;
 /// The page type of a dictionary in a page header.
 const DICTIONARY_PAGE: i32 = 2;
 
-/// Pages of a row group's columns, by index of the column: headers and contents alternate. A dictionary comes
+/// Pages of a row group's columns, by index of the column. Headers and contents alternate. A dictionary comes
 /// before or after other pages.
 #[derive(Clone, Debug, Default)]
 pub struct Pages(Arc<Mutex<BTreeMap<usize, Vec<Bytes>>>>);
@@ -77,7 +77,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Makes a chunk from pages and the result of closing their column. With a compressor, the pages are
+    /// Builds a chunk from pages and the result of closing their column. With a compressor, the pages are
     /// plain and are compressed with zstd; without one, they stay unchanged.
     pub fn new(
         pages: &[Bytes],

@@ -1,5 +1,5 @@
-//! Row groups that encode columns with one shared array only once. `cost_allocation` has many such columns.
-//! The bytes are the same as the bytes that [`ArrowWriter::write`] writes for the same rows.
+//! Row groups that encode an array only once if several columns share it. `cost_allocation` has many such
+//! columns. The bytes are the same as the bytes that [`ArrowWriter::write`] writes for the same rows.
 //!
 //! Rows that are all in memory are written column by column. The memory for encoding one column is released
 //! before the next column, and one compressor serves all columns. [`BatchWriter`] writes rows that come in
@@ -48,7 +48,7 @@ fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnC
 
 /// The closed columns of a row group.
 struct Closed {
-    /// For each column, the column that it copies.
+    /// For each column, the column that it copies; `None` if it is not a copy.
     originals: Vec<Option<usize>>,
     /// Columns that other columns copy.
     copied: BTreeMap<usize, (Bytes, ColumnCloseResult)>,
@@ -85,8 +85,8 @@ impl Closed {
 
 /// Writes the rows as the only row group of a file, and returns the file.
 ///
-/// The writer's properties compress no column. Columns are compressed here, except the columns at the indices
-/// in `plain`. A copy is treated like its original.
+/// The writer's properties must not compress any column. This function compresses the columns, except the
+/// columns at the indices in `plain`. A copy is treated like its original.
 pub fn write(
     writer: ArrowWriter<Vec<u8>>,
     rows: &RecordBatch,
@@ -134,7 +134,8 @@ struct OpenGroup {
 }
 
 impl BatchWriter {
-    /// Creates a writer of row groups with `group_rows` rows. The writer's properties compress all columns.
+    /// Creates a writer of row groups with `group_rows` rows. The writer's properties must compress all
+    /// columns.
     pub fn new(writer: ArrowWriter<Vec<u8>>, group_rows: usize) -> Result<Self> {
         let (file, factory) = writer.into_serialized_writer()?;
         let pages = Pages::default();
@@ -142,7 +143,7 @@ impl BatchWriter {
         Ok(Self { file, factory, pages, group_rows, open: None })
     }
 
-    /// Adds rows. All batches of a file have the same copies.
+    /// Adds rows. All batches of a file must have the same copies.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         let originals = originals(rows);
         let mut rest = rows.clone();
@@ -223,8 +224,8 @@ mod tests {
     use super::*;
     use crate::file;
 
-    /// Returns texts that a dictionary holds in part, a constant, numbers with and without nulls, and copies
-    /// of all columns. The last column is the same array as another type.
+    /// Returns texts that a dictionary holds in part, texts with nulls, a constant, numbers, and copies of
+    /// all columns. The last column shares the array of the constant, but is required.
     fn rows(count: i128) -> std::result::Result<RecordBatch, ArrowError> {
         let texts: StringArray = (0..count).map(|row| Some(format!("{row:0100}"))).collect();
         let sparse: StringArray =
@@ -255,7 +256,7 @@ mod tests {
         ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap()
     }
 
-    /// Returns the file that the Parquet library writes for the rows if it compresses on its own.
+    /// Returns the file that the Parquet library writes for the rows if it compresses them itself.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
         let mut properties = properties(rows);
         for index in plain {

@@ -59,7 +59,7 @@ impl SizeText {
         parts.join("-")
     }
 
-    /// Returns the form for people: `8 vCPU, 60 GiB, 1 x A10`.
+    /// Returns the size in words for people, such as `8 vCPU, 60 GiB, 1 x A10`.
     pub fn words(&self, gpu_model: Option<&str>) -> String {
         let mut parts = vec![format!("{} vCPU", self.vcpu), format!("{} GiB", self.gib)];
         if self.gpus != Decimal12::ZERO {
@@ -109,7 +109,7 @@ impl Sku {
         }
     }
 
-    /// Returns the SKU of a pod on an unknown node: it has no line in any price list.
+    /// Returns the SKU of a pod on an unknown node, which is not on any price list.
     fn unpriced() -> Self {
         Self {
             id: "unpriced".to_owned(),
@@ -229,7 +229,7 @@ fn thousandths(amount: u128) -> Decimal12 {
     Decimal12::from_atoms(units.unwrap_or(i128::MAX))
 }
 
-/// Returns GiB to three places, rounded down: this is text, never a quantity that is charged.
+/// Converts bytes to GiB with three places, rounded down. The result is only text, and is never charged.
 fn gib(bytes: u128) -> Decimal12 {
     thousandths(bytes.saturating_mul(1_000) >> 30)
 }

@@ -101,7 +101,7 @@ struct Run<'a> {
     rows: usize,
 }
 
-/// Returns runs of rows of one organization each. Organizations must ascend.
+/// Returns the runs of consecutive rows of one organization. Organizations must be in ascending order.
 fn runs(table: Table, rows: &RecordBatch) -> Result<Vec<Run<'_>>, EncodeError> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     for (row, organization_id) in organizations(table, rows)?.iter().enumerate() {
@@ -152,7 +152,8 @@ fn stamp(rows: RecordBatch, splice: &TableSplice<'_>) -> Result<RecordBatch, Enc
     RecordBatch::try_new(schema, columns).map_err(|source| EncodeError::Columns { table, source })
 }
 
-/// Returns the organizations whose hour is not complete; none if the table does not have the column.
+/// Returns the organizations whose hour is not complete; empty if the table does not have the column
+/// `complete`.
 fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
     let complete = rows.column_by_name("complete").and_then(|column| column.as_boolean_opt());
     let Some((complete, organizations)) = complete.zip(organizations(Table::Hours, rows).ok()) else {

@@ -55,7 +55,7 @@ impl Statistics {
     }
 
     /// Returns the Delta `stats` of a file of `rows` rows. Long texts are cut: the minimum is rounded down,
-    /// the maximum up.
+    /// and the maximum is rounded up.
     pub fn into_json(self, rows: u64) -> String {
         let bounds = |bound: fn(&ColumnStats) -> Option<String>| {
             let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats)?)));
@@ -72,7 +72,7 @@ impl Statistics {
     }
 }
 
-/// Returns a value as JSON. A long text is cut to its beginning, which is not greater.
+/// Returns a value as JSON. A long text is cut to its beginning, which is not greater than the text.
 fn cut(cell: &Cell<'_>) -> String {
     match text(cell) {
         long if long.len() > TEXT_BYTES_MAX => quoted(beginning(long)),
@@ -80,7 +80,8 @@ fn cut(cell: &Cell<'_>) -> String {
     }
 }
 
-/// Returns a value as JSON. A long text becomes a shorter one that is greater; `None` if there is none.
+/// Returns a value as JSON. A long text becomes a shorter text that is greater; `None` if no such text
+/// exists.
 fn cut_up(cell: &Cell<'_>) -> Option<String> {
     match text(cell) {
         long if long.len() > TEXT_BYTES_MAX => rounded_up(long).map(|text| quoted(&text)),
@@ -88,13 +89,13 @@ fn cut_up(cell: &Cell<'_>) -> Option<String> {
     }
 }
 
-/// Returns the whole characters among the first bytes that statistics may have.
+/// Returns as many whole characters of a text as fit the bytes that statistics may have.
 fn beginning(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default()
 }
 
-/// Returns a short text that sorts after every text with this beginning. It replaces the last character that
-/// has a successor with that successor. UTF-8 text sorts like its characters.
+/// Returns a short text that sorts after every text with this beginning; `None` if there is none. The last
+/// character that has a successor is replaced with the successor. UTF-8 text sorts like its characters.
 fn rounded_up(text: &str) -> Option<String> {
     let mut short = beginning(text).to_owned();
     while let Some(last) = short.pop() {

@@ -1,5 +1,5 @@
-//! `README.md` describes every column of every table: its name, its place, its type, and whether it may be
-//! null.
+//! `README.md` describes every column of every table: the name, the place, the type, and whether the column
+//! may be null.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field};
 use prorata_schemas::tables::Table;
 use prorata_tables::schema;
 
-/// A column as the README's tables list it: name, type, never null.
+/// A column as the README's tables list it: name, type, and whether it is never null.
 type Described<'t> = (&'t str, &'t str, bool);
 
 /// Returns the rows of the column table in a table's section.

@@ -32,9 +32,9 @@ pub struct Charge<'a> {
     pub sku: Rc<Sku>,
     /// Text of `ChargeDescription`.
     pub description: String,
-    /// Tags of the node, on rows of a node.
+    /// Tags of the node; `None` if there are none.
     node_tags: Option<Rc<str>>,
-    /// Tags of the pod, if the row has one.
+    /// Tags of the pod; `None` if there are none.
     pod_tags: Option<Rc<str>>,
 }
 
@@ -43,18 +43,19 @@ const POD_TAGS_MAX: usize = 1024;
 
 /// Texts of a node, which the rows of all its pods share.
 struct NodeTexts<'a> {
-    /// The values from which the texts are made.
+    /// The values from which the texts are built.
     source: (*const HourTables, *const NodeStarted, &'a str),
     sku: Rc<Sku>,
     tags: Option<Rc<str>>,
     words: Rc<str>,
 }
 
-/// Makes charges of rows in table order, in which the rows of a node are consecutive.
+/// Builds the charges of rows in table order, in which the rows of a node are consecutive.
 #[derive(Default)]
 pub struct Charges<'a> {
     last_node: Option<NodeTexts<'a>>,
-    /// Tags by the address of the labels from which they are made; the pods of a workload share both.
+    /// Tags by the address of the labels from which they are built; the pods of a workload share labels and
+    /// tags.
     pod_tags: HashMap<*const (), Option<Rc<str>>>,
 }
 
@@ -105,7 +106,7 @@ impl Charge<'_> {
         if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
     }
 
-    /// Returns `Purchase` for a commitment purchase, `Usage` otherwise.
+    /// Returns `Purchase` for a commitment purchase, and `Usage` otherwise.
     pub fn category(&self) -> &'static str {
         if self.is_purchase() { "Purchase" } else { "Usage" }
     }
@@ -115,7 +116,7 @@ impl Charge<'_> {
         if self.is_purchase() { "Recurring" } else { "Usage-Based" }
     }
 
-    /// Returns `Committed` if a commitment pays, `Dynamic` on spot, `Standard` otherwise.
+    /// Returns `Committed` if a commitment pays, `Dynamic` on spot, and `Standard` otherwise.
     pub fn pricing_category(&self) -> &'static str {
         let spot = self.node().is_some_and(|node| node.capacity_type == CapacityType::Spot);
         match self.row.commitment_id {
@@ -137,13 +138,14 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns whether the reservation is `Used` or `Unused`.
+    /// Returns whether the reservation is `Used` or `Unused`; `None` on rows without a reservation.
     pub fn reservation_status(&self) -> Option<&'static str> {
         self.row.reservation_id.as_ref()?;
         Some(if self.row.kind == RowKind::ReservationUnused { "Unused" } else { "Used" })
     }
 
-    /// Returns whether the commitment is `Used` or `Unused`; `None` for its purchase.
+    /// Returns whether the commitment is `Used` or `Unused`; `None` for a purchase, and on rows without a
+    /// commitment.
     pub fn commitment_status(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         match self.row.kind {
@@ -153,7 +155,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns the provider's name for the kind of commitment.
+    /// Returns the provider's name for the kind of commitment; `None` on rows without a commitment.
     pub fn commitment_type(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         Some(match self.row.commitment.as_ref().map(|set| set.kind) {
@@ -164,14 +166,14 @@ impl Charge<'_> {
         })
     }
 
-    /// Returns the category of the commitment: `Spend` or `Usage`.
+    /// Returns the category of the commitment: `Spend` or `Usage`; `None` on rows without a commitment.
     pub fn commitment_category(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
         Some(if self.plan().is_some() { "Spend" } else { "Usage" })
     }
 
-    /// Returns the unit of the commitment's quantity: the currency for a savings plan, hours for any other
-    /// commitment.
+    /// Returns the unit of the commitment's quantity: the currency for a savings plan, and hours for any
+    /// other commitment. `None` if the row has no such quantity.
     pub fn commitment_unit(&self) -> Option<&str> {
         self.row.commitment_quantity?;
         Some(self.plan().map_or(HOURS, |plan| &plan.currency))
@@ -216,7 +218,8 @@ impl Charge<'_> {
         name.filter(|name| **name != *self.row.resource_id)
     }
 
-    /// Returns the region of the resource; for a pod on an unknown node, the pod's region.
+    /// Returns the region of the resource; for a pod on an unknown node, the pod's region. A savings plan has
+    /// none.
     pub fn region(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
@@ -248,7 +251,8 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns the GPU model of the node on rows of a node, otherwise of the pod, reservation or commitment.
+    /// Returns the GPU model of the node on rows of a node, and otherwise of the pod, reservation or
+    /// commitment. `None` if there is none.
     pub fn gpu_model(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
@@ -264,7 +268,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns the GPU pool of the pod; on idle capacity, the pool of the node.
+    /// Returns the GPU pool of the pod; on idle capacity, the pool of the node. `None` if there is none.
     pub fn pool_id(&self) -> Option<&str> {
         if self.row.kind == RowKind::NodeIdle {
             self.node().and_then(|node| node.pool_id.as_deref())
@@ -273,7 +277,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns the node of a row that splits a node, as the pod names it.
+    /// Returns the node of a row that splits a node, as the pod names it; `None` on other rows.
     pub fn node_id(&self) -> Option<&str> {
         self.splits_node().then_some(&*self.row.resource_id)
     }
@@ -289,7 +293,7 @@ impl Charge<'_> {
         if self.row.kind == RowKind::PodNode { self.row.pod_uid.as_deref() } else { None }
     }
 
-    /// Returns the allocation method, on every row that splits a node.
+    /// Returns the allocation method on every row that splits a node; `None` on other rows.
     pub fn allocated_method(&self) -> Option<&'static str> {
         self.splits_node().then_some(ALLOCATED_METHOD)
     }
@@ -322,13 +326,13 @@ impl Charge<'_> {
         divided(ratio, [row.cpu_cost?, row.memory_cost?, row.gpu_cost?])
     }
 
-    /// Returns the pod's labels if it is allocated a share of a node.
+    /// Returns the pod's labels if the pod is allocated a share of a node, and `None` otherwise.
     pub fn allocated_tags(&self) -> Option<&str> {
         self.allocated_pod().and(self.pod_tags.as_deref())
     }
 
     /// Returns the tags of the resource: a pod's labels, or the well-known labels of a node that follow from
-    /// its description.
+    /// the node's description. Null on other rows.
     pub fn tags(&self) -> Cell<'_> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => Cell::text(self.node_tags.as_deref()),
@@ -358,8 +362,8 @@ impl Charge<'_> {
     }
 }
 
-/// Divides a ratio in proportion to costs by largest remainder; ties go to the earlier one. `None` if the sum
-/// of the costs is zero.
+/// Divides a ratio in proportion to costs by largest remainder; in a tie, the earlier cost comes first.
+/// `None` if the sum of the costs is not above zero, or a number overflows.
 fn divided(ratio: Decimal12, costs: [Decimal12; 3]) -> Option<[Decimal12; 3]> {
     let total = costs.into_iter().try_fold(0, |sum: i128, cost| sum.checked_add(cost.atoms()))?;
     if total <= 0 {
@@ -381,7 +385,7 @@ fn divided(ratio: Decimal12, costs: [Decimal12; 3]) -> Option<[Decimal12; 3]> {
     Some(parts.map(Decimal12::from_atoms))
 }
 
-/// Returns a pod's labels as the columns of tags have them: a JSON object. `None` if there are none.
+/// Returns a pod's labels as a JSON object, the form of the tag columns; `None` if there are no labels.
 pub fn tags_of(labels: &Labels) -> Option<String> {
     // Four quotation marks, a colon, and a comma or brace.
     let bytes = labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 1;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::Field;
 
-/// Returns for each column the first earlier column that shares its array and its type.
+/// Returns, for each column, the first earlier column that shares its array and its type; `None` if there is
+/// none.
 pub fn originals(rows: &RecordBatch) -> Vec<Option<usize>> {
     let (fields, columns) = (rows.schema_ref().fields(), rows.columns());
     let mut first: BTreeMap<*const (), usize> = BTreeMap::new();

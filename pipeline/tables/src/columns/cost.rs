@@ -10,7 +10,8 @@ use super::Kind::{Decimal, Json, Text, Time};
 use super::charge::{Charge, HOURS};
 use super::{Cell, Column, optional, required};
 
-/// Columns, each with an earlier column that has the same value in every row: FOCUS asks for it twice.
+/// Columns, each with an earlier column that has the same value in every row, because FOCUS asks for the
+/// value under both names.
 const COPIES: [(&str, &str); 14] = [
     ("BillingAccountName", "BillingAccountId"),
     ("InvoiceIssuerName", "HostProviderName"),
@@ -42,7 +43,7 @@ type Grain<'a> = (
     Option<&'a Labels>,
 );
 
-/// Returns the grain. It orders the rows of one organization's hour, and no two rows share it.
+/// Returns the grain of a row, which orders the rows of one organization's hour. No two rows share a grain.
 pub fn grain(row: &CostRow) -> Grain<'_> {
     (
         row.kind,

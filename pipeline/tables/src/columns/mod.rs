@@ -83,7 +83,7 @@ pub struct Column<R> {
     pub nullable: bool,
     /// Returns the value of a row, of type `kind` or null.
     pub value: for<'r> fn(&'r R) -> Cell<'r>,
-    /// An earlier column that has the same value in every row: the two share one array.
+    /// An earlier column that has the same value in every row; both columns share one array.
     pub copy_of: Option<&'static str>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns text made for the column; null if it is empty or `None`.
+    /// Returns text that was built for the column; null if it is empty or `None`.
     pub fn made(text: impl Into<Option<String>>) -> Self {
         match text.into() {
             Some(text) if !text.is_empty() => Self::Made(text),
@@ -171,14 +171,14 @@ fn field<R>(column: &Column<R>) -> Field {
     if column.kind == Kind::Json { field.with_extension_type(Json::default()) } else { field }
 }
 
-/// Number of rows that are added to all columns at a time. In the meantime, a row and the values that it
-/// refers to stay in the processor's caches.
+/// Number of rows that are added to all columns at a time. Until all columns have a row, the row and the
+/// values that it refers to stay in the processor's caches.
 const ROWS_AT_A_TIME: usize = 256;
 
 /// Number of sampled rows, from which the size of all texts is estimated.
 const ROWS_LOOKED_AT: usize = 32;
 
-/// Returns rows as a batch of `schema`, the schema of `columns`. Each row is made from its source.
+/// Returns rows as a batch of `schema`, the schema of `columns`. `row` builds each row from its source.
 ///
 /// # Errors
 /// If a number has too many digits.
@@ -289,7 +289,7 @@ fn text_bytes<R>(column: &Column<R>, count: usize, rows: &[R]) -> usize {
     bytes * count / std::cmp::max(rows.len(), 1) * 9 / 8
 }
 
-/// Returns the value of a row in a column of one of our types.
+/// Returns the value of a row in a column of one of our types; null if the column has another type.
 pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
     if column.is_null(row) {
         return Cell::Null;
@@ -309,7 +309,8 @@ pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
     }
 }
 
-/// Returns a decimal's atoms, which have at most 38 digits.
+/// Returns a decimal's atoms; `None` if the cell is not a decimal. Fails if the atoms have more than 38
+/// digits.
 fn digits(cell: &Cell<'_>) -> Result<Option<i128>, TooManyDigits> {
     const LIMIT: u128 = 10_u128.pow(PRECISION as u32);
     match cell {

@@ -48,7 +48,7 @@ pub fn quota_grain(row: &QuotaUsageRow) -> (&str, &str, &str) {
     (&row.cluster_id, &row.quota_id, &row.resource)
 }
 
-/// Returns the columns of organization and hour, then `rest`.
+/// Returns the columns `organization_id` and `hour`, followed by `rest`.
 fn with_hour<L: Borrow<HourTables>>(rest: Vec<Column<L>>) -> Vec<Column<L>> {
     let mut columns = vec![
         required("organization_id", Text, |line: &L| {
@@ -214,7 +214,8 @@ pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
     ])
 }
 
-/// Returns an amount of a pool's capacity, in TFLOPs or bytes; null if the capacity does not name it.
+/// Returns an amount of a pool's capacity, in TFLOPs or bytes; null if the capacity does not name the
+/// resource.
 fn capacity(of: &Quantities, resource: &str) -> Cell<'static> {
     let per_one = i128::from(AmountUnit::of(resource).per_one());
     let atoms = of

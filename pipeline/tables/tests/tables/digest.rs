@@ -43,7 +43,7 @@ fn write(rows: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Returns rows as this program has them in memory.
+/// Returns rows as this program holds them in memory.
 fn rows_of(table: Table) -> RecordBatch {
     let rows = read(&file(table, &hours()).bytes);
     RecordBatch::try_new(schema(table), rows.columns().to_vec()).unwrap()
@@ -73,7 +73,7 @@ fn equal_rows_have_one_digest_however_they_are_written() {
     }
 }
 
-/// Returns a column of the same type with another value in a row.
+/// Returns a copy of a column with another value in one row.
 fn other_value(column: &ArrayRef, row: usize) -> ArrayRef {
     fn put<T: Copy>(
         values: impl Iterator<Item = Option<T>>,

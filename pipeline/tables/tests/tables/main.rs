@@ -1,4 +1,4 @@
-//! Table files of hand-made rows, read back with the Parquet reader.
+//! Table files of handwritten rows, read back with the Parquet reader.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! Writing rows to a file and reading it back as text.
+//! Helpers that write rows to a file and read them back as text.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! New rows of some organizations in a file: the bytes are the same as if everything was encoded again.
+//! New rows of some organizations in a file: the bytes are the same as if all rows were encoded again.
 
 use std::collections::BTreeSet;
 
