@@ -33,7 +33,7 @@ pub struct HourView<'a> {
     pub plans: Plans,
 }
 
-/// A stretch of one hour, longer than 0 µs, in which the world stays as it is.
+/// A stretch of one hour, longer than 0 µs, in which the world does not change.
 pub struct Slice {
     /// First instant, in microseconds.
     pub from: i64,
@@ -53,7 +53,7 @@ pub struct Standing {
     pub key: QuotaKey,
     /// The description.
     pub set: Arc<QuotaSet>,
-    /// The running pods in their order, each with its label.
+    /// The running pods in the order in which they count, each with its label.
     pub pods: Vec<(PodUid, QuotaState)>,
     /// The resources of `min`.
     pub resources: Vec<ResourceStanding>,
@@ -116,13 +116,13 @@ pub enum Usage {
 
 /// The part of a usage that one plan covers in one stretch of time.
 pub struct PlanCover {
-    /// The place of the slice in its hour.
+    /// The index of the slice among the slices of the hour.
     pub slice: usize,
     /// The plan.
     pub commitment_id: CommitmentId,
     /// The usage.
     pub usage: Usage,
-    /// The covered part of the usage's cost that reserved capacity leaves.
+    /// The part that the plan covers of the usage's cost after reserved capacity.
     pub part: Exact,
     /// The discounted price per hour of all of the usage.
     pub rate: Exact,
@@ -155,7 +155,7 @@ pub struct Label {
     pub quota_id: Option<QuotaId>,
     /// The pod's label under it.
     pub state: Option<QuotaState>,
-    /// The reason that there is no price; `None` if there is a price.
+    /// The reason for which there is no price; `None` if there is a price.
     pub reason: Option<Unpriced>,
     /// The pod's Kubernetes labels.
     pub labels: Labels,

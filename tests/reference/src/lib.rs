@@ -97,8 +97,8 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
     ran
 }
 
-/// Returns the labels of each quota's pods in their order, in each stretch of time: its first instant, the
-/// quota, the labels.
+/// Returns the labels of each quota's pods in each stretch of time. An item holds the first instant of the
+/// stretch, the quota, and the labels in the order of the pods.
 pub fn labels(
     records: &[EventRecord],
     rules: &Rules,
@@ -114,8 +114,8 @@ pub fn labels(
     labels
 }
 
-/// Returns whether the organization has the hour: something of it exists when the hour before ends, or one of
-/// its events is in the hour. A pool's spend exists until its quarter has passed.
+/// Returns whether the organization has the hour: something exists when the hour before ends, or an event of
+/// the organization is in the hour. A pool's spend exists until its quarter has passed.
 fn has_hour(
     view: &HourView,
     before: Option<&hour::Slice>,

@@ -1,5 +1,5 @@
-//! One spelling of each name (RULES.md, section 12), as the rules compare it, computed by tables of
-//! spellings.
+//! The canonical spelling of each name, by which the rules compare it (RULES.md, section 12). It is computed
+//! with tables of spellings.
 
 use prorata_schemas::Text;
 use prorata_schemas::rows::CostRow;
@@ -32,7 +32,7 @@ const PROVIDERS: [(&str, &str); 21] = [
 /// Words of GPU names that do not count.
 const SILENT: &str = " nvidia tesla amd instinct gpu pcie sxm sxm2 sxm3 sxm4 sxm5 oam hbm2 hbm2e hbm3 hbm3e ";
 
-/// Models of GPUs. If a model has only one memory size, that size follows after a colon and does not count.
+/// Models of GPUs. If a model has only one memory size, the size follows after a colon and does not count.
 const MODELS: &str = " a10:24gb a100 a10g:24gb a16 a2 a30:24gb a40:48gb a800 b100 b200 b300 gb200 gb300 \
                       gh200 h100:80gb h20 h200:141gb h800 k80 l2:24gb l20:48gb l4:24gb l40:48gb l40s:48gb \
                       m60 mi100 mi210 mi250x mi300x mi325x mi355x p100 p4 p40 t4:16gb t4g v100 ";
@@ -73,7 +73,7 @@ pub fn gpu_model(name: &str) -> String {
     models.iter().copied().chain(variants).chain(memories).collect::<Vec<_>>().join("-")
 }
 
-/// Returns the canonical name of a GPU model, if there is one.
+/// Returns the canonical name of a GPU model; `None` if there is no name.
 pub fn optional_gpu_model(name: Option<&Text>) -> Option<String> {
     name.map(|name| gpu_model(name))
 }

@@ -23,7 +23,7 @@ pub fn add(to: &mut Three, more: &Three, factor: &Exact) {
     }
 }
 
-/// Returns the amount of a resource as delivered, in bytes or thousandths.
+/// Returns the amount of a resource as delivered, in bytes or thousandths; zero if the resource is missing.
 pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
     quantities.get(resource).map_or(0, |quantity| quantity.amount)
 }
@@ -46,7 +46,7 @@ pub fn of_pod(pod: &PodStarted, rules: &Rules) -> Three {
     three(&pod.requests, pod.gpus.as_ref(), counted)
 }
 
-/// Returns replicas of GPUs in thousandths. A resource that the rules count as GPUs has none.
+/// Returns replicas of GPUs in thousandths; zero if the rules count replicas as GPUs.
 fn milli_replicas(quantities: &Quantities, rules: &Rules) -> i128 {
     const REPLICAS: &str = "nvidia.com/gpu.shared";
     if rules.gpu_resources.iter().any(|name| **name == *REPLICAS) {
@@ -55,13 +55,13 @@ fn milli_replicas(quantities: &Quantities, rules: &Rules) -> i128 {
     amount(quantities, REPLICAS) as i128
 }
 
-/// Returns vCPU, GiB and GPUs. The GPUs are the physical ones if they are given.
+/// Returns vCPU, GiB and GPUs. The physical GPUs, if they are given, replace the counted GPUs.
 fn three(quantities: &Quantities, gpus: Option<&Quantity>, counted: i128) -> Three {
     let milli = gpus.map_or(counted, |physical| physical.amount as i128);
     [ratio(amount(quantities, CPU), 1000), ratio(amount(quantities, MEMORY), GIB), ratio(milli, 1000)]
 }
 
-/// Returns whether the pod shares GPUs, and the part that it holds is not known.
+/// Returns whether the pod shares GPUs and holds an unknown part of them.
 pub fn is_share_unknown(pod: &PodStarted, rules: &Rules) -> bool {
     pod.gpus.is_none() && (pod.gpu_sharing.is_some() || milli_replicas(&pod.requests, rules) > 0)
 }
@@ -82,7 +82,8 @@ pub fn milli_gpus(quantities: &Quantities, rules: &Rules) -> i128 {
     milli + mig
 }
 
-/// Returns slices and GB of `nvidia.com/mig-<n>g.<m>gb`, with an optional `.suffix`.
+/// Returns the slices and the GB of a resource name `nvidia.com/mig-<n>g.<m>gb`, with an optional `.suffix`.
+/// `None` for any other name.
 pub fn mig_profile(resource: &str) -> Option<(u64, u64)> {
     let profile = resource.strip_prefix("nvidia.com/mig-")?;
     let (slices, rest) = profile.split_once("g.")?;
@@ -95,7 +96,7 @@ pub fn mig_profile(resource: &str) -> Option<(u64, u64)> {
     Some((slices.parse().ok()?, gigabytes.parse().ok()?))
 }
 
-/// Returns `nos.nebuly.com/gpu-memory` of a pod in GB. It is always computed.
+/// Computes `nos.nebuly.com/gpu-memory` of a pod in GB, whatever the pod requests under this name.
 pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
     let mut gigabytes = whole(rules.gpu_memory_gb) * ratio(amount(requests, NVIDIA_GPU), 1000);
     for (resource, quantity) in requests {
@@ -106,7 +107,7 @@ pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
     gigabytes
 }
 
-/// Returns a pod's request of a resource of a quota, in units of the resource.
+/// Returns a pod's request of a resource that a quota counts, in units of the resource.
 pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact {
     if resource == GPU_MEMORY {
         gpu_memory(requests, rules)
@@ -115,12 +116,13 @@ pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact 
     }
 }
 
-/// Converts an amount to bytes, or thousandths to whole units.
+/// Converts an amount in bytes or thousandths to the resource's own unit.
 pub fn units(amount: u128, resource: &str) -> Exact {
     if matches!(resource, EPHEMERAL_STORAGE | MEMORY | VRAM) { whole(amount) } else { ratio(amount, 1000) }
 }
 
-/// Returns the number of GPUs that multiplies a pool pod's prices, requests and limits: 1 if missing or zero.
+/// Returns the number of GPUs that multiplies a pool pod's prices, requests and limits; 1 if the number is
+/// missing or zero.
 pub fn pool_count(requests: &Quantities) -> Exact {
     match amount(requests, NVIDIA_GPU) {
         0 => whole(1),

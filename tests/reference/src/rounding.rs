@@ -13,7 +13,7 @@ pub fn whole(number: impl Into<BigInt>) -> Exact {
     Exact::from_integer(number.into())
 }
 
-/// Returns `numerator / denominator`. The denominator is never zero.
+/// Returns `numerator / denominator`. The denominator must not be zero.
 pub fn ratio(numerator: impl Into<BigInt>, denominator: impl Into<BigInt>) -> Exact {
     Exact::new(numerator.into(), denominator.into())
 }
@@ -63,14 +63,14 @@ pub fn half_even(value: &Exact) -> Decimal12 {
 }
 
 /// Rounds an estimate like everything else. An estimate of more than 38 digits becomes the largest number of
-/// a column.
+/// a column, with the same sign.
 pub fn estimate(value: &Exact) -> Decimal12 {
     let last = ratio(BigInt::from(10_i32).pow(38) - 1, ONE);
     half_even(&smaller(larger(value.clone(), -last.clone()), last))
 }
 
 /// Splits a rounded charge over its exact parts. Each part is rounded down, and the remaining units of the
-/// last place go to the largest remainders; in a tie, the first comes first.
+/// last place go to the largest remainders. In a tie, the earlier part comes first.
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
     let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();
@@ -84,7 +84,7 @@ pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     units.iter().map(decimal).collect()
 }
 
-/// Returns a decimal of that many units of the last place.
+/// Converts a number of units of the last place to a decimal.
 fn decimal(units: &BigInt) -> Decimal12 {
     let units = units.to_i128();
     assert!(units.is_some(), "an amount passes 128 bits");

@@ -1,5 +1,5 @@
-//! The step from events to stretches of time in which nothing changes: duplicates folded, instants in order,
-//! steps in order.
+//! The step from events to stretches of time in which nothing changes. It removes duplicates, and orders the
+//! instants and the steps of each instant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
 type NaturalKey = (EventKind, Vec<Option<String>>);
 
 /// Returns every event that counts. Of the events with one natural key and event time, the event recorded
-/// last counts. In a tie, the retraction counts, then the event whose canonical body sorts last. If a
-/// retraction is left, nothing happened.
+/// last counts. In a tie, the retraction counts, then the event whose canonical body sorts last. If the event
+/// that counts is a retraction, nothing happened.
 pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
     for record in records {
@@ -33,7 +33,7 @@ pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     events.filter(|event| !event.recording.is_retraction()).collect()
 }
 
-/// Returns the order among events of which only the last one counts. Null is before every instant.
+/// Returns the sort key of events of which only the last one counts. Null is before every instant.
 fn rank(record: &EventRecord) -> (Option<Timestamp>, bool, &[u8]) {
     let recording = record.event.recording;
     (recording.recorded_at(), recording.is_retraction(), &record.body)
@@ -107,7 +107,7 @@ fn instants(events: &[&Event]) -> BTreeSet<i64> {
     instants
 }
 
-/// Applies the steps of one instant, each in full before the next.
+/// Applies the steps of one instant. Each step takes full effect before the next step.
 fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
     let now: Vec<&Event> = events.iter().copied().filter(|event| event.event_time.0 == at).collect();
     let before = world.clone();
@@ -154,7 +154,7 @@ fn set(world: &mut World, at: i64, payload: &Payload) {
     }
 }
 
-/// Applies reservations that are set or have their scheduled start at this instant, by id.
+/// Applies reservations that are set or have their scheduled start at this instant, in order of id.
 fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
     let mut sets = BTreeMap::new();
     for (id, reservation) in &world.reservations {
@@ -174,7 +174,7 @@ fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules)
     }
 }
 
-/// Applies reservations that are released or have their scheduled end at this instant, by id.
+/// Applies reservations that are released or have their scheduled end at this instant, in order of id.
 fn reservations_end(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
     let mut released = BTreeSet::new();
     for event in now {

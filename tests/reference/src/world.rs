@@ -17,7 +17,7 @@ pub type NodeKey = (ClusterId, NodeId);
 /// Cluster and quota.
 pub type QuotaKey = (ClusterId, QuotaId);
 
-/// Region, GPU model and quality of service, the first two by their canonical names.
+/// Region, GPU model and quality of service. Region and GPU model are canonical names.
 pub type RateKey = (String, Option<String>, Text);
 
 /// Returns the key of rates, and of the pods that they price.
@@ -36,7 +36,7 @@ pub struct World {
     pub quotas: BTreeMap<QuotaKey, Quota>,
     /// Commitments from their first Set to their deletion.
     pub commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
-    /// The last description of every commitment, deleted ones too.
+    /// The last description of every commitment, including deleted commitments.
     pub last_commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
     /// Reservations from their first Set to their release.
     pub reservations: BTreeMap<ReservationId, Reservation>,

@@ -28,7 +28,7 @@ pub enum Charge {
     Row,
 }
 
-/// A future row: its texts and descriptions, and its exact amounts.
+/// A row before rounding: texts, descriptions and exact amounts.
 pub struct Draft {
     /// Texts and descriptions. The amounts are still zero or null.
     pub row: CostRow,
@@ -154,8 +154,8 @@ fn split_charges(drafts: &mut [Draft]) {
     }
 }
 
-/// Sets the rounded cost of a row: a purchase is billed, a committed row is effective, and any other row is
-/// both.
+/// Sets the rounded cost of a row. A purchase has a billed cost, a committed row has an effective cost, and
+/// any other row has both.
 fn set_cost(draft: &mut Draft, cost: Decimal12) {
     let purchase = draft.row.kind == RowKind::CommitmentPurchase;
     let committed = draft.row.commitment_id.is_some() && !purchase;
@@ -178,7 +178,7 @@ fn split_ratios(drafts: &mut [Draft]) {
     }
 }
 
-/// Rounds the charge of a pool pod over all its rows on nodes once, and splits it.
+/// Rounds the pool charge of each pod once over all the pod's rows on nodes, and splits it over these rows.
 fn split_pool_charges(drafts: &mut [Draft]) {
     let pod = |draft: &Draft| {
         let charged = draft.row.kind == RowKind::PodNode && draft.pool_charge.is_some();

@@ -43,8 +43,8 @@ fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() ->
     drafts.entry(key).or_insert_with(make)
 }
 
-/// Key of a row of a pod on no node: whether the pod is a pool pod, then its cluster, uid, plan, reservation,
-/// label and rounded rate.
+/// Key of a row of a pod on no node. It holds whether the pod is a pool pod, then the cluster, uid, plan,
+/// reservation, label and rounded rate.
 type PodKey = (bool, ClusterId, PodUid, Option<CommitmentId>, Option<ReservationId>, Label, Decimal12);
 
 /// Drafts the rows `pod_serverless` and `pod_pool`.
@@ -62,7 +62,7 @@ fn pods_on_no_node(view: &HourView) -> Vec<Draft> {
     drafts.into_values().collect()
 }
 
-/// Adds one slice of a pool pod that names no node: its charge is its cost.
+/// Adds one slice of a pool pod that names no node. The pod's charge is its cost.
 fn pool_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
@@ -86,8 +86,8 @@ fn pool_pod(
     draft.cost += rate * hours(slice.to - slice.from);
 }
 
-/// Adds one slice of a serverless pod. It pays its own rate, whether it is matched or not. Savings plans pay
-/// parts of it.
+/// Adds one slice of a serverless pod. The pod pays its own rate, whether it is matched or not. Savings plans
+/// pay parts of the cost.
 fn serverless_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
@@ -147,7 +147,7 @@ fn serverless_pod(
     }
 }
 
-/// Marks a row as paid by a plan, and adds its list cost and spend.
+/// Marks a row as paid by a plan, and adds the list cost and the spend to the row.
 fn pay(draft: &mut Draft, plan: &Covered<'_>, list_cost: &Exact, spend: &Exact) {
     let id = &plan.set.commitment_id;
     draft.charge = Charge::Commitment(id.clone());
@@ -200,8 +200,8 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted, p
 /// Reservation, plan, price, and whether the price is in another currency.
 type UnusedKey = (ReservationId, Option<CommitmentId>, UnitPrice, bool);
 
-/// Drafts the rows `reservation_unused`: each unit, at each instant at which it is effective and no pod holds
-/// it. Savings plans pay parts of them.
+/// Drafts the rows `reservation_unused`. They count each unit at each instant at which the reservation is
+/// effective and no pod holds the unit. Savings plans pay parts of the units.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
     let mut drafts: BTreeMap<UnusedKey, Draft> = BTreeMap::new();
     for (place, slice) in view.slices.iter().enumerate() {
@@ -242,8 +242,8 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
     drafts.into_values().collect()
 }
 
-/// Drafts the rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every
-/// price.
+/// Drafts the rows of one commitment itself: for each price, one row `commitment_unused` and one row
+/// `commitment_purchase`.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
     let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice, bool), Draft> = BTreeMap::new();

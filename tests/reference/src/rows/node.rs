@@ -1,5 +1,5 @@
-//! Rows `pod_node` and `node_idle`: in each stretch, the product of a node's price components and a pod's
-//! labels.
+//! Rows `pod_node` and `node_idle`. Each stretch has a row for each combination of a node's price component
+//! and a pod's label.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn stretch_drafts(
 
 /// A pod's part of each resource of its node.
 struct Shares {
-    /// The split part: the pod's part of what was allocated.
+    /// The split part: the pod's part of the node's amount, or of the allocated amount if this is larger.
     split: Three,
     /// The unused part: the pod's part of what nobody was allocated.
     unused: Three,
@@ -92,8 +92,8 @@ impl Shares {
         shares
     }
 
-    /// Returns the ratios of AWS's table 3, each times a factor: the part of the node, and the part of what
-    /// is unused.
+    /// Returns the ratios of AWS's table 3, each multiplied by a factor: the part of the node, and the part
+    /// of what is unused.
     fn ratios(&self, factor: &Three) -> [[Option<Exact>; 3]; 2] {
         let of = |part: &Three, counts: [bool; 3]| {
             let one = |resource: usize| {
@@ -106,7 +106,7 @@ impl Shares {
     }
 }
 
-/// Returns the sum over resources of a part of each.
+/// Returns the sum over resources of each amount times its part.
 fn dot(parts: &Three, of: &Three) -> Exact {
     parts.iter().zip(of).map(|(part, all)| part * all).sum()
 }
@@ -179,8 +179,8 @@ fn pod_drafts(
     }
 }
 
-/// Drafts the only row of a pod that has no share of anything: the first component and the first label in row
-/// order.
+/// Drafts the only row of a pod that has no share of anything. The row has the first component and the first
+/// label in row order. `None` if the stretch has no components.
 fn only_draft(
     view: &HourView,
     (key, stretch): (&NodeKey, &Stretch),

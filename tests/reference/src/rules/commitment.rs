@@ -14,7 +14,8 @@ use crate::resources::{Three, add, none, of_node};
 use crate::rounding::{Exact, exact, fraction, hours, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
 
-/// Returns whether the commitment is effective at this instant. The provider applies it, enabled or not.
+/// Returns whether the commitment is effective at this instant. The provider applies a disabled commitment
+/// all the same.
 pub fn effective(set: &CommitmentSet, at: i64) -> bool {
     set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0)
 }
@@ -63,19 +64,21 @@ pub fn weighted(totals: &Three, used: &Three) -> Three {
 }
 
 /// Returns the amounts that an autoscaler may plan with: nothing if the commitment is disabled, and otherwise
-/// its totals times `allowed_utilization`.
+/// the totals times `allowed_utilization`.
 pub fn planned_totals(set: &CommitmentSet) -> Three {
     let allowed = if set.enabled { set.allowed_utilization.map_or(whole(1), exact) } else { zero() };
     totals(set).map(|total| total * &allowed)
 }
 
-/// Returns whether the provider counts the commitment by the clock hour. It counts others at every instant.
+/// Returns whether the provider counts the commitment by the clock hour. The provider counts other
+/// commitments at every instant.
 pub fn is_hourly(set: &CommitmentSet) -> bool {
     set.kind == CommitmentKind::ReservedInstance
 }
 
 /// Returns everything that commitments cover at this instant, up to their totals, except reserved instances.
-/// Effective commitments cover in the order of (starts_at, id); each walks its nodes.
+/// Effective commitments cover in the order of (starts_at, id). Each commitment walks the nodes that it
+/// matches.
 pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) -> Three) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
     commitments.retain(|set| effective(set, at) && !is_hourly(set));
@@ -109,8 +112,8 @@ pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) 
 }
 
 /// Returns nodes in the order in which the commitment covers them. Nodes of clusters that are assigned with a
-/// priority come first (1 is highest), then nodes of clusters assigned without one, then all others. Within a
-/// rank, nodes are ordered by node start, node id and cluster id.
+/// priority come first (1 is highest), then nodes of clusters assigned without a priority, then all others.
+/// Within a rank, nodes are ordered by node start, node id and cluster id.
 fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a NodeKey, &'a Node)> {
     let mut nodes: Vec<(&NodeKey, &Node)> = world.nodes.iter().collect();
     nodes.sort_by_key(|(key, node)| (rank(set, &key.0), node.start, key.1.clone(), key.0.clone()));
@@ -132,7 +135,7 @@ fn rank(set: &CommitmentSet, cluster_id: &ClusterId) -> Rank {
 /// A reserved instance in one hour under one description.
 struct Pot<'a> {
     set: &'a Arc<CommitmentSet>,
-    /// The places of the slices in which it is effective.
+    /// The places of the slices in which the instance is effective.
     slices: Vec<usize>,
 }
 
@@ -157,10 +160,10 @@ fn pots(slices: &[Slice]) -> Vec<Pot<'_>> {
 /// A run of a node, in the order of a walk: rank, start, node and cluster.
 type Run = (Rank, i64, (NodeId, ClusterId));
 
-/// Returns everything that reserved instances cover in one hour, each with the place of its slice. Each
-/// instance has its totals times its effective time in the hour. It walks the runs of nodes. It covers the
-/// remaining use of each run in the whole hour, as long as it has anything left. Of the last run, it covers
-/// the same part at every instant.
+/// Returns everything that reserved instances cover in one hour, each cover with the place of its slice. Each
+/// instance has its totals times its effective time in the hour, and walks the runs of nodes. It covers the
+/// remaining use of each run in the whole hour, as long as it has anything left. It covers the same part of
+/// the last run at every instant.
 pub fn hourly_covers(
     slices: &[Slice],
     rules: &Rules,

@@ -31,7 +31,7 @@ pub fn planned(set: &CommitmentSet) -> Exact {
     committed(set) * allowed
 }
 
-/// A usage in one slice, with its description, its list price and its amount.
+/// A usage in one slice, with description, list price and amount.
 struct Found {
     usage: Usage,
     target: DiscountTarget,
@@ -45,7 +45,7 @@ struct Found {
 }
 
 impl Found {
-    /// Returns the first discount of the plan that applies to the usage.
+    /// Returns the first discount of the plan that applies to the usage; `None` if no discount does.
     fn discount<'a>(&self, set: &'a CommitmentSet) -> Option<&'a PlanDiscount> {
         if names::provider(&self.provider) != names::provider(&set.provider) {
             return None;
@@ -176,8 +176,8 @@ fn pots<'a>(view: &HourView<'a>) -> Vec<PlanPot<'a>> {
     pots
 }
 
-/// The order in which pairs of plans and usage are covered: plans that are limited to a family first, then
-/// the highest saving, the lowest rate, the plan's place, the usage.
+/// The order in which pairs of plans and usage are covered. Plans that are limited to a family come first.
+/// Then the order is highest saving, lowest rate, the plan's place, and the usage.
 type Order = (Reverse<bool>, Reverse<Exact>, Exact, usize, Usage);
 
 /// Returns everything that savings plans cover in the hour, up to their totals.
@@ -245,9 +245,9 @@ pub fn plans(view: &HourView, total: fn(&CommitmentSet) -> Exact) -> Plans {
     Plans { covers, spends }
 }
 
-/// The covered part of a usage in one slice, its spend and its cost, per hour of all of the usage.
+/// The part of a usage that a plan covers in one slice, with the spend per hour of all of the usage.
 pub struct Covered<'a> {
-    /// The plan, and whether its cost is in another currency.
+    /// The plan, as described in the slice.
     pub set: &'a Arc<CommitmentSet>,
     /// The covered part.
     pub part: &'a Exact,

@@ -10,7 +10,8 @@ use crate::resources::{GIB, pool_amounts, pool_count};
 use crate::rounding::{Exact, exact, larger, ratio, whole};
 use crate::world::World;
 
-/// The charge of a pool pod per hour, and the pool that makes it.
+/// The charge of a pool pod per hour, and the pool that charges it, or the reason for which there is no
+/// price.
 pub type PoolCharge = Result<(Exact, Arc<PoolSet>), Unpriced>;
 
 /// Returns the charge of this pod per hour at this instant. `None` for a pod without a pool.
@@ -35,7 +36,8 @@ pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Opti
     Some(Ok((pool_count(&pod.requests) * one * factor, Arc::clone(pool))))
 }
 
-/// Returns TFLOPs and bytes of VRAM of one GPU's limits. A limit below its request counts as equal to it.
+/// Returns TFLOPs and bytes of VRAM of one GPU's limits. A limit below its request counts as equal to the
+/// request.
 pub fn limits(pod: &PodStarted) -> (Exact, Exact) {
     let (request_tflops, request_vram) = pool_amounts(&pod.requests);
     let (limit_tflops, limit_vram) = pool_amounts(&pod.limits);
@@ -43,7 +45,7 @@ pub fn limits(pod: &PodStarted) -> (Exact, Exact) {
 }
 
 /// Returns the prices of a quality of service. "" and "default" mean the pool's default, unless the pool
-/// prices that very name.
+/// prices that very name. `None` if there are no such prices.
 fn price<'a>(pool: &'a PoolSet, qos: &str) -> Option<&'a QosPrice> {
     let named = |name: &str| pool.qos_pricing.iter().find(|price| *price.qos == *name);
     match qos {

@@ -12,7 +12,8 @@ use crate::resources::{amount, gpu_memory, requested, units};
 use crate::rounding::{Exact, fraction, larger, smaller, whole, zero};
 use crate::world::{Quota, QuotaKey, World};
 
-/// Returns the label of a pod: its quota and its state under it.
+/// Returns the label of a pod: the quota that governs it, and its state under this quota. `None` if no quota
+/// that counts governs the pod.
 pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<(QuotaId, QuotaState)> {
     for standing in standings.iter().filter(|standing| *standing.key.0 == *cluster_id) {
         for (uid, state) in &standing.pods {
@@ -45,8 +46,8 @@ fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     }
 }
 
-/// Returns the quota that governs a namespace: composite over elastic, then the quota that was set first,
-/// then by id.
+/// Returns the quota that governs a namespace; `None` if no quota names it. A composite quota comes before
+/// elastic quotas, then comes the quota that was set first, then the lowest id.
 fn governing<'a>(world: &'a World, cluster_id: &ClusterId, namespace: &Text) -> Option<&'a QuotaKey> {
     let claims = world
         .quotas

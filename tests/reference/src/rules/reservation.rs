@@ -44,8 +44,8 @@ fn end_matches_above_quantity(world: &mut World) {
     }
 }
 
-/// Offers free units to running unmatched pods, oldest start first, then uid. Each takes its smallest fitting
-/// unit: by (cpu, memory), then created_at, then id.
+/// Offers free units to running unmatched pods, oldest start first, then uid. Each takes the smallest unit
+/// that fits, by (cpu, memory), then created_at, then id.
 fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
     let mut pods: Vec<(i64, PodUid)> = world.pods.iter().map(|(uid, pod)| (pod.start, uid.clone())).collect();
     pods.sort();

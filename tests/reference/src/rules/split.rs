@@ -1,5 +1,5 @@
-//! The division of a node's cost over its pods (RULES.md, section 1): the cost of each component in each
-//! stretch, and the part that each pod takes. A stretch is the time at one price.
+//! The division of a node's cost over its pods (RULES.md, section 1). It consists of the cost of each
+//! component in each stretch, and the part that each pod takes. A stretch is the time at one price.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ fn accrue(
     }
 }
 
-/// Returns every stay of a pod on a node, running or unknown.
+/// Returns every stay of a pod on a node, whether the node is running or unknown.
 pub fn stays(view: &HourView) -> Stays {
     let mut stays = Stays::new();
     for slice in view.slices {

@@ -29,7 +29,7 @@ pub(super) struct Choices {
     /// The probabilities that a pod names a node, and a pool.
     pub on_node: f64,
     pub in_pool: f64,
-    /// The probability that pods and nodes have slices of GPUs, besides whole ones.
+    /// The probability that pods and nodes have slices of GPUs, besides whole GPUs.
     pub slices: f64,
     /// The probability that a pod or a node names its physical GPUs, and that a pod shares GPUs.
     pub shares: f64,
@@ -80,7 +80,7 @@ impl Choices {
         self.instants[index]
     }
 
-    /// Returns an instant of the history, or one before or after it.
+    /// Returns an instant of the history, or an instant some time before or after it.
     pub fn around(&mut self) -> Timestamp {
         let at = self.instant();
         match self.rng.random_range(0..8) {
@@ -95,7 +95,8 @@ impl Choices {
         Timestamp(self.around().0 - self.pick(&[0, 3, 3]) * HOUR_MICROS)
     }
 
-    /// Returns the end of something scheduled, if it has one. Sometimes the end is the start itself.
+    /// Returns the end of something scheduled; `None` if it does not end. Sometimes the end is the start
+    /// itself.
     pub fn end(&mut self, begin: Timestamp) -> Option<Timestamp> {
         let end = self.around();
         match self.rng.random_range(0..8) {
@@ -131,7 +132,7 @@ impl Choices {
         ])
     }
 
-    /// Returns a number of physical GPUs, in a history that has them.
+    /// Returns a number of physical GPUs with probability `shares`, and `None` otherwise.
     pub fn gpus(&mut self, of: &[&str]) -> Option<Quantity> {
         if self.rng.random_bool(self.shares) {
             Quantity::parse("nvidia.com/gpu", self.agreed(of)).ok()

@@ -32,7 +32,8 @@ pub struct Scenario {
 /// The frequency of each event, in the order of [`event`].
 type Often = [u32; 14];
 
-/// Frequencies for all events; nodes and their pods; reservations; commitments; quotas; pools; usage.
+/// Frequencies for histories about all events, nodes and their pods, reservations, commitments, quotas,
+/// pools, and usage.
 const THEMES: [Often; 7] = [
     [6, 1, 9, 3, 4, 4, 1, 4, 1, 4, 1, 3, 1, 3],
     [8, 2, 12, 4, 8, 0, 0, 1, 0, 1, 0, 0, 0, 0],
@@ -85,7 +86,7 @@ pub fn scenario(seed: u64) -> Scenario {
     Scenario { records, rules, through }
 }
 
-/// Returns some nodes again, at other instants of their hour and at another price. Nothing else about them
+/// Returns some nodes again, at later instants of the same hour and at another price. Nothing else about them
 /// changes.
 fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecord> {
     let mut changes = Vec::new();
@@ -103,7 +104,8 @@ fn price_changes(world: &mut Choices, records: &[EventRecord]) -> Vec<EventRecor
     changes
 }
 
-/// Returns the same event. It may be recorded at one of a few instants, and sometimes as a retraction.
+/// Returns the record's event with a random recording. The event may be recorded at one of a few instants,
+/// and is sometimes a retraction.
 fn recorded(world: &mut Choices, record: EventRecord) -> EventRecord {
     let recorded_at = match world.rng.random_range(0..6) {
         0 => Some(Timestamp(0)),

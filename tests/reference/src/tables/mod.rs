@@ -1,4 +1,4 @@
-//! The tables besides `cost_allocation` for reservations and commitments, and the totals of the hour.
+//! The tables of reservations and commitments, and the totals of the hour.
 
 pub mod pools;
 pub mod quotas;
@@ -226,7 +226,7 @@ fn state(view: &HourView, id: &CommitmentId, set: &CommitmentSet) -> CommitmentS
     }
 }
 
-/// Returns the row of `hours`: the sums of the rows, and the input.
+/// Returns the row of `hours`: the sums of the rows, and the counts of the input.
 pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> HourRow {
     let of = |kinds: &[RowKind]| {
         let own = |row: &&CostRow| kinds.contains(&row.kind) && row.commitment_id.is_none();

@@ -1,4 +1,4 @@
-//! `pool_usage`: a pool's capacity, its pods' requests, its charges and costs, and its budgets.
+//! `pool_usage`: capacity, requests, charges, costs and budgets of pools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::world::{Billing, NodeKey};
 /// Node cost of every pool id in every hour so far.
 pub type Spend = BTreeMap<PoolId, Vec<(Hour, Decimal12)>>;
 
-/// Adds the hour's node cost of each pool id that a node names: the effective cost of the rows of nodes whose
-/// last description in the hour names the pool, idle included.
+/// Adds the hour's node cost of each pool id that a node names. The node cost is the effective cost of the
+/// rows of nodes whose last description in the hour names the pool, idle included.
 pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
     let mut last: BTreeMap<&NodeKey, &NodeStarted> = BTreeMap::new();
     for slice in view.slices {
@@ -64,7 +64,7 @@ struct PoolSums {
     idle_warm: (Exact, Exact),
     /// TFLOPs and bytes that no pod requests, above the warm capacity.
     idle_other: (Exact, Exact),
-    /// TFLOPs and bytes in use, if any use was measured.
+    /// TFLOPs and bytes in use; `None` if no use was measured.
     used: (Option<Exact>, Option<Exact>),
     /// The cost of whole GPUs in place of shares of them.
     full_price: Exact,
@@ -139,7 +139,7 @@ fn add_idle(sums: &mut PoolSums, slice: &Slice, id: &PoolId, set: &PoolSet) {
     accrue(&mut sums.idle_other, (tflops.1, vram.1), &time);
 }
 
-/// Adds the use of a node of the pool by a pod. A GPU in use counts as its part of the node's TFLOPs.
+/// Adds a pod's use of a node of the pool. A GPU in use counts as its part of the node's TFLOPs.
 fn add_use(
     used: &mut (Option<Exact>, Option<Exact>),
     view: &HourView,
@@ -162,7 +162,7 @@ fn add_use(
 }
 
 /// Returns the pool's description in force at a slice. Before the first Set of the hour, the description of
-/// that Set counts; after a deletion, the last description.
+/// that Set counts; after a deletion, the last description counts. `None` if the pool is not set in the hour.
 fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Arc<PoolSet>> {
     let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))

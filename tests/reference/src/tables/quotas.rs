@@ -24,11 +24,11 @@ struct QuotaSums {
     guaranteed: Exact,
     borrowed: Exact,
     lent: Exact,
-    /// Hours for which each pod is over-quota while more is borrowed than guaranteed.
+    /// Hours for which each pod is over-quota while the quota borrows more than it is guaranteed.
     preemptible: BTreeMap<PodUid, Exact>,
 }
 
-/// Returns the rows of `quota_usage`, by cluster, quota and resource.
+/// Returns the rows of `quota_usage`, in order of cluster, quota and resource.
 pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
     let mut keys: BTreeMap<(&QuotaKey, &Text), ()> = BTreeMap::new();
     for standing in view.slices.iter().flat_map(|slice| &slice.quotas) {

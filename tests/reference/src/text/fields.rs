@@ -14,7 +14,7 @@ pub const BASE_HOUR: i64 = 490_992;
 
 const BASE: i64 = BASE_HOUR * HOUR_MICROS;
 
-/// Reads `10:30`, `10:30:15` or `10:30:15.000001` since the base hour.
+/// Reads a time since the base hour, such as `10:30`, `10:30:15` or `10:30:15.000001`.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
@@ -36,7 +36,7 @@ pub fn print_time(at: Timestamp) -> String {
     }
 }
 
-/// Returns the microseconds of `90s`, `20m` or `1.5h`.
+/// Returns the microseconds of `90s`, `20m` or `1.5h`; `None` if the text has another form.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let unit = match text.chars().last()? {
         's' => 1_000_000,
@@ -70,7 +70,7 @@ const SHORT: [(&str, &str); 5] = [
     ("disk", "ephemeral-storage"),
 ];
 
-/// Returns a resource by its short name, `mig-<profile>`, or its full name.
+/// Returns the full name of a resource that is given by a short name, `mig-<profile>` or its full name.
 pub fn resource(name: &str) -> String {
     match SHORT.iter().find(|(short, _)| *short == name) {
         Some((_, full)) => (*full).to_owned(),
@@ -92,7 +92,7 @@ pub struct LineFields {
 }
 
 impl LineFields {
-    /// Reads `key=value` words. A word alone is a flag.
+    /// Reads `key=value` words. A word without `=` is a flag.
     pub fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let pair = |word: &str| {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -111,7 +111,7 @@ impl LineFields {
         self.text(key).unwrap_or_else(|| default.to_owned().into())
     }
 
-    /// Takes a flag. Returns whether it is given.
+    /// Takes a flag. Returns whether the flag is given.
     pub fn flag(&mut self, key: &str) -> bool {
         self.values.remove(key).is_some()
     }
@@ -126,7 +126,7 @@ impl LineFields {
         self.values.remove(key).map(|text| decimal(&text)).transpose()
     }
 
-    /// Takes a whole number, or returns its default.
+    /// Takes a whole number, or returns `default` if it is missing.
     pub fn number(&mut self, key: &str, default: i32) -> Result<i32, String> {
         match self.values.remove(key) {
             Some(text) => text.parse().map_err(|_| format!("'{text}' is not a whole number")),
@@ -145,7 +145,7 @@ impl LineFields {
         self.values.remove(key).map(|text| parse_quantity(NVIDIA_GPU, &text)).transpose()
     }
 
-    /// Takes all quantities whose key begins with the prefix, if there are any.
+    /// Takes all quantities whose key begins with the prefix; `None` if there are none.
     pub fn quantities(&mut self, prefix: &str) -> Result<Option<Quantities>, String> {
         let keys: Vec<String> = self.values.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
         let mut quantities = Quantities::new();

@@ -1,6 +1,6 @@
 //! Events as readable one-line text: `10:30 pod p1 ns=a node=n1 cpu=500m gpu=1`. The tables in
-//! `testdata/rules` use it, and small failing cases are printed in it. Times are hours, minutes and seconds
-//! since 2026-01-05 (a Monday). Fields that a line leaves out have the defaults of [`parse`].
+//! `testdata/rules` use this form, and small failing cases are printed in it. Times are hours, minutes and
+//! seconds since 2026-01-05 (a Monday). Fields that a line leaves out have the defaults of [`parse`].
 
 mod fields;
 mod parse;

@@ -14,8 +14,8 @@ use prorata_schemas::time::Timestamp;
 use super::ORGANIZATION;
 use super::fields::{LineFields, decimal, parse_quantity, parse_time};
 
-/// Reads one line. Defaults: cluster c, provider aws, region r, family f, namespace the default `ns`, price
-/// 0, creation and start the time of the line.
+/// Reads one line. Defaults: cluster c, provider aws, region r, family f, namespace ns and price 0. The
+/// default of creation and start is the time of the line.
 ///
 /// # Errors
 /// Returns a message that describes what cannot be read.

@@ -12,7 +12,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::fields::{print_time, short};
 
-/// Returns one line. Fields with their default are left out.
+/// Returns the line of an event. Fields that have their default are left out.
 pub fn print(event: &Event) -> String {
     let at = event.event_time;
     let mut line = Line { at, words: print_time(at) };

@@ -29,7 +29,7 @@ fn rules() -> Rules {
     Rules { eviction_protection_ratio: Ratio::from(10), ..Rules::default() }
 }
 
-/// Events, each with its error if it has one.
+/// Events, each with the error that it causes; `None` if it is accepted.
 const BOUNDS: &[(&str, Option<&str>)] = &[
     ("node n cost=1000000000", None),
     (
@@ -122,7 +122,7 @@ fn words(count: usize, word: impl Fn(usize) -> String, between: &str) -> String 
     (0..count).map(word).collect::<Vec<_>>().join(between)
 }
 
-/// A line of text with a count of something.
+/// A function that returns a line of text with a count of something.
 type Line<'a> = Box<dyn Fn(usize) -> String + 'a>;
 
 #[test]

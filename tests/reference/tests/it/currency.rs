@@ -1,5 +1,5 @@
-//! Prices that are not in the hour's currency (RULES.md, section 11). They are never a number, in any
-//! history.
+//! Prices that are not in the hour's currency (RULES.md, section 11). No history counts such a price as an
+//! amount.
 
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_reference::scenario::scenario;

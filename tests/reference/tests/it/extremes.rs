@@ -1,5 +1,5 @@
-//! The engine's wide arithmetic at its extremes, compared with the model's arbitrary precision: the largest
-//! node, the smallest slice, prices of twelve decimals, a pod that runs for a year.
+//! The engine's wide arithmetic at its extremes, compared with the model's arbitrary precision. The cases are
+//! the largest node, the smallest slice, prices of twelve decimals, and a pod that runs for a year.
 
 use prorata_reference::tables;
 use prorata_reference::text::{BASE_HOUR, parse};

@@ -1,8 +1,8 @@
-//! Laws of accounting, on seeded random histories: the engine agrees with the model, whatever the order of
+//! Laws of accounting, on seeded random histories. The engine agrees with the model, whatever the order of
 //! arrival, the duplicates, and the hour at which a run is cut.
 //!
 //! `PRORATA_SEEDS` is the number of histories. `PRORATA_FIRST_SEED` is the first seed, or `fresh` for another
-//! one in each run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
+//! seed in each run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -24,7 +24,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::common::{by_hour, engine_tables};
 
-/// Checks a law on many histories; the first that breaks it is shrunk and shown.
+/// Checks a law on many histories. Shrinks and shows the first history that breaks it.
 fn for_all(default_seeds: u64, law: impl Fn(&Scenario) -> Result<(), String>) {
     let seeds = std::env::var("PRORATA_SEEDS").ok().map_or(default_seeds, |text| text.parse().unwrap());
     let first = match std::env::var("PRORATA_FIRST_SEED").as_deref() {
@@ -71,13 +71,13 @@ fn arrival_order_and_duplicates_change_nothing() {
     });
 }
 
-/// Returns a scenario of the same rules and hours without events.
+/// Returns a scenario with the same rules and hours but without events.
 fn scenario_rules(scenario: &Scenario) -> Box<Scenario> {
     Box::new(Scenario { records: Vec::new(), rules: scenario.rules.clone(), through: scenario.through })
 }
 
-/// A retraction that is recorded last leaves the rows of a history without its events. Only the existing
-/// hours, and the events that they count, may differ.
+/// A history whose events are retracted last has the same rows as a history without these events. Only the
+/// existing hours, and the events that they count, may differ.
 #[test]
 fn retracted_events_leave_no_row() {
     for_all(300, |scenario| {
@@ -201,7 +201,8 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
     });
 }
 
-/// Returns an error if time and quantities of the rows of one pod do not sum to the pod's own.
+/// Returns an error if time and quantities of the rows of one pod do not sum to the time and the quantities
+/// of the pod.
 fn whole_pod(rows: &[Box<CostRow>], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
     // Each row is rounded independently.
     let near = |sum: Decimal12, want: &Exact| {

@@ -9,7 +9,7 @@ use prorata_schemas::event::{CommitmentKind, Payload};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
-/// Returns how many of the histories contain each thing.
+/// Returns, for each thing, the number of histories that contain it.
 fn reached(seeds: u64) -> BTreeMap<&'static str, u32> {
     let mut reached = BTreeMap::new();
     for seed in 0..seeds {
@@ -29,7 +29,8 @@ fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
     tables.cost_allocation.iter().any(|row| holds(row))
 }
 
-/// Returns whether a savings plan pays a part of a resource of this kind, and somebody else another part.
+/// Returns whether a savings plan pays a part of a resource of this kind, and another payer pays another
+/// part.
 fn has_plan(hour: &HourTables, kind: RowKind) -> bool {
     hour.cost_allocation.windows(2).any(|pair| {
         let [left, right] = pair else { return false };
@@ -51,8 +52,8 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     })
 }
 
-/// Returns whether a node of several prices satisfies `holds`. The arguments are its number of pods at more
-/// than one price and its number of pods at only one price.
+/// Returns whether a node of several prices satisfies `holds`. The arguments are the number of the node's
+/// pods at more than one price, and at only one price.
 fn has_side(tables: &HourTables, holds: fn(usize, usize) -> bool) -> bool {
     let mut nodes: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();
     let mut pods: BTreeMap<_, BTreeSet<Decimal12>> = BTreeMap::new();

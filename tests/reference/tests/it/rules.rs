@@ -21,7 +21,7 @@ struct Case {
     expected: Vec<Expected>,
 }
 
-/// One expectation: hours (first and last), line number, words.
+/// One expectation: hours (first and last), line number and words.
 struct Expected {
     hours: (i64, i64),
     line: usize,
@@ -92,7 +92,7 @@ fn set_rule(rules: &mut Rules, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks one case against tables that the engine or the model made. Every failure is a line.
+/// Checks one case against tables that the engine or the model computed. Returns one line for each failure.
 fn failures(case: &Case, by: &str, tables: &[HourTables]) -> Vec<String> {
     let mut failures = Vec::new();
     for expected in &case.expected {

@@ -20,7 +20,7 @@ fn unknown<T>(column: &str) -> Result<T, String> {
     Err(format!("'{column}' is not a column"))
 }
 
-/// Returns a column of `cost_allocation`. Null cells do not count.
+/// Returns the value of a row of `cost_allocation` in a column; `None` if the cell is null.
 pub fn cost(row: &CostRow, column: &str) -> Result<Option<Decimal12>, String> {
     let hours = |hours: Option<ResourceHours>, of: fn(ResourceHours) -> Decimal12| hours.map(of);
     Ok(match column {
@@ -56,7 +56,8 @@ pub fn cost(row: &CostRow, column: &str) -> Result<Option<Decimal12>, String> {
     })
 }
 
-/// Returns a column of `reservation_usage`. `used-by <pod>` is one pod's seconds.
+/// Returns a reservation's cell in a column of `reservation_usage`; `None` if there is no row.
+/// `used-by <pod>` is one pod's seconds.
 pub fn reservation(tables: &HourTables, id: &str, column: &[&str]) -> Result<Option<Cell>, String> {
     let Some(row) = tables.reservation_usage.iter().find(|row| *row.reservation_id == *id) else {
         return Ok(None);
@@ -72,7 +73,8 @@ pub fn reservation(tables: &HourTables, id: &str, column: &[&str]) -> Result<Opt
     }))
 }
 
-/// Returns a column of `commitment_utilization`. `in <cluster> <column>` is one cluster's cover.
+/// Returns a commitment's cell in a column of `commitment_utilization`; `None` if there is no row.
+/// `in <cluster> <column>` is one cluster's cover.
 pub fn commitment(tables: &HourTables, id: &str, column: &[&str]) -> Result<Option<Cell>, String> {
     let found = tables.commitment_utilization.iter().find(|row| *row.commitment_id == *id);
     let Some(row) = found else { return Ok(None) };

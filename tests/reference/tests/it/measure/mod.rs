@@ -26,8 +26,9 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Returns whether the measured value is the expected one: `9365/4906`, `1.5`, `1.8477374643~` (rounded to
-/// that many places), `20m` (seconds, minutes or hours, in seconds), `-` (null) or a text.
+/// Returns whether the measured value is the expected value. The expected value is a number (`9365/4906`,
+/// `1.5`), a number rounded to its last place (`1.8477374643~`), a duration (`20m`), `-` (null) or a text. A
+/// duration has seconds, minutes or hours, and is compared in seconds.
 pub fn agrees(got: &Measured, want: &str) -> bool {
     let (got, slack) = match got {
         Measured::Text(text) => return text == want,
@@ -44,7 +45,7 @@ pub fn agrees(got: &Measured, want: &str) -> bool {
     difference <= half + ratio(slack, ONE)
 }
 
-/// Reads a fraction, a decimal or a duration in seconds.
+/// Reads a fraction, a decimal or a duration in seconds; `None` if the text has another form.
 fn number(text: &str) -> Option<Exact> {
     if let Some((numerator, denominator)) = text.split_once('/') {
         return Some(

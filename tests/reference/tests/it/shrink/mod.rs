@@ -1,4 +1,4 @@
-//! Shrinks a failing history, and shows it with its differences.
+//! Shrinks a failing history, and shows the history and the differences.
 
 use std::fmt::{Debug, Write};
 
@@ -45,7 +45,7 @@ pub fn shrink(mut scenario: Scenario, fails: impl Fn(&Scenario) -> bool) -> Scen
     if fails(&plain) { plain } else { scenario }
 }
 
-/// Returns the event without one of its quantities, or without an optional field.
+/// Returns simpler variants of an event: without some of its quantities, or without optional fields.
 fn plainer(record: &EventRecord) -> Vec<EventRecord> {
     let mut plainer = Vec::new();
     let mut push = |change: &dyn Fn(&mut Payload)| {
