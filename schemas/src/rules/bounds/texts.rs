@@ -1,5 +1,5 @@
-//! Bounds of texts and lists. They limit the part of one event that an hour keeps to a few kB. They also
-//! limit the names that each commit of a table log repeats.
+//! Bounds of texts and lists. They limit the part of one event that an hour keeps, and the names that each
+//! commit of a table log repeats.
 
 use std::ops::Deref;
 
