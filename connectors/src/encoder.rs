@@ -1,4 +1,4 @@
-//! Table files as Parquet, behind the worker's port.
+//! An implementation of the worker's port [`TableEncoder`] that writes Parquet.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
-//! The real systems behind the worker's ports. `README.md` lists the crate that implements each port, and the
-//! guarantees.
+//! Implementations of the worker's ports for real systems. `README.md` lists the crate that implements each
+//! port, and what each port guarantees.
 //!
 //! Reading order:
-//! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the logs of the tables on top of it;
+//! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the tables' logs in these stores;
 //!   [`ParquetEncoder`]: the tables' files.
 //! - [`avro`]: one record of any writer's schema; [`archive`]: files of such records; [`registry`] and
 //!   [`messages`]: messages whose schema has a number or a fingerprint.

@@ -13,12 +13,12 @@ pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Maximum size of an unpacked block, in bytes.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
 
-/// The size limit for unpacking a block in one piece. Nearly all of our blocks state an unpacked size up to
-/// this.
+/// Maximum unpacked size, in bytes, of a block that is unpacked in one call. Nearly all of our blocks state a
+/// size within this limit.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
-    /// A thread's decompressor for such blocks; `None` if memory ran out.
+    /// A thread's decompressor for blocks that are unpacked in one call; `None` if memory ran out.
     static AT_ONCE: RefCell<Option<Decompressor<'static>>> = RefCell::new(Decompressor::new().ok());
 }
 
@@ -42,7 +42,7 @@ pub enum UnpackError {
     Checksum,
 }
 
-/// The compression of a file's blocks: `avro.codec` in its header.
+/// The compression of a file's blocks, which the file's header names as `avro.codec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// No compression.
@@ -56,7 +56,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Returns the codec with this name in a header.
+    /// Returns the codec with this name in a header; `None` if the codec is not supported.
     pub fn named(name: &[u8]) -> Option<Self> {
         match name {
             b"null" => Some(Self::Null),
@@ -118,8 +118,8 @@ fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> 
     Ok(())
 }
 
-/// Returns whether a block could be unpacked in one piece. Any other block is unpacked piece by piece, which
-/// reports the fault.
+/// Unpacks a block in one call, and returns whether this succeeded. Otherwise the caller unpacks the block
+/// piece by piece, which reports the fault.
 fn unpack_at_once(block: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(Some(bytes @ ..=AT_ONCE_BYTES_MAX)) = get_frame_content_size(block) else { return false };
     out.reserve(bytes as usize);

@@ -18,14 +18,15 @@ use super::error::{BlockFault, FileError, FileFault};
 use super::source::Source;
 
 /// Key of the schema's SHA-256 in the header of our own files. The value is hexadecimal, because readers such
-/// as fastavro take all metadata as UTF-8.
+/// as fastavro read all metadata as UTF-8.
 const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
 
-/// Key of the first organization of each block in the header of our own files, if their organizations ascend.
-/// The value is a JSON list of texts.
+/// Key of the index in the header of our own files: a JSON list with the first organization of each block. A
+/// file has an index only if its organizations ascend.
 const ORGANIZATIONS: &[u8] = b"prorata.organizations";
 
-/// Key of that list's SHA-256, in hexadecimal. A list that does not match it is not used.
+/// Key of the index's SHA-256 in the header, in hexadecimal. An index that does not match its checksum is
+/// ignored.
 const ORGANIZATIONS_DIGEST: &[u8] = b"prorata.organizations.sha256.hex";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
@@ -45,7 +46,7 @@ pub(super) struct Container<R> {
     sync: [u8; SYNC],
     blocks: u64,
     damage: Option<Arc<BlockFault>>,
-    /// The first organization of each block, if they ascend.
+    /// The first organization of each block; empty if the file has no valid index.
     organizations: Vec<String>,
 }
 
@@ -125,7 +126,8 @@ impl<R: Read> Container<R> {
         &self.schema
     }
 
-    /// Returns the next block, unpacked into `out`, or the damaged bytes; `None` at the end of the file.
+    /// Unpacks the next block into `out` and returns the block, or returns damaged bytes. Returns `None` at
+    /// the end of the file.
     ///
     /// # Errors
     /// If reading fails.
@@ -133,8 +135,8 @@ impl<R: Read> Container<R> {
         self.next_of(Wanted::default(), out)
     }
 
-    /// Like [`Self::next`], but skips blocks that hold none of the wanted organizations, if the file has an
-    /// index. They are not unpacked.
+    /// Like [`Self::next`], but skips blocks without wanted organizations if the file has an index. Skipped
+    /// blocks are not unpacked.
     ///
     /// # Errors
     /// If reading fails.
@@ -219,7 +221,8 @@ impl<R: Read> Container<R> {
         Ok(Framing::Whole { records, head, size })
     }
 
-    /// Returns the bytes up to the end of the next sync marker, or a piece of them.
+    /// Consumes and returns damaged bytes up to the end of the next sync marker or of the file. Longer damage
+    /// is returned in pieces of about [`LOST_BYTES_MAX`].
     fn lose(&mut self, why: Arc<BlockFault>, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
         let mut searched = 0;
         loop {
@@ -249,7 +252,7 @@ impl<R: Read> Container<R> {
     }
 }
 
-/// Returns the first organization of each block; empty if the list is missing or damaged.
+/// Returns the first organization of each block; empty if the index is missing or damaged.
 fn read_organizations(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<String> {
     let (Some(list), Some(digest)) = (metadata.get(ORGANIZATIONS), metadata.get(ORGANIZATIONS_DIGEST)) else {
         return Vec::new();
@@ -286,7 +289,7 @@ pub(super) struct ContainerWriter {
     blocks: Vec<(i64, Vec<u8>)>,
     block: Vec<u8>,
     records: i64,
-    /// The first organization of each block, as long as they ascend.
+    /// The first organization of each block; `None` once organizations do not ascend.
     organizations: Option<Vec<String>>,
     /// The organization of the previous record.
     last: Vec<u8>,
@@ -317,8 +320,8 @@ impl ContainerWriter {
         })
     }
 
-    /// Notes the organization of the record that is appended next. Within one file, either all records are
-    /// noted or none are. If organizations do not ascend, the file gets no index.
+    /// Notes the organization of the record that is appended next. Within one file, the caller notes the
+    /// organizations of all records or of none. If organizations do not ascend, the file has no index.
     pub(super) fn note_organization(&mut self, organization: &[u8]) {
         if self.last != organization {
             if *self.last > *organization {
@@ -334,7 +337,7 @@ impl ContainerWriter {
         }
     }
 
-    /// Appends one record, which `write` writes.
+    /// Appends one record, which `write` encodes.
     ///
     /// # Errors
     /// If compression fails because memory runs out.
@@ -344,8 +347,8 @@ impl ContainerWriter {
         if self.block.len() >= Self::BLOCK_BYTES { self.end_block() } else { Ok(()) }
     }
 
-    /// Returns the file. The caller derives the sync marker from the content, so that equal content gives
-    /// equal bytes.
+    /// Ends the last block and returns the file. The caller derives the sync marker from the content, so that
+    /// equal content gives equal bytes.
     ///
     /// # Errors
     /// If compression fails because memory runs out.

@@ -1,5 +1,5 @@
-//! The archive: events in Avro object container files, ours and any others with our records, and dead
-//! letters.
+//! The archive in Avro object container files: events, in our files or foreign ones with our records, and
+//! dead letters.
 //!
 //! Reading never stops at a bad record and never hides one. Every record of a file is reported, as an event
 //! or as rejected with its place and bytes.

@@ -1,4 +1,4 @@
-//! Reading archived files: events, and rejected records with their places.
+//! Reading of archived files: events, and rejected records with their places.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -19,8 +19,9 @@ pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecordRef<'_>, Rejected>
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
 /// Reads an Avro object container file: records of one of our types or a union of records, in any supported
-/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only the block that
-/// it hits. That block's bytes are rejected as `malformed`, and reading continues after the next sync marker.
+/// codec. Calls `on` with every record, in file order, as an event or as rejected. Damage loses only the
+/// block in which it lies. The bytes of this block are rejected as `malformed`, and reading continues after
+/// the next sync marker.
 ///
 /// # Errors
 /// If the whole file cannot be read: see [`FileError`].
@@ -37,11 +38,11 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
     Ok(())
 }
 
-/// Reads a file of our own. Returns the wanted events without their bodies, and skips the other events
-/// without a verdict.
+/// Reads a file of our own. Calls `each` with the wanted events, without their bodies. Skips the other events
+/// without checking them.
 ///
 /// # Errors
-/// The damage, with its place.
+/// The first damage, with its place.
 pub fn read_own(
     file: &[u8],
     wanted: Wanted<'_>,
@@ -107,7 +108,8 @@ fn read_block<'r, E>(
     }
 }
 
-/// Reports the whole records of a block that the end of the file cuts off, like any other records.
+/// Rejects damaged bytes as `malformed`. If the end of the file cuts off an uncompressed block, first reports
+/// the whole records before the cut like any other records.
 fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     let malformed = |kept: u64| {
         let kept =
@@ -132,7 +134,8 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
 }
 
-/// Returns the next record with its bytes. A malformed record has no end, so its bytes mean nothing.
+/// Returns the next record with its bytes. The end of a malformed record is unknown, so its bytes are
+/// meaningless.
 fn next_with_bytes<'a, E>(
     next_record: impl Fn(&mut Wire<'a>) -> Result<E, RecordError>,
     wire: &mut Wire<'a>,

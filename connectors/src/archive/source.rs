@@ -1,4 +1,4 @@
-//! A look-ahead over any reader. It buffers as many bytes as a block needs, and no more than the file has.
+//! A look-ahead over any reader. It buffers as many bytes as a block needs, but never more than the file has.
 
 use std::io::{self, Read};
 

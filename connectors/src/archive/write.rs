@@ -30,8 +30,7 @@ pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     write(records, false)
 }
 
-/// Like [`write_events`], but if organizations ascend, the file has an index: the first organization of each
-/// block.
+/// Like [`write_events`], but adds an index if organizations ascend: the first organization of each block.
 ///
 /// # Errors
 /// If compression fails because memory runs out.

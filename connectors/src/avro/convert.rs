@@ -92,7 +92,7 @@ impl Convert<'_> {
         }
     }
 
-    /// Converts fields in the writer's order, then puts them into ours.
+    /// Converts fields in the writer's order, then rearranges them into our order.
     fn record(&mut self, plan: &RecordPlan, wire: &mut Wire<'_>) -> Result<(), Reject> {
         let base = self.out.len();
         let mut spans = if plan.in_order { Vec::new() } else { vec![0..0; plan.defaults.len()] };

@@ -12,7 +12,7 @@ pub(super) fn shortened(message: String) -> String {
     crate::text::shortened(message, MESSAGE_CHARS_MAX)
 }
 
-/// An error of a text that is not an Avro schema.
+/// The reason why a text is not a usable Avro schema.
 #[derive(Debug)]
 pub struct SchemaError(SchemaFault);
 
@@ -81,7 +81,7 @@ pub(super) enum ResolveError {
     EmptyUnion,
 }
 
-/// A symbol of the writer's enum that ours does not have.
+/// A symbol of the writer's enum that our enum does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("our enum has no symbol {0}")]
 pub(super) struct UnknownSymbol(pub(super) String);

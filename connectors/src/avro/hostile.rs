@@ -1,6 +1,6 @@
-//! Schemas of a few kilobytes that take a library endless time or memory. Each schema is compiled or refused,
-//! and zeros are skipped as if they were its records. The tests count the work: the types visited, and the
-//! characters of the compiled form.
+//! Tests with hostile schemas: a few kilobytes that cost a library unbounded time or memory. Each schema is
+//! compiled or refused, and zeros are skipped as if they were records of the schema. The tests count the
+//! work: the types visited, and the characters of the compiled form.
 
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
@@ -25,8 +25,8 @@ fn numbered<'a>(count: usize, of: impl Fn(usize) -> Json + 'a) -> impl Iterator<
     (0..count).map(move |at| (format!("f{at}"), of(at)))
 }
 
-/// Returns nested records, each with `wide` fields of the record below it, around one of type `leaf`. The
-/// work of a naive walk multiplies with each level.
+/// Returns `depth` nested records around a `leaf`, each with `wide` fields of the record below. Each level
+/// multiplies the work of a naive walk by `wide`.
 fn laughs(depth: usize, wide: usize, leaf: Json) -> Json {
     let mut inner = (leaf, "L".to_owned());
     for level in 0..depth {
@@ -42,7 +42,8 @@ fn top(x: Json) -> Json {
     record("acme.Top", [("x".to_owned(), x), ("y".to_owned(), json!("boolean"))])
 }
 
-/// Returns records that are named `record`. A library takes `{"type": "record"}` for one of them.
+/// Returns records that are named `record`. A library mistakes `{"type": "record"}` for a reference to one of
+/// them.
 fn doubles(levels: usize) -> Json {
     let level = |at: usize| {
         let of = if at == 0 {
@@ -85,7 +86,7 @@ fn default(depth: usize) -> Json {
     schema
 }
 
-/// Returns types in objects of types, each with a logical type that does not fit.
+/// Returns nested records, each in a type object whose logical type does not fit a record.
 fn wrapped(levels: usize, doc: usize) -> Json {
     (0..levels).fold(json!({"type": "string", "doc": "z".repeat(doc)}), |inner, level| {
         json!({"type": record(&format!("R{level}"), [("a".to_owned(), inner)]), "logicalType": "date"})
@@ -99,7 +100,7 @@ fn endless() -> Json {
     record("R", both().into_iter().chain([("c".to_owned(), inner)]))
 }
 
-/// Returns a union of very many types, all of which every field of its record names again.
+/// Returns a union of 2,000 fixed types and a record, each field of which is a union of the same fixed types.
 fn wide_unions() -> Json {
     let fixed = |at: usize| json!({"type": "fixed", "name": format!("t{at}"), "size": at % 2});
     let names = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Json>();
@@ -108,7 +109,7 @@ fn wide_unions() -> Json {
     json!(branches)
 }
 
-/// Returns a record of as many fields as fit in a text, each of a type without bytes.
+/// Returns a record with `count` fields, each of a type that takes no bytes.
 fn many_fields(count: usize) -> Json {
     let letter = |digit: usize| char::from(b'a' + (digit % 26) as u8);
     let name = |at: usize| String::from_iter([letter(at / 676), letter(at / 26), letter(at)]);
@@ -120,7 +121,7 @@ fn refused(schema: &Json) -> String {
     Decoder::compile(&schema.to_string()).unwrap_err().to_string()
 }
 
-/// Compiles a schema, and skips zeros as if they were its records. Returns how many types were visited.
+/// Compiles a schema, and skips zeros as if they were its records. Returns the number of types visited.
 fn passed(schema: &Json) -> u64 {
     let text = schema.to_string();
     let decoder = Decoder::compile(&text).unwrap();
@@ -200,7 +201,7 @@ fn hostile_schemas_past_a_bound_are_refused_with_what_is_wrong() {
     assert!(Decoder::compile(&deep(64).to_string()).is_ok());
 }
 
-/// A foreign field without bytes is not in the plan, so it costs no step for each item of an array.
+/// The plan leaves out foreign fields that take no bytes, so they cost no step for each item of an array.
 #[test]
 fn fields_without_bytes_leave_our_records_as_they_are() {
     let mut schema: Json = serde_json::from_str(avsc(EventKind::CommitmentSet)).unwrap();
@@ -216,7 +217,7 @@ fn fields_without_bytes_leave_our_records_as_they_are() {
     assert!(matches!(decoder.branches[0].reading, Reading::Direct(EventKind::CommitmentSet)));
 }
 
-/// Uses one of our events with a field that a library would walk without end.
+/// Decodes one of our events with a foreign field that would take a library too long to skip.
 #[test]
 fn an_event_with_a_hostile_field_is_read() {
     let mut schema: Json = serde_json::from_str(avsc(EventKind::NodeStopped)).unwrap();

@@ -1,8 +1,8 @@
-//! Decoding of messages and archived records to events, whatever version of our schemas their producer wrote.
+//! Decoding of messages and archived records into events, from any version of our schemas.
 //!
 //! A [`Decoder`] is compiled once from a writer's schema. If the schema has the structure of ours, bodies are
-//! read directly; otherwise each body is converted to our newest schema first. Either way one reader judges
-//! the values, and one writer makes the canonical body.
+//! read directly; otherwise each body is converted to our newest schema first. Either way, the same reader
+//! checks the values, and the same writer encodes the canonical body.
 //!
 //! # Why a decoder of our own
 //!
@@ -19,7 +19,7 @@
 //! not have, so a producer could not add one. `arrow-avro` loses a whole batch to one bad record, but we owe
 //! each record a verdict of its own. Equal events must also get equal canonical bytes. Nor does `apache-avro`
 //! withstand hostile schemas (see `parse.rs`). It is the oracle against which tests check this decoder, and
-//! the source of the fingerprints that its own writers send. `benches/decode.rs` measures.
+//! the source of the fingerprints that its own writers send. `benches/decode.rs` measures these times.
 
 mod convert;
 mod error;
@@ -53,8 +53,8 @@ use plan::{Node, Resolver};
 use schema::Type;
 use skip::{Skip, Skipper, Skips};
 
-/// A decoder of the bodies of one writer's schema: one of our records, or a union with our records among its
-/// branches.
+/// A decoder of bodies in one writer's schema, which is one of our records or a union that includes our
+/// records.
 #[derive(Debug)]
 pub struct Decoder {
     branches: Box<[Branch]>,
@@ -80,8 +80,8 @@ enum Reading {
 }
 
 impl Decoder {
-    /// Compiles the decoder of a writer's schema. A schema that is not ours has a decoder too, which rejects
-    /// every record as `unknown_event`.
+    /// Compiles the decoder of a writer's schema. The decoder of a foreign schema rejects every record as
+    /// `unknown_event`.
     ///
     /// # Errors
     /// If the text is not an Avro schema.
@@ -124,7 +124,8 @@ impl Decoder {
         self.event(branch, wire).map(EventRecordRef::new)
     }
 
-    /// Like [`Decoder::next`] without the body, if the event is wanted. Skips other events without a verdict.
+    /// Decodes the next record like [`Decoder::next`], but without its body. Skips an event that is not
+    /// wanted, and returns `None`.
     ///
     /// # Errors
     /// The errors of [`Decoder::next`].
@@ -239,17 +240,18 @@ fn reading_of<'s>(writer: &'s Schema, variant: &Type, skipper: &mut Skipper<'s>)
     }
 }
 
-/// Compiled decoders by the text of their schema. Files and messages repeat few schemas.
+/// A cache of compiled decoders, by the text of the writer's schema. Files and messages use few different
+/// schemas.
 #[derive(Debug, Default)]
 pub struct Decoders {
     by_schema: Mutex<HashMap<Box<str>, Arc<Decoder>>>,
 }
 
 impl Decoders {
-    /// Maximum number of schemas to keep. If one more comes, all are dropped.
+    /// Maximum number of decoders to keep. Before one more is added, all are dropped.
     const KEPT_MAX: usize = 256;
 
-    /// Returns the decoder of a writer's schema, compiled at its first use.
+    /// Returns the decoder of a writer's schema, which is compiled at its first use.
     ///
     /// # Errors
     /// If the text is not an Avro schema.

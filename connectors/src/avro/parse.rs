@@ -1,6 +1,6 @@
 //! The parser of schemas.
 //!
-//! Writers' schemas are hostile until they are read. A library may take endless memory or time for them:
+//! A writer's schema may be hostile. A library may take unbounded memory or time for such a schema:
 //! `apache-avro` 0.22 does so for five kinds of schemas of a few kilobytes. Here each part of the text is
 //! visited once. Text, names, types, fields and depth are bounded, and a named type is never copied.
 
@@ -96,7 +96,8 @@ impl Parser {
         self.parse(part, place.within(place.namespace))
     }
 
-    /// Returns a type by its name. Java writers, inside a namespace, also name types without a namespace.
+    /// Returns a type by its name. Inside a namespace, Java writers also refer to types that have no
+    /// namespace.
     fn reference(&mut self, name: &str, place: Place<'_>) -> Parsed<Type> {
         if let Some(plain) = Plain::named(name) {
             return Ok(Type::Plain(plain));
@@ -214,8 +215,8 @@ fn plain_of(plain: Plain, json: &Json) -> Type {
     }
 }
 
-/// Returns the decimal that a type declares. As the specification requires, a decimal without valid digits is
-/// ignored.
+/// Returns the decimal that a type declares; `None` if it declares none. As the specification requires, a
+/// decimal with an invalid precision or scale is ignored.
 fn decimal(json: &Json) -> Option<Decimal> {
     if text(json, "logicalType") != Some("decimal") {
         return None;
@@ -236,7 +237,7 @@ fn name_of(json: &Json, namespace: &str) -> Parsed<String> {
     Ok(full)
 }
 
-/// Returns a name with this namespace, unless the name has its own.
+/// Returns the name qualified with this namespace, unless the name already has a namespace.
 fn full_name(name: &str, namespace: &str) -> String {
     if namespace.is_empty() || name.contains('.') { name.to_owned() } else { format!("{namespace}.{name}") }
 }

@@ -22,16 +22,16 @@ use super::skip::{Skip, Skipper};
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
-    /// A null, which becomes these bytes, the default of our field.
+    /// A null, which is replaced by these bytes: the default of our field.
     Default(Box<[u8]>),
     Boolean,
     Int,
     Long,
-    /// Bytes or text. Their form is the same, and text is checked when it is read.
+    /// Bytes or text, which have the same encoding. Text is checked when it is read.
     Bytes,
-    /// This many bytes, which become bytes after their length.
+    /// A fixed type of this many bytes, which becomes bytes with their length in front.
     Fixed(usize),
-    /// Our index for each of the writer's symbols, or the symbol that we do not have.
+    /// For each of the writer's symbols: its index in our enum, or an error if our enum lacks the symbol.
     Enum(Box<[Result<i64, UnknownSymbol>]>),
     /// Our symbols, which the writer sends as text.
     EnumText(Box<[String]>),
@@ -40,18 +40,20 @@ pub(super) enum Node {
     Record(Box<RecordPlan>),
     /// The branch of our union for a writer's datum that is not a union.
     Into(i64, Box<Node>),
-    /// The writer's union: each branch resolved, or the reason why it is not, with the way to skip it.
+    /// The writer's union. For each branch: its conversion, or the reason why there is none and how to skip
+    /// the branch.
     Branches(Box<[Result<Node, (ResolveError, Skip)>]>),
 }
 
 /// The conversion of a writer's record to one of ours.
 #[derive(Debug)]
 pub(super) struct RecordPlan {
-    /// The writer's fields in its order, without foreign fields that take no bytes.
+    /// The treatment of the writer's fields, in the writer's order. Foreign fields that take no bytes are
+    /// left out.
     pub(super) steps: Box<[Step]>,
-    /// Our fields in our order: the default for each field that the writer does not have.
+    /// For each of our fields, in our order: the encoded default if the writer lacks the field.
     pub(super) defaults: Box<[Option<Box<[u8]>>]>,
-    /// Whether the steps already come in our order, with nothing to fill in.
+    /// Whether the steps are already in our order, with no default to fill in.
     pub(super) in_order: bool,
 }
 
@@ -64,7 +66,7 @@ pub(super) enum Step {
     Pass(Skip),
 }
 
-/// The resolution of one writer's schema to one of ours.
+/// A resolver of one writer's schema to one of ours.
 pub(super) struct Resolver<'s, 'k> {
     pub(super) ours: &'s Schema,
     pub(super) theirs: &'s Schema,
@@ -72,8 +74,8 @@ pub(super) struct Resolver<'s, 'k> {
 }
 
 impl Resolver<'_, '_> {
-    /// Returns the plan from `writer`, a type of their schema, to `reader`, one of ours, or the reason why
-    /// there is none.
+    /// Returns the conversion from `writer`, a type of the writer's schema, to `reader`, a type of our
+    /// schema. The error is the reason why there is no conversion.
     pub(super) fn node(&mut self, reader: &Type, writer: &Type) -> Result<Node, ResolveError> {
         let mismatch = || ResolveError::Mismatch { writer: writer.to_string(), ours: reader.to_string() };
         Ok(match (reader, writer) {
@@ -162,7 +164,7 @@ impl Resolver<'_, '_> {
         Ok(RecordPlan { steps: steps.into(), defaults: defaults.into(), in_order })
     }
 
-    /// Returns the plan of a field that both schemas have.
+    /// Returns the conversion of a field that both schemas have.
     fn field(&mut self, ours: &Field, theirs: &Field) -> Result<Node, ResolveError> {
         let in_field = |source| ResolveError::Field { name: ours.name.clone(), source: Box::new(source) };
         let mut node = self.node(&ours.of, &theirs.of).map_err(in_field)?;
@@ -178,7 +180,7 @@ impl Resolver<'_, '_> {
 }
 
 impl Node {
-    /// Returns whether a datum is copied byte for byte as a datum of this type of our schema.
+    /// Returns whether this conversion copies a datum byte for byte into a datum of type `ours`.
     pub(super) fn is_identity(&self, schema: &Schema, ours: &Type) -> bool {
         match (self, ours) {
             (Self::Null | Self::Boolean | Self::Int | Self::Long | Self::Bytes, _) => true,
@@ -210,7 +212,7 @@ impl Node {
     }
 }
 
-/// Returns the conversion of a plain type of the writer to one of ours.
+/// Returns the conversion of the writer's plain type to our plain type; `None` if there is none.
 fn plain(ours: Plain, theirs: Plain) -> Option<Node> {
     Some(match (ours, theirs) {
         (Plain::Null, Plain::Null) => Node::Null,
@@ -222,7 +224,8 @@ fn plain(ours: Plain, theirs: Plain) -> Option<Node> {
     })
 }
 
-/// Returns the writer's name of our field: the same name, or else one of our aliases.
+/// Returns the writer's name for our field: the field's own name, or else one of its aliases. Returns `None`
+/// if the writer lacks the field.
 fn written_name<'s>(field: &Field, theirs: &'s [Field]) -> Option<&'s str> {
     let mut names = std::iter::once(&field.name).chain(&field.aliases);
     names
@@ -236,7 +239,7 @@ fn index_of(ours: &Enum, symbol: &str) -> Result<i64, UnknownSymbol> {
     find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| UnknownSymbol(symbol.to_owned()))
 }
 
-/// Returns the bytes of a field that the writer does not have.
+/// Returns the encoded default of a field that the writer does not have.
 fn default_of(field: &Field) -> Result<Vec<u8>, ResolveError> {
     let mut out = Vec::new();
     let missing = || ResolveError::Required(field.name.clone());

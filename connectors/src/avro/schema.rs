@@ -1,4 +1,4 @@
-//! Avro schemas, reduced to what the length of a datum and its resolution need.
+//! Avro schemas, reduced to what skipping and resolving a datum needs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use Plain::{Boolean, Bytes, Double, Float, Int, Long, Null, Text};
 /// The logical type of our instants.
 pub(super) const TIMESTAMP_MICROS: &str = "timestamp-micros";
 
-/// Logical types that give a number or bytes another meaning. As the specification requires, others are
-/// ignored; `uuid` does not change a string. The last two are types of Kafka Connect (`connect.name`). They
-/// are the only sign from Debezium that a plain long does not count microseconds.
+/// Logical types that give a number or bytes another meaning. As the specification requires, other logical
+/// types are ignored; `uuid` does not change a string. The last two are types of Kafka Connect
+/// (`connect.name`). They are the only sign from Debezium that a plain long does not count microseconds.
 const LOGICAL: [(Plain, &str); 13] = [
     (Int, "date"),
     (Int, "time-millis"),
@@ -34,7 +34,7 @@ const LOGICAL: [(Plain, &str); 13] = [
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(super) root: Type,
-    /// Records, which may name each other and themselves.
+    /// Records, which may refer to each other and to themselves.
     pub(super) records: Vec<RecordType>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Fixed {
 pub(super) struct Enum {
     pub(super) name: String,
     pub(super) symbols: Vec<String>,
-    /// The reader's replacement for symbols that it does not have.
+    /// The symbol that the reader uses in place of symbols that its enum lacks.
     pub(super) default: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct RecordType {
     pub(super) fields: Vec<Field>,
 }
 
-/// A field of a record. Aliases and default matter only in the reader's schema.
+/// A field of a record. Aliases and defaults matter only in the reader's schema.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -138,7 +138,7 @@ impl Type {
     }
 }
 
-/// Prints the type in the terms of its schema, in few characters.
+/// Prints the type briefly, in the terms of its schema.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimal = match self {
@@ -176,7 +176,8 @@ impl Plain {
         }
     }
 
-    /// Returns the type with this logical type, or with this name in Kafka Connect.
+    /// Returns the type with this logical type, or with this name in Kafka Connect. An unknown name has no
+    /// effect.
     pub(super) fn with_logical(self, name: Option<&str>) -> Type {
         let known = LOGICAL.into_iter().find(|(plain, logical)| *plain == self && Some(*logical) == name);
         known.map_or(Type::Plain(self), |(plain, logical)| Type::Logical(plain, logical))

@@ -14,7 +14,7 @@ use super::{Decoder, Schema, SchemaError};
 
 const MAGIC: [u8; 2] = [0xc3, 0x01];
 
-/// The fingerprint of no bytes, which is also the polynomial.
+/// The fingerprint of an empty text, which is also the polynomial.
 const EMPTY: u64 = 0xc15d_213a_a4d7_a795;
 
 /// A decoder of messages in single-object encoding from writers with known schemas.
@@ -65,7 +65,8 @@ impl SingleObjects {
     }
 }
 
-/// Returns a message in single-object encoding, written with our newest schema of `kind`.
+/// Returns a message in single-object encoding: `body`, which is written with our newest schema of `kind`,
+/// after its header.
 pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
     let mut message = MAGIC.to_vec();
     let json: Json = serde_json::from_str(avsc(kind)).unwrap_or_default();
@@ -74,8 +75,8 @@ pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Returns the CRC-64-AVRO fingerprint of a schema's parsing canonical form, in the byte order of the
-/// encoding.
+/// Returns the CRC-64-AVRO fingerprint of a schema's parsing canonical form, in the byte order of
+/// single-object encoding.
 ///
 /// # Errors
 /// If the text is not an Avro schema.
@@ -97,7 +98,7 @@ fn crc_64_avro(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Returns the parsing canonical form of the specification.
+/// Returns the schema in the specification's parsing canonical form.
 fn canonical_form(schema: &Json) -> String {
     let mut out = String::new();
     put_canonical(schema, "", &mut out);
@@ -167,7 +168,7 @@ fn put_text(text: &str, out: &mut String) {
     out.push_str(&Json::from(text).to_string());
 }
 
-/// Returns a name with its namespace; primitive types have none.
+/// Returns a name qualified with its namespace; primitive types have no namespace.
 fn full_name(name: &str, namespace: &str) -> String {
     let primitive = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"].contains(&name);
     if primitive || namespace.is_empty() || name.contains('.') {

@@ -1,5 +1,5 @@
-//! Skipping a datum of any writer's schema. It skips the fields of a record that are not ours, and finds the
-//! end of a record that cannot become an event.
+//! Walks past a datum of any writer's schema. A walk skips a field that is not ours, or finds the end of a
+//! record that cannot become an event.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Skips {
     records: Vec<Box<[Skip]>>,
 }
 
-/// A builder of the walk of a schema.
+/// A builder of the walks past the types of a schema.
 pub(super) struct Skipper<'s> {
     schema: &'s Schema,
     /// Records by their index in the schema.
@@ -51,7 +51,7 @@ impl<'s> Skipper<'s> {
         self.skips
     }
 
-    /// Returns the walk past a datum of a type of the schema.
+    /// Returns the walk past a datum of this type of the schema.
     pub(super) fn skip(&mut self, of: &Type) -> Skip {
         match of {
             Type::Plain(plain) | Type::Logical(plain, _) => match plain {
@@ -97,8 +97,8 @@ impl<'s> Skipper<'s> {
     }
 }
 
-/// Returns the length of fields that all have a fixed length. A sum that exceeds all memory saturates,
-/// because no body has that many bytes.
+/// Returns the total length of fields, in bytes; `None` if a field has no fixed length. A sum that overflows
+/// saturates, because no body has so many bytes.
 fn exact_sum(fields: &[Skip]) -> Option<usize> {
     fields.iter().try_fold(0_usize, |sum, field| match field {
         Skip::Exact(size) => Some(sum.saturating_add(*size)),
@@ -188,7 +188,7 @@ mod tests {
 
     use crate::avro::Decoder;
 
-    /// The schema refers to itself, so it is not deep.
+    /// The schema refers to itself. So the schema is shallow, but data can be nested without limit.
     #[test]
     fn skipped_values_have_a_maximum_depth() {
         for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {

@@ -14,16 +14,17 @@ use super::{DeltaTables, columns, schema};
 pub struct TableLook {
     /// The live files, in ascending order of path.
     pub files: Vec<LiveFile>,
-    /// The difference between the table's columns and this release's. New columns that a writer would add do
-    /// not count.
+    /// The difference between the table's columns and this release's columns; `None` if there is none. New
+    /// columns that a writer would add do not count.
     pub drift: Option<String>,
 }
 
 impl DeltaTables {
-    /// Reads the table's log, as of an instant or now; `None` if there is no table.
+    /// Reads the table's log, as of an instant or as of now. Returns `None` if the table does not exist.
     ///
     /// # Errors
-    /// If storage is unavailable, the log cannot be read, or its versions of that instant are gone.
+    /// If storage is unavailable, the log cannot be read, or the log no longer has the version of the
+    /// instant.
     pub async fn look(
         &self,
         table: Table,

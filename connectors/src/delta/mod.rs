@@ -1,8 +1,8 @@
-//! Delta logs behind the worker's port.
+//! An implementation of the worker's port [`TableCommitter`] with Delta logs.
 //!
-//! A commit is tried once, from the snapshot that it was made from; the worker decides what an error means.
-//! The library never compares transaction versions and would retry a commit that has landed, so its own
-//! retries are off. Its clean-up of expired logs is off too, because it lists the whole log at every commit.
+//! A commit is tried once, on the snapshot for which it was made; the worker decides what an error means. The
+//! library never compares transaction versions and would retry a commit that has landed, so its own retries
+//! are off. Its clean-up of expired logs is off too, because it lists the whole log at every commit.
 
 mod failure;
 mod look;
@@ -45,7 +45,7 @@ pub use look::TableLook;
 /// The partition column of every table.
 const PARTITION: &str = "date";
 
-/// The number of attempts to commit new columns while other writers win.
+/// Maximum number of attempts to commit new columns while other writers commit first.
 const EXTEND_ATTEMPTS: u32 = 8;
 
 /// Number of commits between two checkpoints of a log, if its properties do not set an interval.
@@ -71,7 +71,7 @@ impl DeltaTables {
         Ok(default_logstore(Arc::new(prefixed), self.store.root(), &url, &StorageConfig::default()))
     }
 
-    /// Opens a table or creates it. Another process may create it first.
+    /// Opens a table, and creates it if it does not exist. Another process may create the table first.
     async fn open(&self, table: Table) -> Result<View, TableError> {
         let failed = |error: DeltaTableError| failure("load", table, error);
         let log_store = self.log_store(table)?;
@@ -94,7 +94,7 @@ impl DeltaTables {
         Err(TableError::new(ErrorKind::Conflict, "open", table, cause))
     }
 
-    /// Commits this release's columns that the table lacks. The log must be read again afterwards, also
+    /// Commits this release's columns that the table lacks. The caller must read the log again afterwards,
     /// because another commit may have come first.
     ///
     /// # Errors
@@ -130,7 +130,8 @@ impl DeltaTables {
         }
     }
 
-    /// Takes the view out of its slot if it has this version; otherwise opens it at this version.
+    /// Takes the view out of its slot if the view has version `base`; otherwise opens the table at this
+    /// version.
     async fn view_of(&self, table: Table, slot: &mut Option<View>, base: u64) -> Result<View, TableError> {
         match slot.take().filter(|view| view.version() == base) {
             Some(view) => Ok(view),
@@ -141,7 +142,7 @@ impl DeltaTables {
         }
     }
 
-    /// Returns how many live files of a table are kept in memory: the files of the dates that were asked for.
+    /// Returns how many live files of a table are kept in memory. Only files of requested dates are kept.
     pub async fn files_kept(&self, table: Table) -> usize {
         match self.slot(table) {
             Ok(slot) => slot.lock().await.as_ref().map_or(0, View::files_kept),
@@ -275,7 +276,7 @@ async fn checkpoint(table: Table, view: &mut View) {
     }
 }
 
-/// Returns a commit in the form of the log.
+/// Returns a commit as the log stores it.
 fn actions(commit: &TableCommit, sizes: &Sizes) -> CommitData {
     let now = now_millis();
     let data_change = !commit.same_rows;
@@ -331,7 +332,7 @@ fn plain(field: &StructField) -> StructField {
     StructField::new(field.name().clone(), field.data_type().clone(), field.is_nullable())
 }
 
-/// Returns the partition that a file's path names.
+/// Returns the date in a file's path, which names its partition; `None` if there is none.
 fn date_of(path: &str) -> Option<&str> {
     path.strip_prefix("date=")?.split_once('/').map(|(date, _)| date)
 }

@@ -10,7 +10,7 @@ use deltalake_core::kernel::{StructField, StructType};
 /// not have them.
 ///
 /// # Errors
-/// The columns that cannot become as wanted, with the reasons.
+/// The columns that cannot become the wanted columns, with the reasons.
 pub(super) fn missing(found: &StructType, wanted: &StructType) -> Result<Vec<StructField>, String> {
     let (mut missing, mut wrong) = (Vec::new(), Vec::new());
     for field in wanted.fields() {
@@ -32,7 +32,7 @@ pub(super) fn missing(found: &StructType, wanted: &StructType) -> Result<Vec<Str
 /// Returns the table's columns, followed by the new ones.
 ///
 /// # Errors
-/// If together they are not a valid schema.
+/// If all columns together are not a valid schema.
 pub(super) fn extended(found: &StructType, missing: &[StructField]) -> Result<StructType, String> {
     let fields = found.fields().cloned().chain(missing.iter().cloned());
     StructType::try_new(fields).map_err(|error| error.to_string())

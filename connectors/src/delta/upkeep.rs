@@ -13,8 +13,8 @@ use prorata_worker::ports::{
 use super::failure::failure;
 use super::{DeltaTables, view};
 
-/// Number of commits since a log's last checkpoint that justifies another checkpoint. Workers make one every
-/// [`super::CHECKPOINT_INTERVAL`] commits.
+/// Minimum number of commits since a log's last checkpoint for which upkeep writes another checkpoint.
+/// Workers write one every [`super::CHECKPOINT_INTERVAL`] commits.
 const CHECKPOINT_AFTER: u64 = 10;
 
 /// Number of commits that are read concurrently.
@@ -27,7 +27,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// Returns the time before which objects are too old.
+    /// Returns the time before which an object was modified too long ago to be kept.
     fn cutoff(&self, kept: Kept) -> WallTime {
         kept.cutoff(self.objects.iter().map(|object| object.modified).max().unwrap_or_default())
     }

@@ -1,5 +1,4 @@
-//! The part of a table that a process keeps: the live files of the dates that are asked for, and nothing
-//! else.
+//! The part of a table that a process keeps in memory: only the live files of requested dates.
 //!
 //! The library would keep every live file of all time with its statistics, 2 to 4 kB each, in every worker. A
 //! worker asks only for the dates of its checkpoints, so it keeps files up to the horizon: names and sizes,
@@ -48,7 +47,8 @@ pub(super) struct View {
     log_store: LogStoreRef,
     snapshot: SnapshotRef,
     dates: BTreeMap<Date, KeptDate>,
-    /// Transactions as of that version, for the names that have been asked for: each is read from the log.
+    /// Versions of transactions as of the snapshot, by name; `None` if the log has no such transaction. A
+    /// name is read from the log when it is first requested.
     transactions: BTreeMap<String, Option<u64>>,
     /// The number of loads.
     loads: u64,
@@ -171,7 +171,7 @@ impl View {
     }
 
     /// Returns the live files of these dates, in ascending order of path. Forgets dates that nobody has
-    /// recently asked for.
+    /// requested recently.
     pub async fn files(&mut self, dates: &BTreeSet<Date>) -> Result<Sizes> {
         self.loads += 1;
         let (loads, mut found) = (self.loads, Sizes::new());

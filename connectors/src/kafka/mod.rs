@@ -30,8 +30,8 @@ pub use reader::KafkaReader;
 /// connection's timeout, so do not call it from asynchronous code.
 ///
 /// # Errors
-/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can ever
-/// come.
+/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if no later
+/// attempt can succeed.
 pub fn partitions(connection: &Connection, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
     admin::MetadataClient::new(connection)?.partitions(topics)
 }

@@ -1,4 +1,4 @@
-//! Reading topics to their end, without joining a group.
+//! A reader of topics from an offset to their end, without joining a group.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ const READ_BYTES: u64 = 8 << 20;
 /// The time that a poll waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The number of the connection's timeouts for which a partition may be silent before its end.
+/// Maximum time that a partition may be silent before its end is reached, in timeouts of the connection.
 const PATIENCE: u32 = 3;
 
 /// A client that reads topics from a given offset to their end.
@@ -39,8 +39,8 @@ struct Clients {
 }
 
 impl KafkaReader {
-    /// Makes the clients, which connect on their own. The brokers see the name of the settings' group, but
-    /// the clients do not join it.
+    /// Makes the clients, which connect in the background. The brokers see the name of the settings' group,
+    /// but the clients do not join the group.
     ///
     /// # Errors
     /// [`SourceError::Configuration`] if the settings can never work.

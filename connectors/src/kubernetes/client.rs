@@ -1,4 +1,5 @@
-//! Connecting, and the requests that are sent once: the cluster's id, and whether a kind can be listed.
+//! The client of a cluster, and the requests that are sent once: the cluster's id, and whether a kind can be
+//! listed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ const TIME_REQUESTS: usize = 8;
 /// The settings by which a client reaches a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct KubeSettings {
-    /// The kubeconfig. If `None`: `KUBECONFIG` or `~/.kube/config` if it exists, else the service account of
-    /// a pod.
+    /// Path of the kubeconfig. If `None`, `KUBECONFIG` or `~/.kube/config` is used if it exists, otherwise
+    /// the service account of the pod.
     pub kubeconfig: Option<PathBuf>,
     /// The context in the kubeconfig; `None` for the current context.
     pub context: Option<String>,
@@ -71,7 +72,7 @@ struct Uid {
 }
 
 impl KubeCluster {
-    /// Makes the client. Sends nothing yet.
+    /// Makes the client without sending a request.
     ///
     /// # Errors
     /// [`KubeFault::Configuration`] if there is no kubeconfig, or it is wrong.
@@ -115,7 +116,7 @@ impl KubeCluster {
         self.clock.now()
     }
 
-    /// Returns the earliest that the API server's time may be now.
+    /// Returns the earliest time that the API server's clock may show now.
     pub fn earliest_now(&self) -> Timestamp {
         self.clock.earliest()
     }
@@ -132,8 +133,8 @@ impl KubeCluster {
         self.get("/version").await.map(drop)
     }
 
-    /// Keeps the server's time known to fractions of a second while the clocks drift apart, with this pause
-    /// between two checks.
+    /// Checks the server's time again after every `pause`, so that it stays known to fractions of a second
+    /// while the clocks drift apart.
     pub(super) async fn keep_time(self, pause: fn() -> Duration) {
         loop {
             for _ in 0..TIME_REQUESTS {

@@ -48,7 +48,7 @@ struct Resource {
 
 impl KubeCluster {
     /// Returns the kinds out of `wanted` that the API server has. Every server has nodes and pods. A group
-    /// that this client may not discover counts as present: a list shows whether it is.
+    /// that this client may not discover counts as present; a list then shows whether the kind exists.
     ///
     /// # Errors
     /// If the server does not answer, or refuses the credentials.

@@ -32,7 +32,8 @@ pub(super) fn group(kind: ObjectKind) -> Option<&'static str> {
     path(kind).rsplit_once('/').map(|(group, _)| group).filter(|group| group.starts_with("/apis/"))
 }
 
-/// Returns the selector for the objects of a kind. A pod without a node costs nothing yet.
+/// Returns the field selector for the objects of a kind; `None` for all objects. Pods without a node are left
+/// out, because they cost nothing yet.
 pub(super) const fn field_selector(kind: ObjectKind) -> Option<&'static str> {
     match kind {
         ObjectKind::Pod => Some("spec.nodeName!="),

@@ -5,8 +5,8 @@
 //! which are the server's, are never in the future.
 //!
 //! A change that only a watch shows, such as the removal of a node, gets the time at which it arrived. So a
-//! few requests are timed to halve the bounds, until they are [`KNOWN`] apart. Every few minutes the
-//! bounds widen by the possible drift of the clocks, and are halved again.
+//! few requests are timed to halve the distance between the bounds, until they are [`KNOWN`] apart. Every few
+//! minutes the bounds widen by the possible drift of the clocks, and requests close them again.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +36,7 @@ impl ServerClock {
         self.at(system_micros())
     }
 
-    /// Returns the earliest that the server's time may be now, or our time before the server's first
+    /// Returns the earliest time that the server's clock may show now, or our time before the server's first
     /// response.
     pub(super) fn earliest(&self) -> Timestamp {
         let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -50,8 +50,8 @@ impl ServerClock {
         held.1
     }
 
-    /// Learns from a response with this `Date`, requested at `sent` and received at `received`, both on our
-    /// clock.
+    /// Tightens the bounds with the `Date` of a response. The request was sent at `sent` and the response
+    /// arrived at `received`, both on our clock.
     pub(super) fn responded(&self, date: SystemTime, sent: SystemTime, received: SystemTime) {
         self.learn(epoch_micros(date), epoch_micros(sent), epoch_micros(received));
     }
@@ -65,8 +65,8 @@ impl ServerClock {
         }
     }
 
-    /// Returns how long to wait, at most a second, so that the next response halves the bounds of the
-    /// difference. `None` if it is known to [`KNOWN`], or nothing is known.
+    /// Returns how long to wait, at most a second, so that the next response halves the distance between the
+    /// bounds. Returns `None` if the bounds are at most [`KNOWN`] apart, or before the first response.
     pub(super) fn until_halved(&self) -> Option<Duration> {
         self.until_halved_at(system_micros())
     }

@@ -55,7 +55,7 @@ pub enum UsageSource {
 pub struct GpuExporters {
     /// The selector of the pods' labels.
     pub selector: String,
-    /// The namespace of the pods; `None` for any namespace.
+    /// The namespace of the exporters' pods; `None` for any namespace.
     pub namespace: Option<String>,
     /// The port that serves `/metrics`.
     pub port: u16,
@@ -104,7 +104,7 @@ struct ExporterStatus {
 }
 
 impl UsageReader {
-    /// Makes a reader of one cluster. Sends nothing yet.
+    /// Makes a reader of one cluster without sending a request.
     ///
     /// # Errors
     /// If the system provides no TLS or no resolver.
@@ -234,7 +234,7 @@ impl UsageReader {
 }
 
 impl UsageRead {
-    /// Adds the answer of a place, or its problem.
+    /// Adds the answer of a source to the round, or notes why the source failed.
     fn take<T, E: std::fmt::Display>(
         &mut self,
         place: &str,

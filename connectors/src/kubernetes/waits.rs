@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Minimum time between two discoveries, and minimum life of a watch. The maximum is twice as long, so that
-/// collectors that started together do not ask together.
+/// Minimum time between two discoveries and minimum life of a watch, in minutes. The maximum is twice as
+/// long, so that collectors that started together do not keep asking at the same time.
 const MINUTES_MIN: u64 = 5;
 
 /// Returns a random time from five to ten minutes.
@@ -13,11 +13,12 @@ pub(super) fn minutes() -> Duration {
     Duration::from_secs(range + RandomState::new().hash_one(range) % (range + 1))
 }
 
-/// Waits between attempts. The server forgets later changes after little more than a minute.
+/// The first wait between attempts. Waits are short, because the server forgets changes after little more
+/// than a minute.
 pub(super) const RETRY_FIRST: Duration = Duration::from_millis(500);
 pub(super) const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the wait, and doubles it for the next time.
+/// Returns the wait before this attempt, and doubles the wait before the next one, up to [`RETRY_MAX`].
 pub(super) fn longer(wait: &mut Duration) -> Duration {
     let now = *wait;
     *wait = (2 * now).min(RETRY_MAX);

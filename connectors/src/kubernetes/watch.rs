@@ -1,14 +1,16 @@
-//! One kind: listed, then watched from the list's version. It is listed again when the server no longer has
-//! the later changes, or when somebody asks. It never gives up: a fault is reported and tried again.
+//! The task that follows one kind: lists it, then watches it from the list's version. The kind is listed
+//! again when the server no longer has the later changes, or on request. After a fault, the task reports the
+//! fault and tries again, without end.
 //!
 //! Every few hours the kind is checked. It is listed as of the exact version up to which the watch has
-//! reported everything. So the list must show what is already known. The watch continues from there.
+//! reported everything. So the list must show exactly what is already known. The watch continues from this
+//! version.
 //!
-//! After a restart, pods are watched from the stored version. If pods waited then, the pods are first listed
-//! as of that version, because a watch would not show the waiting ones again.
+//! After a restart, pods are watched from the stored version. If pods were waiting at the restart, pods are
+//! first listed as of the stored version, because a watch would not show the waiting pods again.
 //!
-//! A list that breaks off begins again; the collector counts only complete lists as complete. Pods wait until
-//! every other kind was listed, because they name nodes and claims.
+//! A list that breaks off begins again; only a list that reached its last page counts as complete. Pods wait
+//! until every other kind was listed, because they name nodes and claims.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +71,7 @@ pub struct KindStatus {
     pub error: Option<String>,
 }
 
-/// The tasks that follow the kinds of a cluster. Dropping it ends them.
+/// The tasks that follow the kinds of a cluster. The tasks end when this is dropped.
 pub struct Watches {
     tasks: JoinSet<()>,
     relists: BTreeMap<ObjectKind, Arc<Notify>>,
@@ -77,9 +79,9 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begins to follow these kinds. Pods continue from `pods_version`, if that is known; if pods waited,
-    /// pods are listed as of that version first. Changes go to `queue`; while it is full, nothing is read.
-    /// Each kind is checked after `relist_interval`.
+    /// Begins to follow these kinds. Pods continue from `pods_version` if it is known; if pods were waiting
+    /// then, pods are first listed as of this version. Changes go to `queue`; while it is full, nothing is
+    /// read. Each kind is checked every `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],
@@ -337,7 +339,7 @@ impl Follower {
         }
     }
 
-    /// Lists all objects, page by page; if a version is given, as of that version.
+    /// Lists all objects page by page, as of the version `exact` if it is given.
     async fn list<T: WireObject>(
         &mut self,
         begins: fn(ObjectKind) -> Change,

@@ -5,8 +5,8 @@
 //! seconds ([`Times::settle`]). The rest of their topic partition waits with them, so the worker waits only
 //! once in a while. A producer that sends one unknown id after another does not stop the rest.
 //!
-//! The same holds for an id that the registry answers with an error while it answers about others. A schema
-//! that this client may not read, or that breaks the API's promises, is the fault of that id.
+//! The same holds for an id if its request fails while requests for other ids succeed. The registry counts as
+//! available even if this client may not read a schema, or a schema breaks the API's promises.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,19 +21,20 @@ use super::{MAGIC, SINGLE_OBJECT};
 use crate::avro::Decoder;
 use crate::registry::{Lookup, Registry};
 
-/// Maximum number of schemas to keep. If one more comes, all are dropped, and fetched again as messages need
-/// them.
+/// Maximum number of schemas to keep. Before one more is added, all are dropped, and fetched again when
+/// messages need them.
 const KEPT_MAX: usize = 1024;
-/// Maximum size of the schemas' texts, in bytes. Beyond that, all schemas are dropped too.
+/// Maximum total size of the kept schemas' texts, in bytes. Before it is exceeded, all schemas are dropped
+/// too.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of unknown ids to keep.
 const MISSING_MAX: usize = 16 * 1024;
 /// The time for which repeated requests for an unknown id count as one. It is a few times the longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
-/// Maximum number of ids to keep that are being asked for again.
+/// Maximum number of ids to remember for which the registry is being asked again.
 const SETTLING_MAX: usize = 1024;
-/// The factor by which an id is asked for longer if the registry returns its list of types but no other
-/// schema. It may be unable to return any schema for a while.
+/// The factor by which [`Times::settle`] grows if the registry returns its list of types but no other schema.
+/// The registry may be unable to return any schema for a while.
 const UNSURE_FACTOR: u32 = 12;
 /// The largest id: registries use signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
@@ -45,9 +46,9 @@ pub struct Times {
     /// once.
     pub settle: Duration,
     /// The time for which an id then counts as unknown before the registry is asked again. A producer may
-    /// have registered it in the meantime.
+    /// have registered the schema in the meantime.
     pub unknown: Duration,
-    /// The time for which other ids count as unknown at once, after waiting for one id in vain.
+    /// The time for which other ids count as unknown at once, after the worker has waited for one id in vain.
     pub hurry: Duration,
 }
 
@@ -75,7 +76,7 @@ struct Cache {
     bytes: usize,
     /// Ids that count as unknown.
     missing: HashMap<u32, Missing>,
-    /// The first request for each id that the registry does not know yet.
+    /// The time of the first request for each id that the registry does not know yet.
     settling: HashMap<u32, Instant>,
     /// The time until which no id is waited for.
     hurried_until: Option<Instant>,
@@ -135,8 +136,8 @@ impl ConfluentMessages {
         cache.kept.insert(id, known);
     }
 
-    /// Records that the registry does not return a schema for an id. Returns an error instead while the id is
-    /// to be asked for again, for as long as `settle`.
+    /// Records that the registry does not return a schema for an id. For as long as `settle`, returns an
+    /// error instead, so that the registry is asked again.
     fn keep_missing(&self, id: u32, fault: Option<&str>, settle: Duration) -> Result<(), RegistryError> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -168,8 +169,7 @@ impl ConfluentMessages {
         Ok(())
     }
 
-    /// Returns how long to ask again for an id that the registry answers with an error. `None` if the
-    /// registry answers nothing else either.
+    /// Returns how long to ask again for an id whose request fails; `None` if every other request fails too.
     async fn patience(&self) -> Option<Duration> {
         let other = {
             let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);

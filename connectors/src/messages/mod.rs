@@ -1,5 +1,6 @@
 //! Values of Kafka messages: Confluent's wire format if a schema registry is configured, otherwise Avro
-//! single-object encoding. Their first bytes differ, and each decoder names the other format if it meets it.
+//! single-object encoding. The formats differ in their first bytes, so the error of each decoder names the
+//! other format.
 
 mod confluent;
 mod encode;

@@ -9,7 +9,7 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 use super::MAGIC;
 use crate::avro::{SchemaError, SingleObjects};
 
-/// A decoder of messages by the fingerprints in them. Their schemas must be ours.
+/// A decoder of messages that carry the fingerprint of one of our schemas.
 #[derive(Debug)]
 pub struct SingleObjectMessages {
     objects: SingleObjects,

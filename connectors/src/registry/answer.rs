@@ -9,7 +9,7 @@ use crate::avro::SCHEMA_BYTES_MAX;
 
 /// Maximum length of an answer, in bytes: a schema's text within JSON, with every quote in it escaped.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
-/// Maximum length of a registry's text that a message repeats, in characters. The registry's own messages may
+/// Maximum length of a registry's text in an error message, in characters. The registry's own messages may
 /// have any length.
 const TEXT_CHARS_MAX: usize = 300;
 
@@ -18,7 +18,7 @@ pub(super) struct Answer {
     pub(super) url: Url,
     pub(super) status: StatusCode,
     pub(super) is_json: bool,
-    /// The body; `None` if it was longer than it may be.
+    /// The body; `None` if it exceeded [`ANSWER_BYTES_MAX`].
     pub(super) body: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct ErrorAnswer {
 }
 
 impl Answer {
-    /// Returns the answer if it is a success.
+    /// Returns the answer if its status is a success, or else the fault.
     pub(super) fn succeeded(self) -> Result<Self, RegistryFault> {
         let (url, status) = (shown(&self.url), self.status);
         match status.as_u16() {

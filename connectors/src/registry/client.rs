@@ -16,8 +16,8 @@ use super::{RegistryFault, Settings};
 use crate::Secret;
 use crate::store::causes;
 
-/// Maximum time that connecting may take. If a network drops everything, the caller does not wait longer,
-/// however long an answer may take.
+/// Maximum time to connect. It bounds the caller's wait if the network drops every packet, however long an
+/// answer may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of redirects that one request follows.
 const REDIRECTS_MAX: usize = 5;
@@ -50,7 +50,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Makes a client with these settings. Sends nothing yet.
+    /// Makes a client with these settings, without sending a request.
     ///
     /// # Errors
     /// [`RegistryFault::Configuration`] if a setting is wrong or the file of certificates cannot be read.

@@ -1,4 +1,4 @@
-//! A store that counts its requests, as providers charge them.
+//! A store that counts its requests the way providers charge for them.
 
 use std::fmt;
 use std::ops::Range;

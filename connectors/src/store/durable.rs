@@ -25,8 +25,8 @@ use object_store::{
 /// A function that waits until a file or folder is on disk.
 type Sync = fn(&File) -> io::Result<()>;
 
-/// The local file system, with durable writes. They run on threads that may block, as many at a time as
-/// callers request.
+/// The local file system, with durable writes. Writes run on threads that may block, as many at the same time
+/// as callers start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DurableFileSystem {
     inner: LocalFileSystem,
@@ -103,7 +103,7 @@ impl ObjectStore for DurableFileSystem {
     }
 }
 
-/// An upload in parts. It keeps the parts, and writes one file at the end.
+/// An upload in parts. It collects the parts, and writes one file at the end.
 #[derive(Debug)]
 struct Upload {
     store: DurableFileSystem,
@@ -159,7 +159,7 @@ fn write(
     placed
 }
 
-/// Creates a file next to the target, under a name of the form that the library's lists leave out.
+/// Creates a file next to the target, under a name that the library's lists leave out.
 fn stage(path: &FilePath) -> io::Result<(File, PathBuf)> {
     let mut number = 1_u64;
     loop {

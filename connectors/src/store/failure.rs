@@ -84,9 +84,9 @@ pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
     }
 }
 
-/// Returns the kind by the HTTP status. The library maps the status of a single object's request to a variant
-/// of its own. It reports the status of a list as a generic error around a private type: only the message has
-/// the status.
+/// Returns the kind of an error by its HTTP status; `None` if the status is missing or does not decide the
+/// kind. The library maps the status of a single object's request to a variant of its own. It reports the
+/// status of a list as a generic error around a private type, so only the message has the status.
 fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
     let text = error.to_string();
     let (_, status) = text.split_once("non-2xx status code: ")?;
@@ -97,7 +97,8 @@ fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
     }
 }
 
-/// Returns the kind by the file system's error in the chain of causes; if there is none, an outage.
+/// Returns the kind of the file system's error in the chain of causes; [`ErrorKind::Transient`] if there is
+/// none.
 fn kind_of_cause(error: &object_store::Error) -> ErrorKind {
     io_error(error).map_or(ErrorKind::Transient, ErrorKind::of_io)
 }
@@ -107,7 +108,7 @@ pub(super) fn no_bucket(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && has_code(error, &NO_BUCKET)
 }
 
-/// Returns the first error of the file system in the chain of causes.
+/// Returns the first error of the file system in the chain of causes; `None` if there is none.
 fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -125,7 +126,7 @@ fn has_code(error: &object_store::Error, codes: &[&str]) -> bool {
     codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// Returns the error and its causes, each once, in one line and without XML.
+/// Returns the error and its causes in one line, without repeated causes, XML and logins.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -156,7 +157,7 @@ pub(super) fn without_logins(text: &str) -> String {
     shown + rest
 }
 
-/// Returns the text without XML. All clouds answer in XML; only `Code` and `Message` matter.
+/// Replaces the XML of a cloud's answer with its `Code` and `Message`. All clouds answer in XML.
 fn without_markup(text: &str) -> String {
     let Some((before, xml)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
         return text.to_owned();

@@ -30,7 +30,7 @@ const ELSEWHERE: &str = "*.avro";
 /// Opens a folder, file or URL of foreign events.
 ///
 /// # Errors
-/// If it does not exist, or is not a URL of a store that prorata knows.
+/// If the location does not exist, or is not a URL of a store that prorata knows.
 pub fn open_input(location: &str) -> Result<Arc<dyn Input>, LocationError> {
     let path = match Url::parse(location) {
         Ok(url) if url.scheme() == "file" => {

@@ -20,7 +20,7 @@ pub(super) fn folder_url(folder: &str) -> Result<Url, LocationError> {
         .map_err(|()| LocationError(format!("'{folder}' is not a valid folder name")))
 }
 
-/// Removes `.` and `..` from a path, by its text alone.
+/// Resolves `.` and `..` in a path lexically, without reading the file system.
 fn normal(path: PathBuf) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Object stores behind the worker's ports, addressed by URL: a local folder, S3, GCS, Azure.
+//! Object stores for the worker's ports, addressed by URL: a local folder, S3, GCS, Azure.
 //!
 //! Credentials and endpoints come only from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names
 //! that the clouds' own tools read.
@@ -51,7 +51,7 @@ impl Store {
     /// Opens a folder given as a URL or a path. A local folder need not exist.
     ///
     /// # Errors
-    /// If it is not a URL or path of a store that prorata knows.
+    /// If the location is not a URL or path of a store that prorata knows.
     pub fn open(location: &str) -> Result<Self, LocationError> {
         let url = match Url::parse(location) {
             // A drive letter is not a scheme.
@@ -78,8 +78,8 @@ impl Store {
         Ok(Self { root: Arc::from(root), prefix, url })
     }
 
-    /// Counts the requests to this store in a status, also the requests of the tables' logs. Retries of a
-    /// request count once.
+    /// Returns this store with its requests counted in `status`, including the requests of the tables' logs.
+    /// A request counts once, however often it is retried.
     #[must_use]
     pub fn counted(self, status: Arc<Status>) -> Self {
         Self { root: Arc::new(Counted::new(self.root, status)), ..self }
@@ -103,11 +103,11 @@ impl Store {
         self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
     }
 
-    /// Refuses a store that lets a second writer create the same object, because some clones of S3 ignore the
-    /// condition of a conditional write.
+    /// Checks that the store does not let a second writer create the same object, because some clones of S3
+    /// ignore the condition of a conditional write.
     ///
     /// # Errors
-    /// If the store cannot be written, or ignores the condition.
+    /// If the store cannot be written or read, or ignores the condition.
     pub async fn probe(&self) -> Result<(), StoreError> {
         if self.url.scheme() == "file" {
             return Ok(());
@@ -129,7 +129,7 @@ impl Store {
         written.map(drop).map_err(|error| failure("write", path, error))
     }
 
-    /// Returns the path of any writer's object, as listed.
+    /// Returns the path of an object of any writer, given its path in a list.
     ///
     /// # Errors
     /// If no object can have this path.
@@ -227,7 +227,8 @@ fn unverified(environment: Vec<(String, String)>) -> Option<String> {
     Some(key.to_ascii_uppercase())
 }
 
-/// Returns the configuration of object stores in the environment, in lower case like its keys.
+/// Returns the environment variables that configure object stores, with names in lower case like the
+/// library's keys.
 fn environment() -> Vec<(String, String)> {
     let named = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));

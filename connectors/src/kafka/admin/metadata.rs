@@ -1,5 +1,5 @@
-//! Metadata of topics from the brokers: the number of partitions, and the first and end offset of each. Calls
-//! block.
+//! Metadata of topics from the brokers: the number of partitions, and the first and end offset of each
+//! partition. Every call blocks.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use crate::kafka::client::settings::{Connection, wrong};
 /// Maximum time that one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Number of events that one round takes from the library. Asking for an event costs almost nothing.
+/// Maximum number of events that one round takes from the library. A request for an event costs almost
+/// nothing.
 const EVENTS: usize = 16;
 
 /// Maximum number of partitions of a topic. Partition numbers are shards, and a shard number has 16 bits.
@@ -33,7 +34,7 @@ pub(crate) struct MetadataClient {
     answered: Cell<bool>,
 }
 
-/// The outcome of one look at a topic.
+/// The outcome of one request for a topic's metadata.
 enum TopicLook {
     /// The topic has this number of partitions.
     Partitions(u32),
@@ -44,10 +45,10 @@ enum TopicLook {
 }
 
 impl MetadataClient {
-    /// Makes the client, which connects on its own.
+    /// Makes the client, which connects in the background.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`].
+    /// [`SourceError::Configuration`] if the settings can never work.
     pub(crate) fn new(connection: &Connection) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
         // Without this setting the library does not report why a broker closes a connection, which may be why
@@ -70,8 +71,8 @@ impl MetadataClient {
     /// topic during half of the timeout, because the brokers learn of a new topic one after another.
     ///
     /// # Errors
-    /// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can
-    /// ever come.
+    /// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if no later
+    /// attempt can succeed.
     pub(crate) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
         let began = Instant::now();
         let deadline = began + self.connection.timeout;
@@ -107,14 +108,14 @@ impl MetadataClient {
         Ok(found)
     }
 
-    /// Returns the cluster's id; `None` if the brokers report none.
+    /// Returns the cluster's id; `None` if the brokers do not report it.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.serve();
         self.client.client().fetch_cluster_id(self.connection.timeout)
     }
 
     /// Returns the number of partitions of the topics for which a broker answers at once. Asks for each topic
-    /// once, and stops after the first one without an answer.
+    /// once, and stops at the first topic without an answer. Leaves out missing topics.
     pub(crate) fn partitions_now(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
         let deadline = Instant::now() + ATTEMPT;
         let looks = topics.iter().map_while(|topic| match self.look(topic, deadline) {
@@ -163,8 +164,8 @@ impl MetadataClient {
         meaning(&self.connection, code, reason)
     }
 
-    /// Returns why a request failed. The errors that the client has reported since say more than the answer
-    /// itself.
+    /// Returns why a request failed; `None` if the reason is unknown. The errors that the client has reported
+    /// in the meantime say more than `error` itself.
     fn why(&self, error: &KafkaError) -> Result<Option<String>, SourceError> {
         self.serve();
         let mut reason = None;
@@ -207,7 +208,8 @@ impl MetadataClient {
         })
     }
 
-    /// Returns all ends, with one request to each broker.
+    /// Returns the ends of topic partitions, with one request to each broker; `None` for an end that its
+    /// broker does not report.
     fn ends_at_once(&self, of: &[(Text, i32)], timeout: Duration) -> Result<Vec<Option<i64>>, KafkaError> {
         let mut list = TopicPartitionList::with_capacity(of.len());
         for (topic, partition) in of {

@@ -1,4 +1,4 @@
-//! Requests to the brokers: a topic's number of partitions, their first and end offsets, and its settings.
+//! Requests to the brokers about topics: the number of partitions, their first and end offsets, and settings.
 
 mod metadata;
 mod probe;

@@ -15,7 +15,7 @@ use crate::kafka::client::settings::Connection;
 /// The interval at which the idle client is polled, so that it logs and renews its token.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The number of answers, each as slow as the connection allows, for which a query waits.
+/// Maximum time that a query waits for its answer, in timeouts of the connection.
 const ANSWERS: u32 = 3;
 
 /// Maximum number of queries in the queue.
@@ -27,7 +27,7 @@ type MetadataQuery = Box<dyn FnOnce(&MetadataClient) + Send>;
 #[derive(Clone)]
 pub(crate) struct Probe {
     queries: SyncSender<MetadataQuery>,
-    /// The longest wait for an answer. Other queries may come first.
+    /// Maximum time to wait for an answer. Other queries may be answered first.
     patience: Duration,
 }
 
@@ -58,8 +58,8 @@ impl Probe {
         self.queries.try_send(Box::new(query)).is_ok()
     }
 
-    /// Queues a query for which a caller awaits the answer, if there is room. Returns whether there was room.
-    /// The query is skipped if the caller has given up in the meantime.
+    /// Queues a query whose answer a caller awaits, if there is room. Returns whether there was room. The
+    /// query is skipped if the caller has given up in the meantime.
     pub(crate) fn submit_for<T: Send + 'static>(
         &self,
         answer: oneshot::Sender<Result<T, SourceError>>,
@@ -73,7 +73,7 @@ impl Probe {
         })
     }
 
-    /// Sends a query and waits for its answer, for at most a few times as long as one answer may take.
+    /// Sends a query and waits for its answer, for at most [`ANSWERS`] timeouts of the connection.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,

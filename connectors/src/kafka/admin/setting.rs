@@ -11,8 +11,8 @@ use crate::kafka::client::settings::Connection;
 /// Returns the value of a topic's setting; `None` if it has no value or this client may not read it.
 ///
 /// # Errors
-/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if none can ever
-/// come.
+/// [`SourceError::Unavailable`] if no answer comes in time, [`SourceError::Configuration`] if no later
+/// attempt can succeed.
 pub async fn topic_setting(
     connection: &Connection,
     topic: &str,

@@ -16,8 +16,8 @@ const HAS_TLS: bool = cfg!(any(feature = "tls", feature = "tls-vendored"));
 /// exceeds with many partitions (librdkafka issue 5140: 512 MB with nine of them).
 const FETCHED_KIB: u32 = 8 * 1024;
 
-/// Maximum size of one answer of a broker, in bytes. A compressed answer takes several times as much once
-/// unpacked. The limit is not less than the prefetch limit, so that one answer can reach it.
+/// Maximum size of one answer of a broker, in bytes. A compressed answer takes several times as much memory
+/// once it is unpacked. The limit is at least the prefetch limit, so that one answer can reach that limit.
 const FETCH_BYTES: u32 = 8 << 20;
 
 /// The time that fetching pauses after the prefetch limit is reached, in milliseconds. With the library's
@@ -29,8 +29,8 @@ const FETCH_BACKOFF_MILLIS: &str = "5";
 /// waited half a second for all shards but its first.
 const FETCH_WAIT_MILLIS: &str = "100";
 
-/// Minimum time that a member gets to release its partitions before the group continues without it. This is
-/// the library's own default. With a shorter time, the group removes members whose machine was paused.
+/// Minimum time that a member has to release its partitions before the group continues without it. This is
+/// the library's own default. With less time, the group would remove members whose machine was paused.
 const REBALANCE_MIN: Duration = Duration::from_secs(300);
 
 impl Connection {
@@ -181,7 +181,11 @@ pub fn fetch_settings() -> [(&'static str, String); 5] {
     ]
 }
 
-/// Returns the file's path if the file can be read.
+/// Checks that a file can be read, and returns its path.
+///
+/// # Errors
+///
+/// [`SourceError::Configuration`] if the file cannot be read or its path is not UTF-8.
 fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
     let shown = file.display();
     match std::fs::read(file) {

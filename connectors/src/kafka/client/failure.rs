@@ -6,8 +6,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::settings::{Connection, KafkaSettings, wrong};
 
-/// Explains an error of a client that no broker has answered yet: credentials that fail now have never
-/// worked.
+/// Explains an error of a client before any broker has answered. Credentials that fail now have never worked.
 pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
     match code {
@@ -29,7 +28,7 @@ pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
     }
 }
 
-/// Explains an error of a client that a broker has answered before.
+/// Explains an error of a client after a broker has answered.
 pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
     match code {
@@ -57,7 +56,7 @@ pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
     }
 }
 
-/// Explains an error after which a group member can do nothing more.
+/// Explains an error from which a group member cannot recover.
 pub(crate) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> SourceError {
     match code {
         Code::FencedInstanceId => SourceError::Fenced(settings.instance.clone().unwrap_or_default()),

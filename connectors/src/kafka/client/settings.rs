@@ -15,7 +15,7 @@ pub enum Login {
     /// No login.
     #[default]
     None,
-    /// SASL PLAIN, which sends the password as it is.
+    /// SASL PLAIN, which sends the password without hashing it.
     Plain {
         /// User name.
         user: String,
@@ -55,7 +55,7 @@ impl Login {
         }
     }
 
-    /// Returns user and password of a login that has them.
+    /// Returns the user and the password; `None` if the login has none.
     pub(crate) const fn user_and_password(&self) -> Option<(&String, &Secret)> {
         match self {
             Self::None | Self::Token { .. } => None,
@@ -106,7 +106,7 @@ impl Connection {
     }
 }
 
-/// The settings of a source, a member of a consumer group.
+/// The settings of a source, which is a member of a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaSettings {
     /// The settings by which the source reaches Kafka.
@@ -115,7 +115,8 @@ pub struct KafkaSettings {
     pub topics: Vec<String>,
     /// Consumer group.
     pub group: String,
-    /// Id of a static member. A worker keeps it after a restart, and no other worker uses it.
+    /// Id of a static member; `None` for a dynamic member. A worker keeps the id after a restart, and no
+    /// other worker uses the same id.
     pub instance: Option<String>,
     /// The time that the member may be silent before the group gives its shards to others.
     pub session_timeout: Duration,

@@ -22,7 +22,8 @@ struct Claims {
     sub: Option<String>,
 }
 
-/// The reason why a file gives no token. It names the file, never the token.
+/// The reason why a file does not contain a usable token. The message names the file, but never shows the
+/// token.
 #[derive(Debug, thiserror::Error)]
 #[error("kafka.sasl_token_file: the file '{}' {source}", file.display())]
 pub(crate) struct TokenFileError {
@@ -81,7 +82,8 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, TokenError> {
     Ok(OAuthToken { token: token.into(), principal_name, lifetime_ms })
 }
 
-/// Returns the claims if the token is a JSON Web Token. The brokers check its signature; we do not.
+/// Returns the claims of a JSON Web Token; `None` for any other token. The brokers check the signature; we do
+/// not.
 fn claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,5 +1,5 @@
-//! The client library's callbacks for a group member: rebalances, and everything that every client is
-//! notified of. The callbacks only note them; the polling thread acts on them.
+//! The client library's callbacks for a group member: rebalances, and the notifications that every client
+//! receives. The callbacks only note events; the polling thread acts on them.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -38,7 +38,7 @@ impl Member {
         Self { watch: Watch::new(connection), rebalances: Mutex::default(), closing: AtomicBool::new(false) }
     }
 
-    /// Returns the oldest rebalance that is not handled yet.
+    /// Takes the oldest rebalance that is not handled yet; `None` if there is none.
     pub(super) fn rebalance(&self) -> Option<Rebalance> {
         lock(&self.rebalances).pop_front()
     }
@@ -67,8 +67,8 @@ impl ClientContext for Member {
 
 impl ConsumerContext for Member {
     /// Notes a rebalance. The library waits with an assignment or a revocation until we answer it. The
-    /// polling thread answers once it has done its part. Nothing blocks here, and the library is polled all
-    /// the time.
+    /// polling thread answers once it has handled the rebalance. Nothing blocks here, and polling of the
+    /// library continues.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,

@@ -39,12 +39,13 @@ const ROUND: Duration = Duration::from_millis(20);
 /// Maximum number of commands of one round.
 const COMMANDS_MAX: usize = 1_024;
 
-/// Number of events that one round takes from the library. Asking for an event costs almost nothing.
+/// Maximum number of events that one round takes from the library. A request for an event costs almost
+/// nothing.
 const EVENTS: usize = 8;
 
 /// A request from the worker's side.
 pub(super) enum Command {
-    /// Read a shard, with this number of the reading.
+    /// Read a shard; `reading` is the number of the new reading.
     Start { shard: Shard, reading: u64, from: BTreeMap<Text, Start> },
     /// Stop reading shards, and give them up if the group revokes them.
     Release(Vec<Shard>),
@@ -83,7 +84,7 @@ pub(super) struct Group<'c> {
     tracks: Tracks,
     /// Whether the library's assignment differs from `tracks`.
     stale: bool,
-    /// The next offsets that were last committed to the group.
+    /// The next offsets as last committed to the group, by shard and topic.
     committed: BTreeMap<Shard, BTreeMap<Text, i64>>,
     /// The last reason why a broker could not be reached.
     disconnected: String,
@@ -254,7 +255,8 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Asks the group whether a shard is ours: the group accepts commits only from its members.
+    /// Checks by a commit whether a shard is still ours, because the group accepts commits only from its
+    /// members.
     fn check(&self, shard: Shard, answer: Reply) {
         // The caller may have given up on the answer.
         if !self.holds(shard) || self.consumer.assignment_lost() {
@@ -274,7 +276,7 @@ impl<'c> Group<'c> {
     }
 }
 
-/// Returns whether the group accepts these offsets from this member.
+/// Commits these offsets, and returns whether the group accepts them from this member.
 fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Result<bool, SourceError> {
     let Err(error) = consumer.commit(offsets, CommitMode::Sync) else { return Ok(true) };
     match error.rdkafka_error_code() {

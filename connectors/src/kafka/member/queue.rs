@@ -1,8 +1,8 @@
 //! The queue between the reading thread and the worker: everything that is read and not yet polled, in order.
 //!
 //! Each reading of a shard has a number. Messages enter with the number of their reading and are dropped when
-//! the reading ends. So after a revocation, release or new start of a shard, nothing that was read before can
-//! come out.
+//! the reading ends. So after a revocation, release or new start of a shard, a poll returns no message that
+//! was read before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::kafka::client::context::lock;
 
 /// Approximate size of the messages that one poll takes, in bytes: about 15,000 events of 271 bytes. The
-/// worker decodes them in a few milliseconds (see `avro`), so that one poll never holds up the rest of its
-/// loop.
+/// worker decodes these messages in a few milliseconds (see `avro`), so one poll never holds up the rest of
+/// the worker's loop.
 const POLL_BYTES: u64 = 4 << 20;
 
 /// Maximum number of signals that one poll takes. One signal holds up to 2,048 messages of a partition.
@@ -46,7 +46,7 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     news: Notify,
-    /// Bytes of messages above which nothing more is read.
+    /// Number of bytes of waiting messages at which reading pauses.
     limit: u64,
 }
 
@@ -56,8 +56,8 @@ impl Queue {
     }
 
     /// Begins a reading of a shard and ends the reading before it. Returns the number of the new reading.
-    /// Returns `None` if the shard was revoked but the worker has not polled that yet. The worker then asks
-    /// for a shard that it no longer has.
+    /// Returns `None` if the shard was revoked but the worker has not polled the revocation yet: the worker
+    /// no longer owns the shard.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
@@ -74,12 +74,12 @@ impl Queue {
         Some(reading)
     }
 
-    /// Ends readings. After that, no signal of them comes out.
+    /// Ends the readings of shards. Afterwards no poll returns a signal of these readings.
     pub(super) fn end(&self, shards: &[Shard]) {
         lock(&self.state).purge(shards);
     }
 
-    /// Ends readings with a signal that gives the reason.
+    /// Ends the readings of shards, and adds a signal that gives the reason.
     pub(super) fn end_with(&self, shards: &[Shard], signal: SourceEvent) {
         let mut state = lock(&self.state);
         state.purge(shards);
@@ -125,7 +125,8 @@ impl Queue {
         lock(&self.state).bytes < self.limit
     }
 
-    /// Takes the waiting signals, or waits until a signal arrives.
+    /// Takes the waiting signals. If there are none, waits for signals for up to `wait`; returns none if none
+    /// arrives in time.
     pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {
@@ -171,8 +172,8 @@ impl State {
         self.signals.push_back((signal, bytes));
     }
 
-    /// Removes the older end of a partition. Ends are reported repeatedly, and only the last end of a
-    /// partition waits.
+    /// Removes the waiting end of a partition, if there is one. Ends are reported repeatedly, and only the
+    /// latest end of a partition waits.
     fn replace_end(&mut self, topic: &Text, partition: Shard) {
         if self.ends.insert((partition, topic.clone())) {
             return;
@@ -199,7 +200,7 @@ impl State {
     }
 }
 
-/// Returns the shard to whose reading a signal belongs.
+/// Returns the shard to whose reading a signal belongs; `None` if it belongs to no reading.
 fn shard_of(signal: &SourceEvent) -> Option<Shard> {
     match signal {
         SourceEvent::Assigned(_)

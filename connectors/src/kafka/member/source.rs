@@ -24,8 +24,8 @@ use crate::kafka::client::settings::{KafkaSettings, wrong};
 /// Maximum time that closing may take. The library waits for brokers that may be gone.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
-/// The wait before the brokers are asked a second time. Only then do offsets count as lost, because an answer
-/// just after a change of leaders may be outdated.
+/// The wait before the brokers are asked a second time about lost offsets. The first answer alone does not
+/// count, because an answer just after a change of leaders may be outdated.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The source of messages for the shards that a consumer group on Kafka assigns.
@@ -45,7 +45,7 @@ impl KafkaSource {
     /// Connects, checks that the topics exist, and joins the group.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] if it can never work: wrong credentials, a missing topic.
+    /// [`SourceError::Configuration`] if no later attempt can succeed: wrong credentials, a missing topic.
     /// [`SourceError::Unavailable`] if no broker answers in time.
     pub async fn connect(settings: KafkaSettings) -> Result<Self, SourceError> {
         let config = settings.member()?;
@@ -98,7 +98,8 @@ impl KafkaSource {
         Ok(Self { topics, group, queue, commands, probe, patience, ended: Some(ended) })
     }
 
-    /// Sends a command to the thread. If the thread has ended, polling reports that.
+    /// Sends a command to the thread. If the thread has ended, the command is dropped, and the next poll
+    /// returns the error.
     fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::debug!("the thread that reads Kafka has ended");
@@ -119,7 +120,7 @@ impl KafkaSource {
             .await
     }
 
-    /// Returns the offsets that Kafka does not have.
+    /// Returns a signal for each offset that Kafka does not have.
     async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<SourceEvent>, SourceError> {
         let ranges = self.ranges(shard, at.keys().cloned().collect()).await?;
         let lost = at.iter().filter_map(|(topic, at)| {
@@ -136,7 +137,7 @@ impl KafkaSource {
     }
 }
 
-/// Notifies the worker, when dropped, that nothing more will come.
+/// A guard that, when it is dropped, notifies the worker that nothing more will come.
 struct Ending(Arc<Queue>);
 
 impl Drop for Ending {

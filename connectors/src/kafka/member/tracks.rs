@@ -9,7 +9,8 @@ use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
-/// The number of times that an unreadable batch is fetched. Another broker may have an intact copy.
+/// The number of failed fetches after which an unreadable batch is given up. Another broker may have an
+/// intact copy.
 const UNREADABLE_AFTER: u32 = 3;
 
 /// A topic partition within a reading of its shard.
@@ -19,15 +20,15 @@ pub(super) struct Track {
     pub(super) shard: Shard,
     /// Number of the reading.
     pub(super) reading: u64,
-    /// The offset from which reading continues: the one after the last message that was passed on.
+    /// The offset from which reading continues: the offset after the last message that was passed on.
     pub(super) next: Start,
-    /// The end, once everything before it is passed on; `None` while more comes.
+    /// The end offset, once all messages before it are passed on; `None` while more messages arrive.
     pub(super) end: Option<i64>,
     /// The time at which the brokers were last asked whether this is still the end.
     pub(super) asked: Option<Instant>,
     /// Whether the offset is lost. If so, the partition is no longer read.
     pub(super) lost: bool,
-    /// The time at which to assign the partition again after a failure. Nothing is taken before that.
+    /// The time at which to assign the partition again after a failure. No message is taken before this time.
     pub(super) again_at: Option<Instant>,
     /// Number of failures in a row.
     pub(super) failures: u32,
@@ -58,14 +59,16 @@ impl Track {
         }
     }
 
-    /// Notes that a batch cannot be read. Returns whether it has been fetched often enough to give it up.
+    /// Notes that the batch at this offset cannot be read. Returns whether the batch was fetched often enough
+    /// to be given up.
     pub(super) fn cannot_read(&mut self, offset: i64) -> bool {
         let times = self.unreadable.filter(|(before, _)| *before == offset).map_or(0, |(_, times)| times) + 1;
         self.unreadable = Some((offset, times));
         times >= UNREADABLE_AFTER
     }
 
-    /// Notes that reading has failed. It is tried again after the back-off for its failures in a row.
+    /// Notes that reading has failed. It is tried again after a back-off that grows with the number of
+    /// failures in a row.
     pub(super) fn fail(&mut self, now: Instant) {
         self.failures += 1;
         let wait = backoff::KAFKA_PARTITION.delay(self.failures);
@@ -88,7 +91,7 @@ pub(super) struct Question {
 pub(super) struct Tracks(BTreeMap<Shard, BTreeMap<Text, Track>>);
 
 impl Tracks {
-    /// Begins a reading of a shard and ends the one before.
+    /// Begins a reading of a shard and ends the previous reading.
     pub(super) fn begin(&mut self, shard: Shard, reading: u64, from: BTreeMap<Text, Start>) {
         let tracks = from.into_iter().map(|(topic, next)| (topic, Track::new(shard, reading, next)));
         self.0.insert(shard, tracks.collect());
@@ -109,7 +112,8 @@ impl Tracks {
         self.0.is_empty()
     }
 
-    /// Returns a topic partition, with its topic as a shared text.
+    /// Returns the track of a topic partition, with its topic as a shared text; `None` if the partition is
+    /// not being read.
     pub(super) fn get_mut(&mut self, topic: &str, partition: i32) -> Option<(Text, &mut Track)> {
         let tracks = self.0.get_mut(&Shard::try_from(partition).ok()?)?;
         let topic = tracks.get_key_value(topic)?.0.clone();
@@ -117,7 +121,8 @@ impl Tracks {
         Some((topic, track))
     }
 
-    /// Returns everything being read, with the offset from which it continues.
+    /// Returns the topic partitions to read, each with the offset from which reading continues. Leaves out
+    /// partitions whose offset is lost.
     pub(super) fn assignment(&self) -> impl Iterator<Item = (&Text, Shard, Start)> {
         self.0.iter().flat_map(|(shard, tracks)| {
             tracks.iter().filter(|(_, track)| !track.lost).map(|(topic, track)| (topic, *shard, track.next))
@@ -137,7 +142,8 @@ impl Tracks {
         tracks.any(|track| track.again_at.is_some_and(|at| at <= now))
     }
 
-    /// Returns the ends that the brokers were last asked about at least `every` ago.
+    /// Returns questions about the ends that the brokers were last asked about at least `every` ago, and
+    /// notes `now` as the time of asking.
     pub(super) fn questions(&mut self, now: Instant, every: Duration) -> Vec<Question> {
         let mut questions = Vec::new();
         for (topic, track) in self.0.values_mut().flatten() {
@@ -154,7 +160,7 @@ impl Tracks {
         questions
     }
 
-    /// Returns whether the end is still the one that the brokers were asked about.
+    /// Returns whether the partition's end is still the end that the brokers were asked about.
     pub(super) fn still_ends(&self, question: &Question) -> bool {
         let track = self.0.get(&question.shard).and_then(|tracks| tracks.get(&question.topic));
         track.is_some_and(|track| track.reading == question.reading && track.end == Some(question.end))

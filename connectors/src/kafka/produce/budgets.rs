@@ -23,11 +23,11 @@ pub struct KafkaBudgets {
 }
 
 impl KafkaBudgets {
-    /// Makes a sender, which connects on its own. A topic that does not exist is an error of each attempt to
-    /// send, not of this call: nothing else depends on it.
+    /// Makes a sender, which connects in the background. A missing topic fails each attempt to send rather
+    /// than this call, because nothing else depends on the topic.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`].
+    /// [`SourceError::Configuration`] if the settings can never work.
     pub fn new(connection: &Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
         let sender = Sender::new(connection, connection.timeout, BATCH_BYTES)?;
         Ok(Self { topic: topic.into(), sender, connection: connection.clone() })

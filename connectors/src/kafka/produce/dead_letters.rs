@@ -25,8 +25,8 @@ const BATCH_BYTES: u32 = 65_536;
 pub struct KafkaDeadLetters {
     topic: String,
     sender: Sender,
-    /// The time that brokers may take for a message. The worker waits in the meantime, and may have shards to
-    /// release.
+    /// Maximum time that brokers may take to accept a message. The worker waits in the meantime, even if it
+    /// has shards to release.
     patience: Duration,
 }
 
@@ -45,7 +45,7 @@ impl KafkaDeadLetters {
     }
 }
 
-/// Checks that the topic that a configuration key names exists.
+/// Checks that the topic named by a configuration key exists.
 ///
 /// # Errors
 /// [`SourceError::Configuration`] if there is no such topic; [`SourceError::Unavailable`] if no broker

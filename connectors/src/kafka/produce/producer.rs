@@ -1,4 +1,5 @@
-//! Sending events, from any number of threads. Sending is done once the brokers have everything.
+//! A sender of events, for any number of threads. All events are sent once the brokers have acknowledged
+//! them.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +15,7 @@ use crate::kafka::client::settings::Connection;
 /// (`message.max.bytes` is 1,048,588).
 const BATCH_BYTES: u32 = 1_000_000;
 
-/// The wait, beyond its patience, for a message that the library should have given up.
+/// The time to wait, beyond the producer's patience, for a message that the library should have given up.
 const FORGOTTEN_WAIT: Duration = Duration::from_secs(5);
 
 /// A sender of events.
@@ -25,10 +26,10 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
-    /// Makes a producer. A message that no broker has accepted after `patience` has failed.
+    /// Makes a producer. A message fails if no broker has accepted it after `patience`.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`].
+    /// [`SourceError::Configuration`] if the settings can never work.
     pub fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
         Ok(Self {
             sender: Sender::new(connection, patience, BATCH_BYTES)?,
@@ -38,7 +39,7 @@ impl KafkaProducer {
     }
 
     /// Sends a message to the partition of its key. Blocks while too many messages are in flight. Several
-    /// threads may call it at the same time; asynchronous code must not.
+    /// threads may call this at the same time; asynchronous code must not.
     ///
     /// # Errors
     /// The first failure of any message so far.
@@ -79,7 +80,7 @@ impl KafkaProducer {
         }
     }
 
-    /// Waits until the brokers have everything. Returns how many messages they have.
+    /// Waits until the brokers have acknowledged every message. Returns the number of messages.
     ///
     /// # Errors
     /// The first failure of any message, with the number of failures; or an error if brokers do not answer.

@@ -1,5 +1,5 @@
 //! The client library's producer with our configuration. Each message goes to the partition of its key as
-//! Kafka's own clients choose it (murmur2). It counts as sent once all in-sync replicas have it.
+//! Kafka's own clients choose it (murmur2). A message counts as sent once all in-sync replicas have it.
 //!
 //! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no
 //! harm. An event is identified by its natural key and its content, a dead letter by the topic, partition and
@@ -85,7 +85,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the first failure, and the number of failures.
+    /// Returns the first failure, and the number of failures; `None` if no message has failed.
     pub(super) fn failure(&self) -> Option<(Code, String, u64)> {
         let (code, reason) = lock(&self.first).clone()?;
         Some((code, reason, self.failed.load(Ordering::Acquire)))
@@ -145,11 +145,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the producer, which connects on its own. Messages go in batches of `batch_bytes`; a larger
-    /// message goes alone. A message that no broker has accepted after `patience` has failed.
+    /// Makes the producer, which connects in the background. Messages are sent in batches of `batch_bytes`, a
+    /// larger message alone. A message fails if no broker has accepted it after `patience`.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`].
+    /// [`SourceError::Configuration`] if the settings can never work.
     pub(super) fn new(
         connection: &Connection,
         patience: Duration,
@@ -183,7 +183,7 @@ impl Sender {
         })
     }
 
-    /// Passes a message to the library. Returns whether its queue had room.
+    /// Passes a message to the library. Returns whether the library's queue had room.
     ///
     /// # Errors
     /// If the library refuses the message.

@@ -1,5 +1,5 @@
-//! Partitions that topics gain while they are read. The library refreshes its topics only every few minutes,
-//! and until then nobody would read messages on new partitions.
+//! Partitions that are added to topics while the topics are read. The library refreshes its topics only every
+//! few minutes, and until then nobody would read messages on new partitions.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -37,7 +37,7 @@ impl PartitionCounts {
             .is_none_or(|(at, answered)| at.elapsed() >= if answered { COUNT_EVERY } else { ANSWER_MAX })
     }
 
-    /// Takes an answer. Returns the topics whose number has changed.
+    /// Records an answer. Returns the topics whose number of partitions has changed, with the new number.
     fn take(&mut self, counts: Counts) -> Vec<(Text, u32)> {
         if let Some((_, answered)) = &mut self.asked {
             *answered = true;

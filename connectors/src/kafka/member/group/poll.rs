@@ -1,4 +1,4 @@
-//! Polling: messages and ends of partitions, from the library to the queue.
+//! Polling: the way of messages and ends of partitions from the library to the queue.
 
 use std::time::Instant;
 
@@ -133,7 +133,7 @@ fn messages(topic: &Text, partition: Shard, raws: &[&Raw<'_>]) -> Vec<Message> {
     raws.iter().map(message).collect()
 }
 
-/// Returns whether a batch is corrupt or cannot be unpacked.
+/// Returns whether an error means that a batch is corrupt or cannot be unpacked.
 const fn is_unreadable(code: Code) -> bool {
     matches!(
         code,

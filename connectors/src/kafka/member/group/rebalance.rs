@@ -31,7 +31,7 @@ impl Group<'_> {
         }
     }
 
-    /// Accepts an assignment. Its shards are the partition numbers that are assigned to us for every topic.
+    /// Accepts an assignment. Our shards are the partition numbers that are assigned to us for every topic.
     fn accept(&mut self, partitions: &[(String, i32)]) {
         let mut topics: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
         for (topic, partition) in partitions {
@@ -70,7 +70,7 @@ impl Group<'_> {
         self.revoking = Some(Revocation { waiting: shards.into_iter().collect(), until });
     }
 
-    /// Returns the partitions to the group once they are released, or once that takes too long.
+    /// Returns revoked partitions to the group once the worker has released them, or once their time is over.
     pub(super) fn finish_revocation(&mut self) {
         let Some(revoking) = &self.revoking else { return };
         if revoking.waiting.is_empty() {
@@ -95,7 +95,7 @@ impl Group<'_> {
         }
     }
 
-    /// Reports to the group that none of its assignment is in use any more.
+    /// Gives up the whole assignment, and reports this to the group.
     fn revoke(&mut self) {
         self.revoking = None;
         self.assigned.clear();
