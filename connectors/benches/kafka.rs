@@ -3,7 +3,7 @@
 //! alternates between them.
 //!
 //! The output is processor time per message, of the reading thread and of the whole process, including the
-//! broker. Wall time here is the broker's.
+//! broker. Wall time would measure the broker.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "benchmarks may")]
 

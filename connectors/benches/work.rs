@@ -1,6 +1,6 @@
 //! The cost of the stream worker relative to a backfill of the same events, as a ratio measured in one run.
 //! Both fold one day into a folder of their own, with real messages, archive, Parquet and Delta tables, and
-//! must arrive at the same content. Kafka is in memory; reading it without a worker is measured separately.
+//! must produce the same content. Kafka is in memory; reading it without a worker is measured separately.
 //!
 //! The ratio is the worker's processor time over the backfill's: 1 would mean that offsets, checkpoints and
 //! late events cost nothing. It is measured at both extremes of a catch-up:
@@ -171,8 +171,8 @@ fn done(status: &WorkerStatus) -> bool {
     status.shards.len() == usize::from(SHARDS) && status.shards.values().all(settled)
 }
 
-/// Runs a worker from its start to its clean stop, once everything is done. Every poll takes `poll_takes` by
-/// its clock.
+/// Runs a worker until everything is done, and stops it cleanly. Every poll takes `poll_takes` on the
+/// worker's clock.
 async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digests, Counts) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
@@ -247,7 +247,7 @@ fn median(all: &[Spent]) -> Spent {
 /// A way in which the worker catches up.
 struct CatchUp {
     name: &'static str,
-    /// Whether hours close while messages arrive. If so, late events find their hours closed.
+    /// Whether hours close while messages arrive, so that late events belong to closed hours.
     hourly: bool,
     spent: Vec<Spent>,
 }

@@ -82,7 +82,7 @@ impl Played {
         }
     }
 
-    /// Returns the requests except for the time, by path: their queries in order.
+    /// Returns the queries of the requests so far in order, by path. Requests for the time are left out.
     fn asked(&self) -> BTreeMap<String, Vec<String>> {
         let mut asked = BTreeMap::<_, Vec<_>>::new();
         for target in self.0.lock().unwrap().iter().filter(|target| *target != "/version") {
@@ -93,7 +93,7 @@ impl Played {
     }
 }
 
-/// Watches of a played API server. Dropping them ends them.
+/// Watches of a played API server. They end when this is dropped.
 struct Followed {
     played: Played,
     watches: Watches,

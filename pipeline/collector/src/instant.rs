@@ -53,7 +53,7 @@ fn calendar_date(text: &str) -> Option<Date> {
     (exact && Date::from_days(date.days()) == date).then_some(date)
 }
 
-/// Parses three numbers with a separator `between` them. The second and third have two digits.
+/// Parses three numbers with a separator `between` them. The second and the third number have two digits.
 fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut next = |digits: usize| -> Option<i64> {

@@ -23,7 +23,7 @@ pub enum StartAt {
     Running,
 }
 
-/// The end of the span of a missed stop that is sent as the time of the stop.
+/// The choice of the time that is sent for a missed stop: one of the two ends of its span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedStop {
     /// The earlier end. Nothing is charged that cannot be proved.
@@ -42,16 +42,16 @@ pub struct CollectorOptions {
     pub cluster_id: ClusterId,
     /// The organization's currency. All prices are in this currency.
     pub currency: Text,
-    /// Provider of nodes that do not name one.
+    /// Default for nodes that do not name a provider.
     pub provider: Text,
-    /// Account that is billed for nodes that do not name one; `None` if it is unknown.
+    /// Default for nodes that do not name the account that is billed; `None` if it is unknown.
     pub account_id: Option<Text>,
-    /// Region of nodes that do not name one.
+    /// Default for nodes that do not name a region.
     pub region: Text,
-    /// Instance type of nodes that do not name one.
+    /// Default for nodes that do not name an instance type.
     pub instance_type: Text,
     /// The instant before which nothing is sent. Older objects start at this instant. If `None`, the instant
-    /// of the first input counts, and the state keeps it.
+    /// of the first input counts, and is stored in the state.
     pub since: Option<Timestamp>,
     /// The instant from which a pod counts.
     pub start: StartAt,
@@ -63,7 +63,7 @@ pub struct CollectorOptions {
     pub virtual_node_label: (Text, Text),
     /// Label of pods that names their quality of service.
     pub qos_label: Option<Text>,
-    /// Label of pods that names the GPU model they request.
+    /// Label of pods that names the requested GPU model.
     pub gpu_model_label: Option<Text>,
     /// Label of pods and nodes that names their GPU pool.
     pub pool_label: Option<Text>,
@@ -75,12 +75,12 @@ pub struct CollectorOptions {
     pub gpu_models: BTreeMap<Text, Text>,
     /// Resource names whose units are GPUs.
     pub gpu_resources: Vec<Text>,
-    /// Resource names for device classes that do not name one.
+    /// Resource names of device classes that do not name a resource themselves.
     pub device_classes: BTreeMap<Text, Text>,
-    /// Ways in which pods share GPUs, in the order in which they are looked for.
+    /// Schemes by which pods share GPUs, in the order in which they are tried.
     pub gpu_sharing: Vec<GpuScheme>,
-    /// Patterns of the names of resources that look like parts of GPUs. A pod that requests such a resource
-    /// is reported if no scheme knows it. A `*` at the beginning or the end stands for any text.
+    /// Name patterns of resources that look like parts of GPUs. A pod that requests such a resource is
+    /// reported if no scheme knows the resource. A `*` at the beginning or the end stands for any text.
     pub gpu_share_names: Vec<Text>,
     /// Kinds that are watched: a pod waits for its claims only if claims are watched.
     pub watched: BTreeSet<ObjectKind>,
@@ -135,7 +135,7 @@ impl CollectorOptions {
         }
     }
 
-    /// Returns whether the label of this name is sent.
+    /// Returns whether the label with this name is sent.
     pub fn sends_label(&self, name: &str) -> bool {
         self.labels.iter().any(|wanted| match wanted.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),

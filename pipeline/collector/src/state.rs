@@ -4,8 +4,8 @@
 //! A shell stores it in three steps for each [`Batch`](crate::Batch): it stores the intents, sends the
 //! events, then stores the changes and the progress. An intent is the latest time of the events of an object
 //! that may have been sent. If the shell dies between the steps, the next shell checks whether the object
-//! still exists. If it does, the next shell sends the same events again. If not, it sends a stop that is
-//! later than all of them. So no start is left without its stop.
+//! still exists. If it does, the next shell sends the same events again. If it does not, the next shell sends
+//! a stop that is later than all these events. So every start has its stop.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub enum Phase {
     Announcing,
     /// The start was sent, and nothing since.
     Started,
-    /// The start was sent, and another description later.
+    /// The start was sent, and later another description.
     Changed,
     /// The object is a pod, and the stop of its node has ended it.
     EndedByNode,
@@ -41,7 +41,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns whether events say that the object runs, or may say so.
+    /// Returns whether the object runs according to the events that were or may have been sent.
     pub const fn is_running(self) -> bool {
         matches!(self, Self::Announcing | Self::Started | Self::Changed)
     }
@@ -52,7 +52,7 @@ impl Phase {
 pub struct Announced {
     /// The phase of the object.
     pub phase: Phase,
-    /// Event time of the last event about it.
+    /// Event time of the last event about the object.
     pub last: Timestamp,
     /// First 64 bits of the SHA-256 of the last description.
     pub hash: u64,
@@ -76,8 +76,9 @@ pub struct Announced {
 pub struct PodsVersion {
     /// Resource version up to which everything was reported.
     pub version: Text,
-    /// Whether pods that were seen up to this version waited. A watch would not show them again, so a restart
-    /// first lists the pods as of this version: see [`Change::ResumeBegins`](crate::Change::ResumeBegins).
+    /// Whether some pods that were seen up to this version are still waiting. A watch would not show them
+    /// again, so a restart first lists the pods as of this version: see
+    /// [`Change::ResumeBegins`](crate::Change::ResumeBegins).
     pub has_waiting: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::{HOUR, MINUTE};
 /// sent early.
 const DELAYED_MAX: usize = 4096;
 
-/// Numbers of events that arrive late or twice, in a million.
+/// The rates of events that arrive late or twice, in events per million.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Number of events that arrive a minute to six hours late.

@@ -5,7 +5,7 @@
 //!    streams of events;
 //! 2. `clusters`: the infrastructure of every organization, with the catalogue of instance types and prices;
 //! 3. `organization`: one organization over time, with its pods, nodes, agreements and oddities;
-//! 4. `disorder`, `arrivals`: the order in which its events reach prorata, some late, some twice, and many
+//! 4. `disorder`, `arrivals`: the order in which events reach prorata: some late, some twice, and from many
 //!    organizations at once.
 //!
 //! Nothing here does I/O or reads a clock. Every organization draws from its own stream of the seed, so
@@ -54,8 +54,9 @@ pub struct Load {
     pub late_per_million: u32,
     /// Number of events in a million that arrive a second time, up to two hours later.
     pub duplicates_per_million: u32,
-    /// Length of the intervals of measured use, at most an hour. Pods are measured at whole multiples of it,
-    /// as the collector does. If `None`, most pods are measured every 5, 10 or 15 minutes, and some never.
+    /// Length of the intervals of measured use, at most an hour. Pods are measured at whole multiples of this
+    /// interval, as by the collector. If `None`, most pods are measured every 5, 10 or 15 minutes, and some
+    /// never.
     pub usage_interval: Option<Duration>,
 }
 
@@ -87,7 +88,7 @@ impl OrganizationEvents {
         self.0.source().id()
     }
 
-    /// Returns the progress of the run: nothing from this instant on has been generated yet.
+    /// Returns the progress of the run: the instant from which nothing is generated yet.
     pub fn clock(&self) -> Timestamp {
         Timestamp(self.0.source().clock())
     }

@@ -54,7 +54,8 @@ pub async fn named(
     Ok(paths)
 }
 
-/// Returns a horizon that is shorter than the default. Histories that reach beyond it take half the time.
+/// Returns a horizon that is shorter than the default. Tests of histories beyond the horizon then take half
+/// the time.
 pub fn five_weeks() -> Retention {
     Retention::new(Duration::from_secs(35 * 24 * 3_600)).unwrap()
 }
@@ -120,7 +121,7 @@ impl Lake {
         self.run_on(store, tables, files, run).await
     }
 
-    /// Runs a backfill on ports of its own.
+    /// Runs a backfill on the given store and tables.
     ///
     /// # Errors
     /// Returns the errors of the backfill.
@@ -134,7 +135,7 @@ impl Lake {
         self.run_with(store, tables, Arc::new(InMemoryFiles::of(files.clone())), run).await
     }
 
-    /// Runs a backfill of any input on ports of its own.
+    /// Runs a backfill of any input on the given store and tables.
     ///
     /// # Errors
     /// Returns the errors of the backfill.
@@ -169,7 +170,7 @@ impl Lake {
     }
 
     /// Returns the content of every table by hour and shard: the rows of all files of an hour, without the
-    /// clock columns of `hours`. Checks that files end where they should.
+    /// clock columns of `hours`. Also asserts that files end at the right number of rows.
     pub fn content(&self) -> Content {
         let mut files: BTreeMap<(Table, Hour, Shard), Vec<String>> = BTreeMap::new();
         let objects = self.store.objects();

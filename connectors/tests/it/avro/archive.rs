@@ -78,7 +78,7 @@ fn block(records: i64, data: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Returns uncompressed blocks of `each` events, in which pods stop.
+/// Returns these events in uncompressed blocks of `each` events.
 fn blocks_of(events: &[EventRecord], each: usize) -> Vec<Vec<u8>> {
     let bodies =
         |chunk: &[EventRecord]| chunk.iter().flat_map(|record| record.body.to_vec()).collect::<Vec<_>>();

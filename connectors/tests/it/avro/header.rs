@@ -1,4 +1,4 @@
-//! The header of an archive file: text that every reader takes, and the checksum of the schema in it.
+//! The header of an archive file: text that every reader accepts, and the checksum of the schema.
 
 use prorata_connectors::archive::{FileError, archive_schema, read_events, write_events};
 use prorata_samples::arbitrary;

@@ -152,8 +152,8 @@ proptest! {
         prop_assert_eq!(version.decode(), Ok(EventRecord::new(event)));
     }
 
-    /// The library first resolves to our newest schema and then writes it. Both ways must give the same
-    /// canonical body.
+    /// The library first resolves a value to our newest schema and then writes it. The library and our
+    /// decoder must give the same canonical body.
     #[test]
     fn other_versions_resolve_as_apache_avro_resolves_them(event in event(), seed in any::<u64>()) {
         let mut version = Version::newest(&event);

@@ -10,8 +10,8 @@ use super::Version;
 /// A function that returns a type and a value in the form of a writer.
 type Form = fn(&str, Json, Value) -> (Json, Value);
 
-/// Returns an event with each type and value in another form, from the inside out. Each is optional, with
-/// null at this index of the union.
+/// Returns an event with each type and value in another form, from the inside out. Each type becomes
+/// optional, with null at this index of the union.
 fn version(event: &Event, null_at: u32, form: Form) -> Version {
     let newest = Version::newest(event);
     let mut schema = newest.schema;

@@ -37,7 +37,7 @@ fn hour_file(hour: Hour) -> EncodedFile {
     prorata_tables::encode(TABLE, &[full_hour("acme", hour)], &[clock]).unwrap().unwrap()
 }
 
-/// Creates a root with the hours of two dates, and a shard that has closed 60 days since.
+/// Creates a root with hours of two dates, and a shard that has closed 60 more days since.
 async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
     Root::new(1).create(&store).await.unwrap();

@@ -125,7 +125,7 @@ async fn a_log_that_cannot_be_read_is_an_error_that_names_the_table() {
     assert!(error.to_string().starts_with("table hours: "), "{error}");
 }
 
-/// Writes a log file of a table that has two versions, and opens the table again.
+/// Changes a log file of a table with two versions. Returns the error of opening the table again.
 async fn load_with(file: &str, change: impl FnOnce(Option<String>) -> Option<String>) -> TableError {
     let folder = tempfile::tempdir().unwrap();
     let (_, tables) = open(&folder);

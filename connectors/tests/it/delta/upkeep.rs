@@ -19,7 +19,7 @@ fn tables(folder: &Path) -> DeltaTables {
     DeltaTables::new(Store::open(folder.to_str().unwrap()).unwrap())
 }
 
-/// Returns the bound of a week before now.
+/// Returns the bound for objects that are kept for a week.
 fn a_week() -> Kept {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Kept { age: 7 * DAY, now: WallTime(since_1970.as_micros().try_into().unwrap()) }

@@ -1,4 +1,4 @@
-//! The part of a long-grown table that a process keeps: the dates that it asks for.
+//! The part of a large table that a process keeps: the files of the dates that it requests.
 
 use std::collections::BTreeSet;
 use std::path::Path;

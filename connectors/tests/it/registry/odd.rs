@@ -38,7 +38,7 @@ fn odd() -> [(Reply, &'static str); 9] {
     ]
 }
 
-/// Returns a registry that gives this answer about all ids but the good one.
+/// Returns a registry that gives this answer about every id, except about id 1 if `knows_good`.
 fn registry(reply: Reply, knows_good: bool) -> Fake {
     Fake::answering(move |request: &Request| match request.path.as_str() {
         "/schemas/types" => Reply::json(200, json!(["AVRO"])),

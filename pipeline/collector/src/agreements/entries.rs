@@ -117,7 +117,7 @@ pub struct CommitmentEntry {
     /// Whether the commitment covers nodes.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// The part that may be used. `None` if all may be used.
+    /// The part of the commitment that may be used. `None` if the whole commitment may be used.
     pub allowed_utilization: Option<Ratio>,
     /// Clusters that are covered first.
     #[serde(default)]
@@ -281,10 +281,10 @@ pub struct PoolEntry {
     /// TFLOPs that are sold, in percent of the TFLOPs that exist.
     #[serde(default = "tflops_oversell")]
     pub tflops_oversell_percent: i32,
-    /// Part of the disk that adds to VRAM, in percent.
+    /// Part of the host's disk that counts as additional VRAM, in percent.
     #[serde(default = "host_disk")]
     pub vram_expand_to_host_disk_percent: i32,
-    /// Part of the memory that adds to VRAM, in percent.
+    /// Part of the host's memory that counts as additional VRAM, in percent.
     #[serde(default = "host_mem")]
     pub vram_expand_to_host_mem_percent: i32,
     /// Maximum capacity to which the pool may grow.
@@ -349,7 +349,7 @@ pub struct QosEntry {
     pub per_fp16_tflop_hour: UnitPrice,
     /// Price of a GiB of VRAM per hour.
     pub per_vram_gib_hour: UnitPrice,
-    /// The price of the span from the request to the limit, as a part of the price of requests.
+    /// The price of the amount between request and limit, as a fraction of the price of requests.
     #[serde(default = "one")]
     pub limits_over_requests: Ratio,
 }

@@ -1,5 +1,4 @@
-//! Agreements from a file that people maintain: reservations, commitments, rates and pools, each with its
-//! times.
+//! Events of the agreements in a file that people maintain: reservations, commitments, rates and pools.
 //!
 //! An entry is one version of an object, from one instant to another. Several entries with the same id are
 //! versions of one object; they must not overlap. The file is the whole truth, and events of earlier files
@@ -59,7 +58,8 @@ pub struct AgreementEvents {
     pub events: Vec<Event>,
     /// Objects whose description changes.
     pub changes: Vec<ChangedObject>,
-    /// Entries that begin later. The file must be sent again at that time.
+    /// Entries that begin after the time of the run, and the instants at which they begin. The file must be
+    /// sent again at each of these instants.
     pub later: Vec<(EntryPlace, Timestamp)>,
 }
 
@@ -165,8 +165,8 @@ impl Agreements {
     /// Events after `now` are left out, because a worker refuses future events.
     ///
     /// # Errors
-    /// Returns the first entry error. Also returns an error if a corrected event was not recorded before this
-    /// file.
+    /// The first error of an entry. Also an error if an event that must be corrected was not recorded before
+    /// this file.
     pub fn events(&self, now: Timestamp, sent: &[Event]) -> Result<AgreementEvents, AgreementsError> {
         let versions = self.versions()?;
         check::versions(&versions)?;

@@ -11,7 +11,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::{AgreementEvents, AgreementsError, ChangedObject};
 
-/// Event time, type and natural key: only one event with the same place stands.
+/// The event time, type and natural key of an event. Of all events with the same place, one stands.
 type EventPlace = (Timestamp, EventKind, [Option<String>; 3]);
 
 /// The events that stand, by place. Retractions stand like any event.
@@ -104,7 +104,8 @@ fn span(before: &[Event], after: &[Event], now: Timestamp) -> Option<(Timestamp,
     Some((*spans.first()?.first()?, *spans.last()?.last()?))
 }
 
-/// Returns the description of an object at an instant, without its span.
+/// Returns the description of an object at an instant, without its span. Returns `None` if the object does
+/// not exist then.
 fn described(events: &[Event], at: Timestamp) -> Option<Payload> {
     // Events are in time order. If a set and a deletion are at one instant, the deletion comes last.
     let last = events.iter().rev().find(|event| event.event_time <= at)?;

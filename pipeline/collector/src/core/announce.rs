@@ -15,8 +15,8 @@ pub(super) struct Since {
     pub start: Timestamp,
     /// The instant at which an announced description changes.
     pub change: Timestamp,
-    /// The time of the last change, according to the object. Of two descriptions, the later one counts. It is
-    /// not the collector's time, because a repeated event would have a different time.
+    /// The time of the last change, according to the object. Of two descriptions, the later one counts. The
+    /// collector's own time is not used, because a repeated event would have a different time.
     pub recorded: Option<Timestamp>,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Intent {
 }
 
 impl Intent {
-    /// Returns the entry to store before the batch is sent. `now` is the entry to store after it.
+    /// Returns the entry to store before the batch is sent. `now` is the entry to store after the batch is
+    /// sent.
     pub(super) fn entry(self, now: Option<&Announced>) -> Announced {
         let announcing = |known: &Announced| Announced { phase: Phase::Announcing, ..known.clone() };
         let known = self.stored.or_else(|| now.map(announcing)).unwrap_or_else(|| Announced {
@@ -60,8 +61,8 @@ impl Intent {
 }
 
 impl Collector {
-    /// Announces an object or its new description. Sends nothing if the description is unchanged. If a
-    /// stopped object's key may start again, it starts later than it stopped.
+    /// Announces an object or its new description. Sends nothing if the description is unchanged. If an
+    /// object starts again after a stop, its start is later than the stop.
     pub(super) fn announce(&mut self, key: Key, named: Named, payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);
@@ -117,7 +118,7 @@ impl Collector {
         })
     }
 
-    /// Records that an object ended, so that it never starts.
+    /// Records that an object has ended, so that its start is never sent.
     pub(super) fn mark_stopped(&mut self, key: Key, at: Timestamp) {
         let (subject, namespace, name) = Default::default();
         let phase = Phase::Stopped;
@@ -146,7 +147,7 @@ impl Collector {
         digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
     }
 
-    /// Returns the first instant for which anything is sent.
+    /// Returns the first instant for which events are sent.
     pub(super) fn since(&self) -> Timestamp {
         self.state.since.unwrap_or(Timestamp(0))
     }

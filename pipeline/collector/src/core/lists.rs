@@ -2,8 +2,8 @@
 //!
 //! An announced object that a complete list lacks has ended between two instants. The first is the instant up
 //! to which everything was known, and the second is the start of the list. A list that lacks very many
-//! objects, or has no node at all, is not believed at once. A truncated cache must not end everything. A list
-//! that does not complete says nothing about missing objects.
+//! objects, or has no node at all, is not believed at once, because a truncated cache must not end
+//! everything. A list that does not complete says nothing about missing objects.
 
 use std::collections::BTreeSet;
 
@@ -178,7 +178,8 @@ impl Collector {
         }
     }
 
-    /// Forgets objects that are only in memory and that the list lacks. Pods that waited lived until then.
+    /// Forgets objects that are only in memory and that the list lacks. A pod that waited is first handled as
+    /// a pod that has ended.
     fn drop_unlisted(&mut self, kind: ObjectKind, list: &ListInProgress, now: Timestamp) {
         let is_seen = |id: &Text| list.seen.contains(id);
         match kind {

@@ -36,17 +36,17 @@ pub enum Change {
     /// A list of this kind begins. Objects that an earlier, unfinished list has shown stay valid. An object
     /// that the unfinished list lacks may still exist.
     ListBegins(ObjectKind),
-    /// Like [`Self::ListBegins`], with the version up to which everything was already reported. The list
-    /// shows only known objects, unless something went wrong.
+    /// Like [`Self::ListBegins`], but the list is as of the version up to which everything was already
+    /// reported. The list shows only known objects, unless something went wrong.
     CheckBegins(ObjectKind),
-    /// After a restart, a list begins as of [`CollectorState::pods_version`]. It shows the pods that waited.
-    /// It ends nothing, because an announced object may be newer than the list.
+    /// After a restart, a list begins as of [`CollectorState::pods_version`]. The list shows the pods that
+    /// waited. It ends no object, because an announced object may be newer than the list.
     ResumeBegins(ObjectKind),
     /// An object in its present state, from a list or a watch.
     Seen(KubeObject),
     /// The last revision of an object that is gone.
     Gone(KubeObject),
-    /// The list of this kind that began last is complete, as of this resource version.
+    /// The latest list of this kind is complete, as of this resource version.
     ListEnds(ObjectKind, Text),
     /// Every change of this kind up to this resource version was reported.
     Bookmark(ObjectKind, Text),
@@ -75,7 +75,7 @@ pub enum Notice {
         /// Provider, region, instance type, operating system and capacity type, as in a price list.
         wanted: String,
     },
-    /// A pod has waited too long, and is sent without the objects that it names.
+    /// A pod has waited too long, and is sent without the missing objects that it names.
     SentWithout {
         /// The pod's namespace and name.
         pod: String,
@@ -93,7 +93,7 @@ pub enum Notice {
     UnknownGpuShare {
         /// Name of the node.
         node: Text,
-        /// The reason that the part is not known.
+        /// The reason why the part is not known.
         reason: FaultReason,
         /// The cause.
         what: String,
@@ -133,7 +133,8 @@ pub enum Notice {
 /// Events to send, and the entries to store before and after. See [`CollectorState`] for the order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Entries to store before anything is sent: starts that may be sent from now on.
+    /// Entries to store before anything is sent. They hold the latest times of the starts and stops that may
+    /// be sent from then on.
     pub intents: Vec<(Key, Announced)>,
     /// Events, in the order in which they happened.
     pub events: Vec<Event>,
@@ -236,7 +237,7 @@ impl Collector {
         }
     }
 
-    /// Takes the events and entries since the last batch.
+    /// Returns the events and entries since the last batch.
     pub fn take_batch(&mut self) -> Batch {
         let has_waiting = self.has_unshown || self.waiting_pods() > 0;
         let pods_version = self.pods_version.clone().map(|version| PodsVersion { version, has_waiting });
@@ -266,14 +267,13 @@ impl Collector {
         &self.state
     }
 
-    /// Returns the names of nodes that are held back because they have no price, and the keys that a price
-    /// list lacks.
+    /// Returns the names of nodes that are held back because they have no price, each with the key that the
+    /// price list lacks.
     pub fn unpriced_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
     }
 
-    /// Returns the nodes with parts of GPUs that are not known: their names, each reason, and its first
-    /// cause.
+    /// Returns the names of nodes with unknown parts of GPUs, with each reason and its first cause.
     pub fn gpu_faults(&self) -> impl Iterator<Item = (&Text, FaultReason, &str)> {
         self.nodes.iter().flat_map(|(name, node)| {
             node.gpu_faults.iter().map(move |(reason, what)| (name, *reason, what.as_str()))

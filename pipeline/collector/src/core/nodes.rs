@@ -26,11 +26,11 @@ pub(super) struct KnownNode {
     pub is_announced: bool,
     /// Whether it was reported that the node is held back.
     pub is_reported: bool,
-    /// The reasons that parts of the node's GPUs are not known, each with its first cause.
+    /// The reasons why parts of the node's GPUs are not known, each with its first cause.
     pub gpu_faults: BTreeMap<FaultReason, String>,
     /// The reasons that were reported.
     pub gpu_reported: BTreeSet<FaultReason>,
-    /// Lower bound for the starts of the node's pods. Until then, another node with this id existed.
+    /// The earliest start of the node's pods. Until then, another node with this id existed.
     pub least: Timestamp,
 }
 
@@ -184,7 +184,7 @@ impl Collector {
         }
     }
 
-    /// Returns the first instant at or after `from` at which a node has a price.
+    /// Returns the first instant from `from` to `now` at which a node has a price; `None` if there is none.
     fn first_priced(&self, node: &KnownNode, from: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let priced = node.facts.priced(&self.options);
         let later = self.prices.changes(&priced, from, now);
@@ -250,7 +250,7 @@ impl Collector {
         }
     }
 
-    /// Records the reason that a part of a node's GPUs is not known. Each reason is reported once.
+    /// Records the reason why a part of a node's GPUs is not known. Each reason is reported once.
     pub(super) fn gpu_fault(&mut self, name: &Text, fault: ShareFault) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let ShareFault { reason, what } = fault;

@@ -18,7 +18,7 @@ use crate::state::{Announced, Key, Phase};
 /// appears.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// The scheme of devices of claims that pods share, or that are parts of a card.
+/// The name of the scheme for claimed devices that several pods share, or that are parts of a card.
 const DRA: &str = "dra";
 
 /// Returns the key of a pod.
@@ -204,7 +204,7 @@ impl Collector {
         Some(Placed { description, changed, least, missing })
     }
 
-    /// Adds the part of its node's GPUs that a pod holds. A part that is not known is reported.
+    /// Adds the part of the node's GPUs that a pod holds to its description. An unknown part is reported.
     fn share_gpus(&mut self, facts: &PodFacts, description: &mut PodStarted) {
         let Some(node) = self.nodes.get(&facts.node_name).filter(|node| !node.facts.is_virtual) else {
             return;
@@ -221,7 +221,7 @@ impl Collector {
         }
     }
 
-    /// Processes again the pods that waited for this node, or share its GPUs.
+    /// Reprocesses the pods that waited for this node, or share its GPUs.
     pub(super) fn look_again_on_node(&mut self, name: &str, now: Timestamp) {
         let waiting = self.kept.values().filter(|facts| *facts.node_name == *name);
         for facts in waiting.cloned().collect::<Vec<_>>() {
@@ -237,7 +237,7 @@ impl Collector {
         }
     }
 
-    /// Processes again the pods that name a pool.
+    /// Reprocesses the pods that name a pool, because pools have changed.
     pub(super) fn look_again_at_pools(&mut self, now: Timestamp) {
         let naming = self.kept.values().filter(|facts| facts.pool.is_some());
         for facts in naming.cloned().collect::<Vec<_>>() {
@@ -245,7 +245,7 @@ impl Collector {
         }
     }
 
-    /// Processes again the pods that have waited too long. They continue without the missing objects.
+    /// Reprocesses the pods that have waited too long, so that they are sent without the missing objects.
     pub(super) fn end_waits(&mut self, now: Timestamp) {
         let is_sent = |uid: &Text| {
             let known = self.state.announced.get(&key(uid));
@@ -303,6 +303,6 @@ struct Placed {
     changed: Option<Timestamp>,
     /// The instant from which the pod's node runs.
     least: Timestamp,
-    /// Names that the pod refers to and that are not known, for messages.
+    /// Unknown names to which the pod refers, for messages.
     missing: Vec<String>,
 }

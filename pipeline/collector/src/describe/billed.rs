@@ -26,7 +26,7 @@ impl BilledAs {
         }
     }
 
-    /// Reads `project/zone/name`. A bill has the zone and the name.
+    /// Reads `project/zone/name`. A bill identifies a machine by its zone and name.
     fn of_google(path: &str) -> Self {
         match path.split_once('/') {
             Some((project, key)) => Self { resource_key: text(key), account_id: text(project) },
@@ -34,7 +34,7 @@ impl BilledAs {
         }
     }
 
-    /// Reads the path of a virtual machine. For a machine in a scale set, a bill has the scale set. Case is
+    /// Reads the path of a virtual machine. A bill names the scale set instead of the machines in it. Case is
     /// ignored.
     fn of_azure(path: &str) -> Self {
         let path = path.to_lowercase();

@@ -183,8 +183,8 @@ impl Devices {
         (!cards.is_empty()).then(|| gpus(cards.len() as u128 * 1000))
     }
 
-    /// Returns the part of a card that a device is, and whether its memory says so. `None` if it is not a
-    /// GPU.
+    /// Returns how large a part of a card a device is, and whether its memory shows that it is not a whole
+    /// card. Returns `None` if the device is not a GPU.
     fn part(
         &self,
         device: &AllocatedDevice,
@@ -214,8 +214,8 @@ impl Devices {
         Some(part.map_or((counted, false), |part| (part, part != Ratio::ONE)))
     }
 
-    /// Returns the resource name of a device: from its class, from the configuration of the class, or from
-    /// its MIG profile.
+    /// Returns the resource name of a device: from its class, else from its MIG profile, else from the
+    /// configuration of the class. Returns `None` if none of them gives a name.
     fn resource(
         &self,
         device: &AllocatedDevice,
@@ -254,7 +254,8 @@ fn is_memory(name: &str) -> bool {
     name.rsplit('/').next() == Some("memory")
 }
 
-/// Returns the class of the request that a device satisfies: `request`, or `request/alternative`.
+/// Returns the class of the request that a device satisfies; `None` if the claim has no such request. A
+/// device names its request as `request` or `request/alternative`.
 fn class_of(claim: &ResourceClaimObject, device: &AllocatedDevice) -> Option<Text> {
     let (name, alternative) =
         device.request.split_once('/').map_or((device.request.as_str(), None), |(a, b)| (a, Some(b)));

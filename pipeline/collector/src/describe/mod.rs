@@ -1,4 +1,4 @@
-//! The description of one object, before it is compared with the announced one.
+//! The description of one object, before it is compared with the announced description.
 
 mod billed;
 pub(crate) mod devices;

@@ -26,7 +26,7 @@ pub struct NodeFacts {
     pub uid: Text,
     /// Name of the node, which its pods refer to.
     pub name: Text,
-    /// The node's instance at the provider, or else its name.
+    /// Id of the node's instance at the provider, or else the name of the node.
     pub node_id: Text,
     /// Time at which the object was created.
     pub created: Timestamp,
@@ -125,7 +125,7 @@ impl NodeFacts {
         self.description.size(&options.gpu_resources).gpu_millis > 0
     }
 
-    /// Returns the key by which a list gives the node's price.
+    /// Returns the properties that determine the node's price.
     pub fn priced<'n>(&'n self, options: &CollectorOptions) -> PricedNode<'n> {
         let node = &self.description;
         let named = options.gpu_resources.iter().filter_map(|name| node.capacity.get(name));
@@ -143,7 +143,7 @@ impl NodeFacts {
     }
 }
 
-/// Facts that a GPU node adds to its node.
+/// Facts that a GPU node adds to the description of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuNodeFacts {
     /// Price of the node.
@@ -185,7 +185,8 @@ impl GpuNodeFacts {
     }
 }
 
-/// Returns the pool that a label names: `<domain>/pool-<name>: "true"`, or the configured label.
+/// Returns the pool that a label names: `<domain>/pool-<name>: "true"`, or the configured label. Returns
+/// `None` if no label names a pool.
 fn pool_of(meta: &ObjectMeta, options: &CollectorOptions) -> Option<Text> {
     let beginning = format!("{}/pool-", options.tensor_fusion_domain);
     let named = meta.labels.iter().find_map(|(label, value)| {
@@ -195,7 +196,7 @@ fn pool_of(meta: &ObjectMeta, options: &CollectorOptions) -> Option<Text> {
     named.or_else(|| meta.labels.get(options.pool_label.as_ref()?).cloned())
 }
 
-/// Returns spot if a label of the tool that bought the node says so.
+/// Returns `Spot` if a label of the tool that bought the node says so, otherwise `OnDemand`.
 fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     const SPOT: &[(&str, &str)] = &[
         ("karpenter.sh/capacity-type", "spot"),
@@ -209,8 +210,8 @@ fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     if SPOT.iter().any(has) { CapacityType::Spot } else { CapacityType::OnDemand }
 }
 
-/// Returns the family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d`
-/// of `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
+/// Returns the family of an instance type; `provider` is a canonical name. Examples: `p5` of `p5.48xlarge`,
+/// `n2d` of `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
 pub fn family(provider: &str, instance_type: &str) -> Text {
     match provider {
         "aws" => instance_type.split('.').next().unwrap_or(instance_type).into(),

@@ -33,7 +33,7 @@ pub struct PodFacts {
     pub claims: Vec<Option<Text>>,
     /// Facts from the annotations, if they name a pool. They count only if the pool is known.
     pub pool: Option<PoolFacts>,
-    /// Values that may name parts of GPUs. They depend on the node.
+    /// Values that may name parts of GPUs. Their meaning depends on the node.
     pub gpus: Option<PodGpus>,
     /// The description, without additions from the node, the pool and the claims.
     pub description: PodStarted,
@@ -122,8 +122,8 @@ fn statuses(pod: &PodObject) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses)
 }
 
-/// Returns the instant from which a pod counts. The API server sets the time of the binding. Pods that are
-/// created with their node, such as static pods, have none.
+/// Returns the instant from which a pod counts; `None` if it does not count yet. The API server sets the time
+/// of the binding. Pods that are created with their node, such as static pods, have no such time.
 fn starts(pod: &PodObject, start: StartAt) -> Option<Timestamp> {
     let bound = condition(pod, "PodScheduled", "True").and_then(|condition| condition.last_transition_time);
     let accepted = pod.status.start_time;
@@ -160,7 +160,7 @@ fn ended(pod: &PodObject) -> Option<PodEnd> {
     Some(PodEnd { at: at.map(|time| time.0), reason: reason.or_else(|| last?.reason.clone()) })
 }
 
-/// Returns the claims that a pod's containers use.
+/// Returns the claims of a pod as `namespace/name`; `None` for each claim that is not created yet.
 fn claims(pod: &PodObject) -> Vec<Option<Text>> {
     let made = |name: &str| pod.status.resource_claim_statuses.iter().find(|status| status.name == name);
     let mut claims = Vec::new();

@@ -3,10 +3,10 @@
 //! The rules match `PodRequests` and `PodLimits` in Kubernetes' component-helpers:
 //! 1. A container needs the largest of three quantities while a resize is under way: its spec, the kubelet's
 //!    allocation and the runtime's setting. A resize that the node can never grant does not count.
-//! 2. Containers and sidecars (init containers that always restart) run together: their sum.
-//! 3. An init container runs with the sidecars before it: their sum.
+//! 2. Containers and sidecars (init containers that always restart) run together: their needs are added.
+//! 3. An init container runs with the sidecars before it: their needs are added.
 //! 4. The pod needs the larger of both sums, for each resource.
-//! 5. CPU and memory that are set for the pod as a whole replace that.
+//! 5. CPU and memory that are set for the pod as a whole replace these amounts.
 //! 6. The overhead of the runtime class is added: always to requests, and to limits that exist.
 
 use std::collections::BTreeMap;

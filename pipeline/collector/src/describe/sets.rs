@@ -79,7 +79,7 @@ pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet,
     }
 }
 
-/// Parses a capacity, and gives its resources the names that nodes and pods use.
+/// Parses a capacity, and renames its resources as nodes and pods name them.
 fn capacity(list: &ResourceList, field: &str) -> Result<Quantities, String> {
     let parse = |(name, text): (&Text, &QuantityText)| {
         let resource = match &**name {

@@ -4,7 +4,8 @@ use prorata_schemas::Text;
 
 use crate::object::ObjectMeta;
 
-/// Returns kind and name of the workload of a pod: its controller, or the owner of its controller.
+/// Returns the kind and the name of a pod's workload: the controller of the pod, or the owner of the
+/// controller. Returns `None` if the pod has no controller.
 ///
 /// A ReplicaSet `N-H` of a pod with the label `pod-template-hash: H` was created by Deployment `N`. A Job
 /// `N-T` was created by CronJob `N` if two conditions hold: `T` is the scheduled minute, counted from 1970,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{ObjectMeta, QuantityText, ResourceList, or_default};
 
-/// An elastic quota, or a composite one, which names its namespaces.
+/// An elastic quota, or a composite elastic quota, which lists its namespaces.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ElasticQuotaObject {
@@ -58,8 +58,8 @@ pub struct GpuPoolSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityConfig {
-    /// Maximum capacity to which the pool may grow. It has `cpu`, `memory`, `tflops` and `vram`, and so do
-    /// the next two fields.
+    /// Maximum capacity to which the pool may grow. The keys of this field and of the next two are `cpu`,
+    /// `memory`, `tflops` and `vram`.
     #[serde(deserialize_with = "or_default")]
     pub max_resources: ResourceList,
     /// Minimum capacity that the pool keeps.
@@ -79,13 +79,13 @@ pub struct CapacityConfig {
 pub struct Oversubscription {
     /// TFLOPs that are sold, in percent of the TFLOPs that exist.
     pub tflops_oversell_ratio: Option<i32>,
-    /// Part of the disk that adds to VRAM, in percent.
+    /// Part of the host's disk that counts as additional VRAM, in percent.
     pub vram_expand_to_host_disk: Option<i32>,
-    /// Part of the memory that adds to VRAM, in percent.
+    /// Part of the host's memory that counts as additional VRAM, in percent.
     pub vram_expand_to_host_mem: Option<i32>,
 }
 
-/// Settings by which a pool gets its nodes.
+/// Settings by which a pool obtains its nodes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeManagerConfig {
@@ -138,7 +138,7 @@ pub struct QosPricing {
     /// Prices of requested resources.
     #[serde(deserialize_with = "or_default")]
     pub requests: PricedRequests,
-    /// The price of the span from the request to the limit, as a part of the price of requests.
+    /// The price of the amount between request and limit, as a fraction of the price of requests.
     pub limits_over_requests: Option<String>,
 }
 

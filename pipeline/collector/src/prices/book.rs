@@ -47,12 +47,12 @@ pub struct PricedNode<'n> {
 pub struct PriceBook {
     /// The list, which takes precedence.
     pub list: PriceList,
-    /// Rates for nodes that the list does not have.
+    /// Rates for nodes whose price is not in the list.
     pub rates: Option<CapacityRates>,
 }
 
 impl PriceBook {
-    /// Returns the price of a node at an instant, or `None` if neither list nor rates have one.
+    /// Returns the price of a node at an instant, or `None` if neither the list nor the rates give a price.
     pub fn price(&self, node: &PricedNode<'_>, at: Timestamp) -> Option<UnitPrice> {
         let listed = self.listed(node).and_then(|prices| prices.range(..=at).next_back());
         listed.map(|(_, price)| *price).or_else(|| by_capacity(self.rates?, node))
@@ -90,8 +90,8 @@ pub fn priced_region(provider: &str, region: &Text, zone: Option<&Text>) -> Text
     if group.ends_with(|c: char| c.is_ascii_digit()) { group.into() } else { zone.into() }
 }
 
-/// Returns the sum over vCPUs, memory and GPUs, each rounded down to 10^-12, or `None` if it exceeds 28
-/// digits.
+/// Returns the sum of the prices of vCPUs, memory and GPUs, each rounded down to 10^-12. Returns `None` if
+/// the sum exceeds 28 digits.
 fn by_capacity(rates: CapacityRates, node: &PricedNode<'_>) -> Option<UnitPrice> {
     const GIB: u128 = 1 << 30;
     let amount = |name: &str| node.capacity.get(name).map_or(0, |quantity| quantity.amount);

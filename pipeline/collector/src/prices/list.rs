@@ -116,8 +116,8 @@ impl PriceList {
     /// Adds a price. The same price counts once, even if its provider or region is spelled differently.
     ///
     /// # Errors
-    /// If the price is negative or not in the list's currency. Also if the list has a different price of this
-    /// type from the same instant, which stays.
+    /// If the price is negative or not in the list's currency. Also if the list already has a different price
+    /// of this type from the same instant; the existing price then stays.
     pub fn add(
         &mut self,
         of: PricedType,
@@ -234,7 +234,7 @@ fn row(
     Ok((of, valid_from, hourly, currency))
 }
 
-/// Writes a list as CSV, ordered by type and instant: equal lists give equal bytes.
+/// Writes a list as CSV, ordered by type and instant, so that equal lists give equal bytes.
 ///
 /// # Errors
 /// If `to` cannot be written.

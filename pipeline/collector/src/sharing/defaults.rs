@@ -2,10 +2,10 @@
 
 use super::scheme::GpuScheme;
 
-/// Number of cards, a label of NVIDIA's GPU feature discovery.
+/// Number of cards of a node, from a label that NVIDIA's GPU feature discovery sets.
 const NVIDIA_CARDS: &str = "label nvidia.com/gpu.count";
 
-/// Returns the schemes, in the order in which they are looked for.
+/// Returns the default schemes, in the order in which they are tried.
 pub fn schemes() -> Vec<GpuScheme> {
     let scheme = |name: &str, shares: &[&str]| GpuScheme::new(name, shares);
     let of_hami = ["request nvidia.com/gpumem / memory", "request nvidia.com/gpumem-percentage / 100"];

@@ -1,5 +1,5 @@
-//! Numbers that nodes and pods name, as texts of the configuration: `request example.com/slice / label
-//! example.com/slices-per-card`.
+//! Expressions of the configuration that combine numbers of nodes and pods: `request example.com/slice /
+//! label example.com/slices-per-card`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,19 +13,19 @@ use super::ratio::Ratio;
 use super::register::Register;
 use super::{FaultReason, ShareFault};
 
-/// Terms that are multiplied and divided, from left to right:
+/// An expression of terms that are multiplied and divided from left to right:
 ///
 /// | term | is |
 /// |---|---|
 /// | `8` | a number |
 /// | `request NAME` | amount of a resource that a container requests |
-/// | `gigabytes NAME` | the same, times the number at the `*` of NAME |
+/// | `gigabytes NAME` | amount as for `request NAME`, times the number at the `*` of NAME |
 /// | `annotation NAME` | number in an annotation of the pod |
 /// | `label NAME` | number in a label of the node |
 /// | `label-gb NAME` | number of MiB in a label of the node, as whole GiB, rounded up |
 /// | `capacity NAME` | amount of a resource of the node |
 /// | `devices` | number of devices in the register of the node |
-/// | `memory` | memory of a device in that register |
+/// | `memory` | memory of a device in the register of the node |
 ///
 /// A NAME may have one `*`, which stands for any text; amounts of all names that match are added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

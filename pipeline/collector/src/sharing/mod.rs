@@ -1,8 +1,8 @@
-//! Parts of GPUs: the number of cards of a node, and the part of them that a pod holds. Schemes give them if
-//! resource names do not.
+//! Parts of GPUs: the number of cards of a node, and the part of the cards that a pod holds. Schemes
+//! determine both if resource names do not.
 //!
-//! The objects to read depend on the software that shares the cards. This is data ([`GpuScheme`]), so that a
-//! new scheme needs no release.
+//! The objects to read depend on the software that shares the cards. A [`GpuScheme`] describes them as data,
+//! so that a new scheme needs no release.
 
 mod defaults;
 mod expression;
@@ -33,9 +33,9 @@ pub use scheme::{Condition, GpuScheme};
 pub struct GpuOptions<'a> {
     /// Resource names whose units are GPUs.
     pub gpu_resources: &'a [Text],
-    /// Ways in which pods share GPUs, in the order in which they are looked for.
+    /// Schemes by which pods share GPUs, in the order in which they are tried.
     pub gpu_sharing: &'a [GpuScheme],
-    /// Patterns of the names of resources that look like parts of GPUs.
+    /// Name patterns of resources that look like parts of GPUs.
     pub gpu_share_names: &'a [Text],
     /// Domain of the labels and annotations of TensorFusion.
     pub tensor_fusion_domain: &'a str,
@@ -47,7 +47,7 @@ const GPU_MILLIS_MAX: u128 = DEVICES_MAX * 1000;
 /// The scheme in events if no scheme is known.
 const UNKNOWN: &str = "unknown";
 
-/// The reason that a part of a GPU is not known.
+/// The reason why a part of a GPU is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultReason {
     /// The node lacks a label, an annotation or a resource that the scheme needs.
@@ -75,7 +75,7 @@ impl FaultReason {
     }
 }
 
-/// A part of a GPU, or a number of cards, that is not known.
+/// The fault that makes a part of a GPU or a number of cards unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareFault {
     /// The reason that it is not known.
@@ -90,9 +90,9 @@ pub struct NodeGpus {
     labels: BTreeMap<Text, Text>,
     capacity: Quantities,
     registers: BTreeMap<Text, Option<Register>>,
-    /// Number of physical cards. `None` if the capacity counts.
+    /// Number of physical cards. `None` if the node's capacity determines the number.
     pub cards: Option<Quantity>,
-    /// The reason that the number of cards is not known, although a scheme applies.
+    /// The reason why the number of cards is not known, although a scheme applies.
     pub fault: Option<ShareFault>,
 }
 
@@ -112,7 +112,7 @@ pub struct PodGpus {
 pub struct PodShare {
     /// Name of the scheme.
     pub scheme: Text,
-    /// Number of physical cards, or the reason that it is not known.
+    /// Number of physical cards, or the reason why it is not known.
     pub gpus: Result<Quantity, ShareFault>,
 }
 
@@ -123,7 +123,8 @@ pub(crate) fn gpus(millis: u128) -> Quantity {
 }
 
 impl NodeGpus {
-    /// Reads a node, and counts its cards by the first scheme that holds on it and knows them.
+    /// Reads a node, and counts its cards by the first scheme that applies to the node and knows their
+    /// number.
     pub fn read(node: &NodeObject, capacity: &Quantities, options: GpuOptions<'_>) -> Self {
         let schemes = options.gpu_sharing;
         let labels = node.metadata.labels.iter();
@@ -154,7 +155,7 @@ impl NodeGpus {
         Some(self.cards.as_ref().map_or_else(whole, |cards| cards.amount)).filter(|millis| *millis > 0)
     }
 
-    /// Returns the cards by the first scheme that knows them, or else the first fault.
+    /// Returns the number of cards from the first scheme that knows it, or else the first fault.
     fn counted(&self, schemes: &[GpuScheme]) -> (Option<Quantity>, Option<ShareFault>) {
         let mut first = None;
         let of_nodes = schemes.iter().filter(|scheme| scheme.namespace.is_none());
@@ -176,7 +177,7 @@ impl NodeGpus {
 }
 
 impl PodGpus {
-    /// Reads a pod. `None` if it names nothing that may be a part of a GPU.
+    /// Reads a pod. Returns `None` if the pod names nothing that may be a part of a GPU.
     pub fn read(pod: &PodObject, options: GpuOptions<'_>) -> Option<Self> {
         let schemes = options.gpu_sharing;
         let reads = |name: &str| {
@@ -208,7 +209,7 @@ impl PodGpus {
         self.running.iter().chain(&self.starting).flat_map(|requests| requests.iter().map(|(name, _)| name))
     }
 
-    /// Returns the part of GPUs that the pod holds on a node. `None` if it shares none.
+    /// Returns the part of GPUs that the pod holds on a node. Returns `None` if the pod shares no GPU.
     pub fn share(&self, node: &NodeGpus, options: GpuOptions<'_>) -> Option<PodShare> {
         // The creator of a pod writes its annotations, and must not make whole cards cheaper with them.
         let has_whole = self.requested().any(|name| options.gpu_resources.contains(name));
@@ -235,7 +236,8 @@ impl PodGpus {
     }
 }
 
-/// Returns the part as a quantity, if it does not exceed the node's cards, in thousandths.
+/// Returns the part as a quantity. The error is a fault: the part exceeds `cards`, the node's cards in
+/// thousandths, or is too large.
 fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     let millis = part.thousandths();
     match (millis, cards) {
@@ -248,8 +250,8 @@ fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     }
 }
 
-/// Returns whether a resource looks like a part of a GPU. It does if it matches a configured pattern, and is
-/// neither a whole GPU nor a MIG slice.
+/// Returns whether a resource looks like a part of a GPU: it matches a configured pattern, and no other rule
+/// counts it, such as whole GPUs and MIG slices.
 fn looks_like_share(name: &str, options: GpuOptions<'_>) -> bool {
     let is_counted = name == GPU_MEMORY
         || name.starts_with(MIG_PREFIX)

@@ -15,7 +15,7 @@ impl Ratio {
         Self { over: number, under: 1 }
     }
 
-    /// Returns a quotient in lowest terms. `None` if it divides by zero.
+    /// Returns a quotient in lowest terms; `None` if `under` is 0.
     pub fn new(over: u128, under: u128) -> Option<Self> {
         let (mut a, mut b) = (over, under);
         while b != 0 {
@@ -68,7 +68,8 @@ impl Ratio {
         self.over.div_ceil(self.under)
     }
 
-    /// Returns thousandths, rounded down so that parts never exceed their card, but never down to 0.
+    /// Returns thousandths, rounded down so that parts never exceed their card; at least 1 for a number above
+    /// 0. Returns `None` if the number is too large.
     pub fn thousandths(self) -> Option<u128> {
         let millis = self.over.checked_mul(1000)? / self.under;
         Some(if self.over > 0 { millis.max(1) } else { 0 })

@@ -1,4 +1,4 @@
-//! The annotations of HAMi and Volcano: the devices of a node, and the parts of them that a pod got.
+//! The annotations of HAMi and Volcano: the devices of a node, and the parts of devices that a pod holds.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Register {
         self.first
     }
 
-    /// Returns the parts of cards that a pod got: for each device, the larger of the parts of memory and
+    /// Returns the parts of cards that a pod holds: for each device, the larger of the parts of memory and
     /// cores. Containers are separated by semicolons, and devices by colons. Each device is
     /// `uuid,type,memory,cores`. `None` if the text cannot be read, or names a device that the node does not
     /// have.

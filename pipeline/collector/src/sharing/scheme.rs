@@ -20,21 +20,22 @@ pub struct GpuScheme {
     /// Namespace of the pods. `None` for all pods, and for the cards of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Text>,
-    /// Condition of the node. `None` if the names that a pod uses are sufficient.
+    /// Condition that the node must meet. `None` if the names that a pod uses are sufficient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Condition>,
-    /// Annotation of the node that lists its devices, as HAMi writes it. The scheme needs it if it is set.
+    /// Annotation of the node that lists its devices, as HAMi writes it. If set, the scheme applies only to
+    /// nodes with this annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register: Option<Text>,
-    /// Physical cards of the node. If `None`, its capacity is counted by `shares`.
+    /// Number of physical cards of the node. If `None`, `shares` count them in the node's capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards: Option<Expression>,
-    /// Parts of a card; the largest that the pod names counts.
+    /// Expressions for the part of a card that a pod holds; the largest value counts.
     pub shares: Vec<Expression>,
-    /// Number of cards, if the pod holds that part of several. The part is then at most one card.
+    /// Number of cards, if the pod holds the same part of several cards. The part is then at most one card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Expression>,
-    /// Annotation of the pod that lists the devices it got. It takes precedence over `shares`.
+    /// Annotation of the pod that lists its assigned devices. It takes precedence over `shares`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated: Option<Text>,
 }
@@ -145,7 +146,7 @@ impl GpuScheme {
         sum.map_or(Value::Absent, Value::Is)
     }
 
-    /// Returns the part of GPUs that a pod holds; absent if it names nothing of the scheme.
+    /// Returns the part of GPUs that a pod holds; [`Value::Absent`] if the pod names nothing of the scheme.
     pub(super) fn part(&self, pod: &PodGpus, node: &NodeGpus) -> Value {
         let got = self
             .allocated

@@ -1,4 +1,4 @@
-//! Values that each source gives for pods in one round.
+//! Readings of pods in one round, added from the answers of all sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::prometheus::{Sample, SampleError, samples};
 use crate::object::ResourceList;
 
-/// An error that makes a source's answer unusable. No part of that answer is used.
+/// An error that makes a source's answer unusable. No part of the answer is used.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     /// The answer is not in the text format of Prometheus.
@@ -50,9 +50,9 @@ pub(super) struct Reading {
     /// Present CPU usage, in thousandths of a vCPU.
     pub cpu_millis: Option<f64>,
     pub memory_bytes: Option<f64>,
-    /// The pod's part of each GPU or MIG instance at present, in thousandths of a GPU.
+    /// The pod's current use of each GPU or MIG instance, in thousandths of a GPU.
     gpus: BTreeMap<GpuKey, f64>,
-    /// The pod's part of the memory in use of each GPU or MIG instance at present, in bytes.
+    /// The pod's current use of the memory of each GPU or MIG instance, in bytes.
     gpu_memory: BTreeMap<GpuKey, f64>,
 }
 
@@ -107,7 +107,8 @@ impl Values {
 }
 
 impl Gpu {
-    /// Returns the part of each pod that holds the GPU, by the usage of its own processes.
+    /// Returns the use of the GPU by each pod that holds it, in proportion to the usage of the pod's own
+    /// processes.
     fn parts(&self) -> Vec<(PodKey, f64)> {
         let whole = self.activity.whole().or_else(|| self.utilization.whole()).unwrap_or_default();
         let used = &self.utilization.pods;
@@ -176,7 +177,7 @@ impl UsageRound {
     /// Adds a list of `PodMetrics` of `metrics.k8s.io/v1beta1`: CPU over the last window, and memory.
     ///
     /// # Errors
-    /// If the text is not such a list. Nothing is added then.
+    /// If the text is not such a list. Nothing is added in that case.
     pub fn add_pod_metrics(&mut self, json: &[u8]) -> Result<(), UsageError> {
         let list: PodMetricsList = serde_json::from_slice(json)?;
         let mut read = Vec::with_capacity(list.items.len());
@@ -265,14 +266,16 @@ impl UsageRound {
     }
 }
 
-/// Returns namespace and name of a sample's pod, from the first pair of labels that it has.
+/// Returns the namespace and the name of a sample's pod, from the first pair of labels that the sample has.
+/// Returns `None` if it has no such pair.
 fn pod_of(sample: &Sample<'_>, names: &[(&str, &str)]) -> Option<PodKey> {
     names.iter().find_map(|(namespace, pod)| {
         Some((sample.label(namespace)?.to_owned(), sample.label(pod)?.to_owned()))
     })
 }
 
-/// Returns the part of its GPU that a MIG instance is: `1g.10gb` is one seventh.
+/// Returns how large a part of its GPU a MIG instance is, such as one seventh for `1g.10gb`; 1 for a whole
+/// GPU.
 fn slices(sample: &Sample<'_>) -> f64 {
     let profile = sample.label("GPU_I_PROFILE").and_then(|profile| profile.split_once("g."));
     let slices = profile.and_then(|(slices, _)| slices.parse::<u8>().ok()).filter(|slices| *slices <= 7);

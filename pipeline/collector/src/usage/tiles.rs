@@ -20,8 +20,8 @@ pub struct UsageTiles {
     last: Option<Timestamp>,
     /// CPU seconds of each pod, and the time at which they were counted.
     counted: BTreeMap<Text, (f64, Timestamp)>,
-    /// Pods with GPU readings, and the time of their last reading. While a source of GPU metrics fails, they
-    /// stay.
+    /// Pods with GPU readings, and the time of their last reading. The pods stay while a source of GPU
+    /// metrics fails.
     with_gpus: BTreeMap<Text, Timestamp>,
     totals: UsageTotals,
 }
@@ -40,17 +40,17 @@ pub struct UsageTotals {
 }
 
 impl UsageTiles {
-    /// Creates intervals for rounds that are usually `period_micros` apart. A gap of more than twice that, or
-    /// of more than an hour, is a pause.
+    /// Creates intervals for rounds that are usually `period_micros` apart. A gap of more than twice this
+    /// period, or of more than an hour, is a pause.
     pub fn new(organization_id: OrganizationId, period_micros: i64) -> Self {
         let most_micros = period_micros.saturating_mul(2).clamp(1, HOUR_MICROS);
         let (last, counted, with_gpus, totals) = Default::default();
         Self { organization_id, most_micros, last, counted, with_gpus, totals }
     }
 
-    /// Closes a round at an instant: sends one event for each pod that the round has read and `uid_of` knows,
-    /// by namespace and name. A pod that was read only in part has no event, because its usage is not known.
-    /// A round that is not later than the previous one is left out.
+    /// Closes a round at an instant. Returns one event for each pod that the round has read and that `uid_of`
+    /// knows by namespace and name. A pod that was read only in part has no event, because its usage is not
+    /// known. A round that is not later than the previous one is left out.
     pub fn close(
         &mut self,
         round: &UsageRound,

@@ -15,7 +15,7 @@ use prorata_schemas::event::{Event, Payload};
 use cluster::Cluster;
 use follow::{Follower, Gap};
 
-/// One step: what happens, and two numbers that choose details.
+/// One step of a history: its action, and two numbers that choose the details.
 type Step = (u8, u8, u8);
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -73,7 +73,7 @@ fn intervals(events: &[Event]) -> BTreeMap<String, (i64, Option<i64>)> {
     intervals
 }
 
-/// Asserts that no start of a pod is later than its first stop: the pod would run again.
+/// Asserts that no start of a pod is later than its first stop, because the pod would then run again.
 fn assert_never_restarted(events: &[Event]) {
     let intervals = intervals(events);
     for event in events {

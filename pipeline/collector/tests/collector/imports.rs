@@ -32,8 +32,8 @@ fn importer(costs: &[(&str, &str)]) -> AgreementsImporter {
     importer
 }
 
-/// Asserts that the importer has left out exactly these entries. Each has a count, and the starts of the
-/// reason and the example.
+/// Asserts that the importer has left out exactly these entries. Each expected entry is a count, and the
+/// beginnings of the reason and of the example.
 fn assert_left_out(importer: AgreementsImporter, expected: &[(u64, &str, &str)]) -> (String, usize) {
     let (yaml, count, imported) = importer.finish("acme");
     let mut left: Vec<_> = imported.skipped.iter().collect();

@@ -200,7 +200,7 @@ fn without(list: &str, gone: &[&str]) -> String {
     list.lines().filter(|line| !is_gone(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A document, its list, and a replacement in it.
+/// The kind of a document, the name of its file and of its list, and a text with its replacement.
 type Changed = (PriceDocument, &'static str, [&'static str; 2]);
 
 #[test]

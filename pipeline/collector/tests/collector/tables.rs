@@ -18,7 +18,8 @@ struct Case {
     rig: Rig,
     /// Numbers of events and notices that were compared.
     compared: (usize, usize),
-    /// Time at which each object was first named. It is the creation time, unless the object has another.
+    /// Time at which each object was first named. It is the creation time, unless the object names another
+    /// time.
     first_named: BTreeMap<String, i64>,
 }
 
@@ -156,7 +157,7 @@ impl Case {
     }
 }
 
-/// Returns whether words contain the expected one; `key=-` means that the key is not set.
+/// Returns whether words contain the expected word; `key=-` means that the key is not set.
 fn has(words: &[String], expected: &str) -> bool {
     match expected.strip_suffix("=-") {
         Some(key) => !words.iter().any(|word| word.split_once('=').is_some_and(|(found, _)| found == key)),

@@ -1,4 +1,4 @@
-//! Usage sources, and the intervals that rounds give.
+//! Sources of usage, and the intervals that follow from rounds.
 
 use proptest::prelude::*;
 use prorata_collector::usage::{UsageRound, UsageTiles};
@@ -145,7 +145,8 @@ fn gpus_add_up_by_the_better_metric() {
     assert_eq!(usage(&events[0]).1.gpu_memory_bytes, Some(1024 << 20));
 }
 
-/// The memory of a shared GPU is divided by what its pods use, and a pod without a reading has none.
+/// The memory of a shared GPU is divided by what its pods use, and a pod without a reading has no memory
+/// usage.
 #[test]
 fn memory_of_gpus_is_in_bytes_and_divided() {
     let memory = |lines: &[(&str, &str, i64)]| -> Vec<Option<i64>> {

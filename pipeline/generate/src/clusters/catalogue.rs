@@ -26,7 +26,7 @@ pub struct Instance {
     pub spot: Option<UnitPrice>,
 }
 
-/// A price cut, with the price before it. [`INSTANCES`] has the price after it.
+/// A price cut of an instance type, with the price before the cut. [`INSTANCES`] has the price after the cut.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceCut {
     pub instance: &'static str,
@@ -59,7 +59,7 @@ pub struct Card {
 
 /// Price of one vCPU of a serverless pod for an hour.
 pub const SERVERLESS_VCPU_HOUR: UnitPrice = usd("0.00936");
-/// Price of one GiB of a serverless pod for an hour.
+/// Price of one GiB of memory of a serverless pod for an hour.
 pub const SERVERLESS_GIB_HOUR: UnitPrice = usd("0.004608");
 /// Price of a best-effort pod in percent of the default rate.
 pub const BEST_EFFORT_PERCENT: i128 = 20;

@@ -47,7 +47,8 @@ impl Organization {
         }
     }
 
-    /// Starts a node of a group, with the agent that runs on every node.
+    /// Starts a node of a group, with the agent that runs on every node. Returns the node's key; `None` if no
+    /// instance type of the group can hold `need`.
     pub(super) fn start_node(&mut self, at: i64, group: usize, need: Amounts) -> Option<u64> {
         let key = self.fleet.start(&mut self.rng, group, need)?;
         self.announce_node(at, key);
@@ -71,7 +72,7 @@ impl Organization {
         }
     }
 
-    /// Returns the agent of a node. It stops only with its node.
+    /// Returns the agent of a node: a pod that stops only with the node.
     fn agent_of(&mut self, cluster_id: &str, node_id: &str, at: i64) -> PodStarted {
         let pod_uid = uid(&mut self.rng);
         let name = format!("node-exporter-{}", suffix(&mut self.rng));
@@ -102,7 +103,8 @@ impl Organization {
         agent
     }
 
-    /// Returns a node of the workload's group with room: a running node, or a new one.
+    /// Returns the key of a node of the workload's group with room: a running or a new node. Returns `None`
+    /// if the workload runs on no node or fits on none.
     fn schedule(&mut self, at: i64, workload: &Workload) -> Option<u64> {
         let group = workload.group?;
         if let Some(key) = self.fleet.find_room(group, workload.need) {
@@ -153,7 +155,7 @@ impl Organization {
     }
 
     /// Plans a new pod's first sample. Returns the length of the pod's intervals and the start of the first
-    /// one.
+    /// interval; `None` if the pod is not measured.
     fn first_sample(&mut self, at: i64, workload: &Workload, key: u64) -> Option<(i64, i64)> {
         if let Some(every) = self.run.usage_interval {
             self.plan(at - at.rem_euclid(every) + every, Action::Sample(key));

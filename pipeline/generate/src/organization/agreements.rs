@@ -25,8 +25,8 @@ pub struct Run {
     pub end: i64,
     /// Number of pods that run at once.
     pub pods: u64,
-    /// Length of the intervals of measured use of every pod, in microseconds. If `None`, each pod has its
-    /// own.
+    /// Length of the intervals of measured use of every pod, in microseconds. If `None`, each pod has
+    /// intervals of its own length.
     pub usage_interval: Option<i64>,
 }
 
@@ -45,7 +45,7 @@ impl Run {
         self.start + (self.end - self.start) / 1000 * thousandths
     }
 
-    /// Returns a number that grows with the load: `thousandths` of the pods, at least `min`.
+    /// Returns a number that grows with the load: `thousandths` of the number of pods, but at least `min`.
     pub fn sized(&self, thousandths: u64, min: u64) -> u64 {
         (self.pods * thousandths / 1000).max(min)
     }

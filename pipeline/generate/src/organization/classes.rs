@@ -233,7 +233,8 @@ pub const CLASSES: &[PodClass] = &[
 ];
 
 impl PodClass {
-    /// Returns how many gangs start in one minute, in millionths, on average, so that `pods` run at once.
+    /// Returns the mean number of gangs that start per minute, in millionths, if `pods` pods of all classes
+    /// run at once.
     pub fn arrivals_per_minute(&self, pods: u64) -> u64 {
         let mean_seconds = match self.lifetime {
             Lifetime::Diurnal => return 0,

@@ -12,8 +12,8 @@ use crate::clusters::{CLUSTERS, Cluster, GROUPS, NodeGroup};
 use crate::quantities::{put_mib, put_millis};
 use crate::random::{chance, pick};
 
-/// Amounts that a scheduler counts: vCPU thousandths, MiB, accelerators, and MIG slices of 1/7 and 3/7 of a
-/// GPU.
+/// Amounts that a scheduler counts: thousandths of a vCPU, MiB, accelerators, and MIG slices of 1/7 and 3/7
+/// of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     pub cpu_millis: u64,
@@ -43,7 +43,7 @@ pub struct Fleet {
     next_key: u64,
     /// Whether the price cuts of the catalogue have been applied.
     prices_are_cut: bool,
-    /// The number of the organization, with which its account ids end.
+    /// The number of the organization, which is the last part of its account ids.
     number: u64,
 }
 
@@ -113,7 +113,8 @@ impl Fleet {
         self.by_group.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// Finds a running node of the group with room. The search continues after the last node found.
+    /// Finds a running node of the group with room, among at most [`NODES_TRIED_MAX`] nodes. The search
+    /// begins at the node that was found last.
     pub fn find_room(&mut self, group: usize, need: Amounts) -> Option<u64> {
         let keys = self.by_group.get(group)?;
         let cursor = self.cursors.get_mut(group)?;
@@ -149,7 +150,8 @@ impl Fleet {
         Some(key)
     }
 
-    /// Starts a stopped node again, empty, under its old id.
+    /// Starts a stopped node again under its old id, without pods. Returns its new key; `None` if its group
+    /// or instance type is not known.
     pub fn bring_back(&mut self, node: &Node) -> Option<u64> {
         let group = GROUPS.get(node.group)?;
         let free = capacity(instance(&node.described.instance_type)?, group);

@@ -72,7 +72,7 @@ struct LivePod {
     service: Option<usize>,
     /// The time at which the pod is due to end.
     until: i64,
-    /// Length of the pod's intervals of measured use, and start of the current one.
+    /// Length of the pod's intervals of measured use, and start of the current interval.
     sampling: Option<(i64, i64)>,
     /// The pod's description, kept if it is going to change.
     described: Option<Box<PodStarted>>,
@@ -307,7 +307,7 @@ impl Iterator for Organization {
     }
 }
 
-/// Returns the id of the organization with this number. The first few also have a word.
+/// Returns the id of the organization with this number. The first eight ids also contain a word.
 fn name(number: u64) -> String {
     const WORDS: &[&str] = &["aurora", "borealis", "cascade", "delta", "ember", "fjord", "glacier", "harbor"];
     match usize::try_from(number).ok().and_then(|index| WORDS.get(index)) {

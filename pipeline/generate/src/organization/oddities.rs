@@ -1,6 +1,6 @@
-//! Oddities of every real cluster, once an hour and more often under load. Pods run on unannounced nodes, in
-//! unknown pools or without a rate. There are stops without starts, two versions of one event, and a node
-//! that reboots. Cron jobs also start on the hour.
+//! Oddities that occur in every real cluster, once an hour and more often under load. Pods run on unannounced
+//! nodes, in unknown pools or without a rate. There are stops without starts, two versions of one event, and
+//! a node that reboots. Cron jobs also start on the hour.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl Organization {
         }
     }
 
-    /// Returns a pod of the first matching class. It is not tracked: only its end is planned.
+    /// Returns a pod of the first matching class; `None` if no class matches. The pod is not tracked: only
+    /// its end is planned.
     fn untracked_pod(&mut self, at: i64, class: impl Fn(&PodClass) -> bool) -> Option<PodStarted> {
         let class = CLASSES.iter().find(|found| class(found))?;
         let workload = Workload::draw(&mut self.rng, class);
@@ -81,8 +82,8 @@ impl Organization {
         self.plan(end, Action::Emit(Box::new(Payload::PodStopped(stopped))));
     }
 
-    /// Runs a pod that names an unannounced node. If `announced_later`, the node's NodeStarted follows after
-    /// minutes.
+    /// Runs a pod that names an unannounced node. If `announced_later`, the node's NodeStarted follows a few
+    /// minutes later.
     fn on_unknown_node(&mut self, at: i64, announced_later: bool) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "prod-aws".into();
@@ -152,7 +153,8 @@ impl Organization {
         self.plan(at, Action::Emit(Box::new(Payload::NodeStopped(node))));
     }
 
-    /// Sends one PodStarted twice at one instant, with different requests: two events with one natural key.
+    /// Sends two PodStarted events of one pod at one instant, with different requests. Their natural key is
+    /// the same.
     fn two_versions(&mut self, at: i64) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "dev-aws".into();

@@ -16,7 +16,7 @@ use prorata_schemas::money::{Money, Ratio, UnitPrice};
 const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 /// Price of a pool's TFLOP for an hour at QoS `medium`.
 const PER_TFLOP_HOUR: UnitPrice = usd("0.0069228");
-/// Price of a pool's GiB for an hour at QoS `medium`.
+/// Price of a GiB of a pool's VRAM for an hour at QoS `medium`.
 const PER_GIB_HOUR: UnitPrice = usd("0.01548");
 /// Price of the first node of every pool of L40S GPUs.
 const FIRST_POOL_NODE_HOUR: UnitPrice = usd("10.49264");
@@ -50,8 +50,8 @@ fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Qu
 }
 
 /// Adds quotas. In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over
-/// namespaces. The other quotas have no minimum, no namespaces, or only namespaces that another quota has
-/// too.
+/// namespaces. The other quotas have no minimum, no namespaces, or only namespaces that another quota also
+/// has.
 fn quotas(run: &Run, events: &mut Vec<Scripted>) {
     let (elastic, composite) = (QuotaKind::ElasticQuota, QuotaKind::CompositeElasticQuota);
     let (dev, gcp) = (1, 2);

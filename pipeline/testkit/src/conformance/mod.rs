@@ -2,8 +2,8 @@
 //! pass.
 //!
 //! A suite runs on a [`Harness`], which makes a fresh place for each check. If a harness cannot do something,
-//! such as stop the brokers, the check leaves it out and reports that. Tests compare the list of everything
-//! that was left out.
+//! such as stop the brokers, the check leaves this part out and reports it. Tests compare the list of
+//! everything that was left out.
 
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;

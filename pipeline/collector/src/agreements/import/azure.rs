@@ -40,7 +40,7 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
     reserve(import, &reserved, kind, state);
 }
 
-/// Reads an export of the portal once. A line that is too short has empty fields.
+/// Reads an export of the portal once. Fields that are missing at the end of a line count as empty.
 pub fn read_export(import: &mut AgreementsImporter, name: &str, from: impl Read) {
     let left = Cell::new(ELEMENT_BYTES_MAX);
     let mut builder = csv::ReaderBuilder::new();

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{AgreementsImporter, EMPTY, FoundCommitment, NOT_ACTIVE, ONE, UNREADABLE, last, text, whole};
 
 /// Types of commitments that cover all machines of one family and no others, with the family. Every other
-/// type covers several families or a part of one. For example, nodes of A3 and of A3 Mega have one family. M4
-/// nodes of all sizes also have one family, and so do X4 nodes.
+/// type covers several families, or only a part of a family. For example, nodes of A3 and of A3 Mega have one
+/// family. M4 nodes of all sizes also have one family, and so do X4 nodes.
 ///
 /// Source: Google's public documentation of resource-based commitments, as known in November 2026.
 const FAMILIES: &[(&str, &str)] = &[

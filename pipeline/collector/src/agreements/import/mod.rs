@@ -1,4 +1,4 @@
-//! A file of agreements from the documents in which providers list commitments.
+//! An importer that builds a file of agreements from providers' lists of commitments.
 //!
 //! A document is a JSON list, an object with lists, or the CSV export of Azure's portal. The fields of an
 //! element determine its kind. A value that a document does not contain is requested from the user, and never
@@ -62,13 +62,13 @@ pub struct MachineSize {
 pub struct AgreementsImporter {
     /// Currency of the commitments to import.
     pub currency: String,
-    /// Region of reserved instances whose document does not have one.
+    /// Region of reserved instances whose document does not name a region.
     pub region: Option<String>,
     /// Costs of whole commitments per hour, by id.
     pub hourly_costs: BTreeMap<String, UnitPrice>,
     /// Sizes of machine types, by name.
     pub machines: BTreeMap<String, MachineSize>,
-    /// Names of the machine types that documents have.
+    /// Names of the machine types that occur in documents.
     used_machines: BTreeSet<String>,
     /// Lines of YAML by id.
     entries: BTreeMap<String, String>,
@@ -129,8 +129,8 @@ impl AgreementsImporter {
         }
     }
 
-    /// Returns the file as YAML, the number of its entries, and what was left out. Costs and machines that no
-    /// entry needed are reported as left out.
+    /// Returns the file as YAML, the number of its entries, and the elements that were left out. Costs and
+    /// machines that no entry needed are among them.
     pub fn finish(mut self, organization: &str) -> (String, usize, Imported) {
         plans::finish(&mut self);
         for id in self.hourly_costs.keys().filter(|id| !self.entries.contains_key(*id)) {

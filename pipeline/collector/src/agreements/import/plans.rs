@@ -35,9 +35,9 @@ pub struct FoundPlans {
 
 #[derive(Debug)]
 struct Plan {
-    /// The lines of its entry up to the discounts.
+    /// The lines of the plan's entry in the file of agreements, up to the discounts.
     head: String,
-    /// The instance family to which it is limited.
+    /// The instance family to which the plan is limited; `None` if it covers any family.
     family: Option<String>,
 }
 
@@ -121,7 +121,7 @@ pub fn take_rate(import: &mut AgreementsImporter, value: &Value) {
     import.plans.of_document.push(Rate { region, instance_type, rate });
 }
 
-/// Adds the rates of a document to the plan that it names.
+/// Adds the rates of a document to the savings plan that the document names.
 pub fn rates_of(import: &mut AgreementsImporter, document: &str, plan: Option<String>) {
     let rates = std::mem::take(&mut import.plans.of_document);
     if rates.is_empty() {

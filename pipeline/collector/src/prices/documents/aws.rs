@@ -146,7 +146,7 @@ impl Document<'_> {
     }
 }
 
-/// Returns the reason that a product is left out, or `None` if its price belongs in the list.
+/// Returns the reason why a product is left out, or `None` if its price belongs in the list.
 fn left_out(product: &Product) -> Option<&'static str> {
     let Product { product_family, attributes: of } = product;
     let reasons = [

@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for AzurePage<'_> {
     }
 }
 
-/// Returns the reason that a price is left out, or `None` if it belongs in the list.
+/// Returns the reason why a price is left out, or `None` if it belongs in the list.
 fn left_out(item: &Item) -> Option<&'static str> {
     let is_machine = item.service_name == "Virtual Machines" && !item.product_name.contains("CloudServices");
     let reasons = [

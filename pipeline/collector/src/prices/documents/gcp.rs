@@ -2,8 +2,8 @@
 //!
 //! The catalogue has no machine types; it has vCPUs, GiB and GPUs by family and region. A machine's price is
 //! the sum of its parts, from the table of machine types in `gcp/machines.txt`. A machine has a price if all
-//! its parts have one, from the latest of their instants on. If SKUs contradict each other, machines with
-//! these parts are left out.
+//! its parts have a price. It is valid from the latest instant at which the price of a part begins. If SKUs
+//! contradict each other, machines with these parts are left out.
 
 mod machines;
 
@@ -241,7 +241,8 @@ pub fn add_machines(import: &mut Importer) {
     }
 }
 
-/// Adds the sum of a machine's parts, with amounts in hundredths: rounded once, half to even.
+/// Adds a machine's price: the sum of the prices of its parts, rounded once, half to even. The amounts of the
+/// parts are in hundredths.
 fn add(
     import: &mut Importer,
     machine: &MachineType,

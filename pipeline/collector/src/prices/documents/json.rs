@@ -13,7 +13,7 @@ pub struct NumbersAsText<R> {
     is_in_string: bool,
     is_escaped: bool,
     is_in_number: bool,
-    /// A byte to return before the next one.
+    /// A byte that was read, but not returned yet.
     held: Option<u8>,
 }
 
@@ -71,10 +71,11 @@ impl<R: BufRead> Read for NumbersAsText<R> {
     }
 }
 
-/// Reads a map entry by entry and keeps no entry.
+/// A reader of a map that passes on each entry and keeps no entry.
 pub struct Entries<V, F>(F, PhantomData<V>);
 
-/// Reads a map entry by entry. An entry of another form is passed on as an error; the others are still read.
+/// Returns a reader that passes each entry of a map to `each`. An entry of another form is passed on as an
+/// error, and reading continues.
 pub const fn entries<V, F: FnMut(String, Result<V, String>)>(each: F) -> Entries<V, F> {
     Entries(each, PhantomData)
 }
@@ -102,11 +103,11 @@ impl<'de, V: DeserializeOwned, F: FnMut(String, Result<V, String>)> Visitor<'de>
     }
 }
 
-/// Reads a list element by element and keeps no element.
+/// A reader of a list that passes on each element and keeps no element.
 pub struct Elements<V, F>(F, PhantomData<V>);
 
-/// Reads a list element by element. An element of another form is passed on as an error; the others are still
-/// read.
+/// Returns a reader that passes each element of a list to `each`. An element of another form is passed on as
+/// an error, and reading continues.
 pub const fn elements<V, F: FnMut(Result<V, String>)>(each: F) -> Elements<V, F> {
     Elements(each, PhantomData)
 }

@@ -153,7 +153,7 @@ impl Importer {
         Ok((self.list, self.imported))
     }
 
-    /// Returns the reasons that the list is empty, for the error.
+    /// Returns the reasons why the list is empty, for the error.
     fn why_nothing(&self) -> String {
         let currencies: Vec<&str> = self.other_currencies.iter().map(String::as_str).collect();
         if !currencies.is_empty() {

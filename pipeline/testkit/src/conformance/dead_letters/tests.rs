@@ -1,4 +1,4 @@
-//! Tests that the fake keeps the promises, and that topics that break one are caught.
+//! Tests that the fake keeps the promises, and that topics that break a promise are caught.
 
 use std::collections::BTreeMap;
 

@@ -66,8 +66,8 @@ pub(super) fn strange(stage: &MessageStage) -> Checked {
     Ok(())
 }
 
-/// Checks messages with one wrong bit. The bit may make another event, but never half an event, and the body
-/// of the event is canonical.
+/// Checks messages with one wrong bit. The message may become another event, but never half an event, and the
+/// body of the event is canonical.
 pub(super) async fn bent(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     for record in &stage.all_events() {

@@ -1,4 +1,4 @@
-//! Tests that the fake keeps the promises, and that decoders that break one are caught.
+//! Tests that the fake keeps the promises, and that decoders that break a promise are caught.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -115,13 +115,13 @@ enum DecoderDefect {
     WaitsForUnknown,
     /// Asks twice.
     AsksTwice,
-    /// Treats a registry that is down as one that does not know the schema.
+    /// Treats a registry that is down as a registry that does not know the schema.
     TakesDownForUnknown,
     /// Does not report that the registry is down.
     HidesDown,
     /// Never asks for a schema again after one failed request.
     GivesUp,
-    /// Does not report the reason that the registry is unavailable.
+    /// Does not report the reason why the registry is unavailable.
     ComplainsWithoutWords,
 }
 

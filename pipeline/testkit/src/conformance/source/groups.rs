@@ -1,4 +1,4 @@
-//! Checks of the events that several members get about each other.
+//! Checks of the events that several members receive about each other.
 
 use std::collections::BTreeSet;
 

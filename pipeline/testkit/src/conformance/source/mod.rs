@@ -28,7 +28,7 @@ pub trait SourcePlace {
     async fn produce(&self, message: Message) -> Result<i64, String>;
 
     /// Makes a gap of at least one offset at the end, as an aborted transaction does. Returns `false` if the
-    /// place cannot make one.
+    /// place cannot make a gap.
     async fn skip_offsets(&self, topic: &Text, partition: Shard) -> Result<bool, String>;
 
     /// Deletes all messages before an offset.

@@ -1,4 +1,4 @@
-//! Checks of the messages that one member gets.
+//! Checks of the messages that one member receives.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use prorata_worker::source::{Message, SourceError, Start};
 use super::listener::Listener;
 use super::{Checked, SourceStage};
 
-/// Returns a message. All its parts differ from messages of other numbers; some have no key, and some no
-/// value.
+/// Returns the message with this number. Its content differs from other messages. Some messages have no key,
+/// and some no value.
 pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
     let text = |what: &str| format!("{what} {number} of {topic} {partition}").into_bytes();
     Message {

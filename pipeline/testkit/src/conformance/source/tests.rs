@@ -104,7 +104,7 @@ enum SourceDefect {
     Repeats,
     /// Reports messages in the wrong order.
     Disorders,
-    /// Reports an end before the messages before it.
+    /// Reports an end before the messages that precede the end.
     EndsEarly,
     /// Reports each end once.
     EndsOnce,

@@ -18,7 +18,8 @@ use prorata_worker::ports::ErrorKind;
 use super::random::Random;
 pub use fault::{Effect, Fault, Rates, Resume};
 
-/// Counts effects and reads, and makes the scheduled ones fail. The fakes of one process share it.
+/// The faults of one process. It counts effects and reads, and makes some of them fail. The fakes of the
+/// process share it.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<Counter>>);
 
@@ -36,10 +37,11 @@ struct Counter {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// A paused effect. The call decides its outcome. The effect happens even if its caller no longer waits.
+/// A paused effect. A call of this function decides the outcome. The effect may happen even if its caller no
+/// longer waits.
 type Paused = Box<dyn FnOnce(Resume) + Send>;
 
-/// The reason that an effect or a read has failed.
+/// The reason why an effect or a read has failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     pub(super) kind: ErrorKind,
@@ -83,7 +85,8 @@ impl Faults {
         Self::schedule([fault])
     }
 
-    /// Creates faults with several faults. If several strike the same effect or read, the first counts.
+    /// Creates a schedule of several faults. If several faults strike the same effect or read, the first
+    /// counts.
     pub fn schedule(faults: impl IntoIterator<Item = Fault>) -> Self {
         let new = Self::default();
         new.lock().schedule.extend(faults);
@@ -109,12 +112,12 @@ impl Faults {
         counter.random = None;
     }
 
-    /// Returns the number of effects so far, which is the number of the next one.
+    /// Returns the number of effects so far, which is the number of the next effect.
     pub fn effects(&self) -> u64 {
         self.lock().trail.len() as u64
     }
 
-    /// Returns the number of reads so far, which is the number of the next one.
+    /// Returns the number of reads so far, which is the number of the next read.
     pub fn reads(&self) -> u64 {
         self.lock().reads
     }
@@ -171,7 +174,8 @@ impl Faults {
         waited
     }
 
-    /// Counts an effect on an object, and applies it or not, once or twice, now or later.
+    /// Counts an effect on an object. The fault of this effect decides whether it is applied, once or twice,
+    /// and now or later.
     pub(super) async fn effect<T: Send + 'static>(
         &self,
         effect: Effect,
@@ -277,7 +281,7 @@ impl Counter {
         Ok((number, fault))
     }
 
-    /// Counts a read. `damageable` is whether a fault can damage the result.
+    /// Counts a read, and returns its fault, if any. `damageable` says whether a fault can damage the result.
     fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, Failed> {
         if self.dead {
             return Err(DEAD);

@@ -112,7 +112,7 @@ impl FakeBroker {
         self.lock().ends = ends;
     }
 
-    /// Makes every source report again the ends that it has reached.
+    /// Makes every source repeat its report of the ends that it has reached.
     pub fn confirm_ends(&self) {
         self.lock().ends_asked += 1;
     }
@@ -186,8 +186,8 @@ impl FakeBroker {
     }
 
     /// Removes all messages from an offset on, as an unclean election does. Later messages take their
-    /// offsets. A source that has read past the offset and continues gets a lost offset. A source that starts
-    /// again does not.
+    /// offsets. A source that has read past the offset and continues reports a lost offset. A source that
+    /// starts again does not.
     ///
     /// # Errors
     /// If there is no such topic partition.
@@ -259,15 +259,15 @@ impl FakeBroker {
         self.lock().group.rebalance();
     }
 
-    /// Ends the session of the members of this name, which have died or seem to have died. Other members get
-    /// their shards at once. The expired members get `Lost` when they poll, and join again. Returns whether
-    /// there was such a member.
+    /// Ends the session of the members of this name, which have died or seem to have died. Other members
+    /// receive their shards at once. The expired members receive `Lost` when they poll, and join again.
+    /// Returns whether there was such a member.
     pub fn expire(&self, name: &str) -> bool {
         self.lock().group.expire(name)
     }
 
     /// Ends the session of the members of this name. Their own clients get no response and give up their
-    /// shards. The members get `Lost` when they poll, even while they are cut off from the group.
+    /// shards. The members receive `Lost` when they poll, even while they are cut off from the group.
     pub fn lapse(&self, name: &str) {
         self.lock().group.lapse(name);
     }

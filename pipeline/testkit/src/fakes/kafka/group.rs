@@ -3,7 +3,8 @@
 //!
 //! Time has no effect. Sessions end and revocations run out only when the simulation requests it. Shards are
 //! assigned by range over the members' names. A shard moves in three steps, unless its holder's session has
-//! ended. The holder gets a revocation, the holder releases the shard, and only then the next member gets it.
+//! ended. The holder receives a revocation and releases the shard, and only then the next member receives the
+//! shard.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -135,7 +136,7 @@ impl Group {
         }
     }
 
-    /// Releases shards that were revoked from the member. It keeps the assignment of other shards.
+    /// Releases shards that were revoked from the member. The member keeps shards that were not revoked.
     pub(super) fn release(&mut self, id: MemberId, shards: &[Shard]) {
         let Some(member) = self.members.get(&id) else { return };
         if member.standing != Standing::Joined || member.isolated {

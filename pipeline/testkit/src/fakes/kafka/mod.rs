@@ -1,4 +1,4 @@
-//! Kafka: topics, a consumer group, and each member's view of them.
+//! A fake of Kafka: topics, a consumer group, and a source for each member of the group.
 
 mod broker;
 mod group;
