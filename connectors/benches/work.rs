@@ -1,6 +1,7 @@
 //! The cost of the stream worker relative to a backfill of the same events, as a ratio measured in one run.
-//! Both fold one day into a folder of their own, with real messages, archive, Parquet and Delta tables, and
-//! must produce the same content. Kafka is in memory; reading it without a worker is measured separately.
+//! The worker and the backfill each fold one day into a folder, and must produce the same content. Messages,
+//! archive, Parquet and Delta tables are real. Kafka is in memory; reading it without a worker is measured
+//! separately.
 //!
 //! The ratio is the worker's processor time over the backfill's: 1 would mean that offsets, checkpoints and
 //! late events cost nothing. It is measured at both extremes of a catch-up:

@@ -73,7 +73,7 @@ fn encode(letter: &DeadLetter) -> Vec<u8> {
     out
 }
 
-/// Writes a union of null and a type.
+/// Writes a union of null and a type; `None` becomes null.
 fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
     put_long(out, value.is_some().into());
     if let Some(value) = value {
@@ -154,7 +154,7 @@ fn bytes_of(wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {
     wire.bytes().map(<[u8]>::to_vec)
 }
 
-/// Reads a union of null and a type.
+/// Reads a union of null and a type; null becomes `None`.
 fn option<'a, T>(
     wire: &mut Wire<'a>,
     value: impl FnOnce(&mut Wire<'a>) -> Result<T, Reject>,

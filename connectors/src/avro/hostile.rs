@@ -100,7 +100,7 @@ fn endless() -> Json {
     record("R", both().into_iter().chain([("c".to_owned(), inner)]))
 }
 
-/// Returns a union of 2,000 fixed types and a record, each field of which is a union of the same fixed types.
+/// Returns a union of 2,000 fixed types and a record whose fields are unions of the same fixed types.
 fn wide_unions() -> Json {
     let fixed = |at: usize| json!({"type": "fixed", "name": format!("t{at}"), "size": at % 2});
     let names = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Json>();

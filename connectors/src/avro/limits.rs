@@ -1,6 +1,6 @@
 //! Limits on schemas, which come from strangers.
 
-/// Maximum length of a schema's text, in bytes. All our schemas together have 25,000.
+/// Maximum length of a schema's text, in bytes. All our schemas together have 25,000 bytes.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
 /// Maximum number of records, enums and fixed types of a schema.

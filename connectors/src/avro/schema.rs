@@ -1,4 +1,4 @@
-//! Avro schemas, reduced to what skipping and resolving a datum needs.
+//! Avro schemas, reduced to what is needed to skip and resolve data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl fmt::Display for Type {
 impl Plain {
     const ALL: [Self; 8] = [Null, Boolean, Int, Long, Float, Double, Bytes, Text];
 
-    /// Returns the type with this keyword.
+    /// Returns the type with this keyword; `None` if there is none.
     pub(super) fn named(keyword: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plain| plain.name() == keyword)
     }

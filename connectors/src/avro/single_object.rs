@@ -65,8 +65,8 @@ impl SingleObjects {
     }
 }
 
-/// Returns a message in single-object encoding: `body`, which is written with our newest schema of `kind`,
-/// after its header.
+/// Puts the header of single-object encoding in front of `body`, which is written with our newest schema of
+/// `kind`.
 pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
     let mut message = MAGIC.to_vec();
     let json: Json = serde_json::from_str(avsc(kind)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Kinds of the Delta library's errors. They separate faults that a person must fix from outages.
+//! Kinds of the Delta library's errors, which separate faults that a person must fix from outages.
 
 use delta_kernel::Error as Kernel;
 use delta_kernel::arrow::error::ArrowError as Arrow;

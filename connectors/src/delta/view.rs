@@ -184,7 +184,7 @@ impl View {
         Ok(found)
     }
 
-    /// Returns the size of a live file.
+    /// Returns the size of a live file in bytes; `None` if the file is not live.
     pub async fn size(&mut self, path: &str) -> Result<Option<i64>> {
         let Some(date) = partition_date(path) else { return Ok(None) };
         self.ensure(&BTreeSet::from([date])).await?;
@@ -235,7 +235,7 @@ impl View {
         blocking(&self.log_store, scan).await
     }
 
-    /// Returns the latest version of a transaction.
+    /// Returns the latest version of a transaction; `None` if the log has no such transaction.
     pub async fn transaction(&mut self, name: &str) -> Result<Option<u64>> {
         if let Some(known) = self.transactions.get(name) {
             return Ok(*known);

@@ -62,8 +62,8 @@ impl WireObject for NodeObject {
     }
 }
 
-/// Kinds with few objects. Custom resources may have fields of any shape, so an unreadable object must not
-/// hide the others.
+/// Decodes the kinds with few objects. Custom resources may have fields of any shape, so an unreadable object
+/// must not hide other objects.
 impl WireObject for Value {
     fn object(self, kind: ObjectKind) -> Result<KubeObject, String> {
         let name = self.pointer("/metadata/name").and_then(Self::as_str).unwrap_or_default().to_owned();

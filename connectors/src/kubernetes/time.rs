@@ -1,7 +1,7 @@
 //! The API server's clock, derived from the `Date` of its responses.
 //!
-//! `Date` is in whole seconds: at the response, the server's time lies in that second. Each response tightens
-//! the bounds of the difference between the two clocks. We take the later bound, so that times of objects,
+//! `Date` is in whole seconds: at the response, the server's time lies in this second. Each response tightens
+//! the bounds of the difference between the two clocks. We take the upper bound, so that times of objects,
 //! which are the server's, are never in the future.
 //!
 //! A change that only a watch shows, such as the removal of a node, gets the time at which it arrived. So a

@@ -1,5 +1,5 @@
-//! The usage of pods, read once: CPU and memory from the metrics API or from each node's kubelet, both
-//! through the API server, and GPUs from DCGM exporter.
+//! A single reading of the usage of pods. CPU and memory come from the metrics API or from each node's
+//! kubelet, both through the API server, and GPUs from DCGM exporter.
 //!
 //! Exporters are found by their label, and read at the addresses of their pods. That needs only the
 //! permission to list pods. Requests through the API server would need `get` of `pods/proxy`, which reaches
@@ -26,11 +26,11 @@ use crate::store::causes;
 const CONCURRENCY: usize = 8;
 /// Maximum time that one read may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum size of the metrics API's answer, in bytes. It holds all pods at once, about 700 bytes each.
+/// Maximum size of the metrics API's answer, in bytes. The answer holds all pods, with about 700 bytes each.
 const LIST_BYTES_MAX: u64 = 128 << 20;
 /// Maximum size of one node's answer, in bytes.
 const NODE_BYTES_MAX: u64 = 16 << 20;
-/// Maximum number of exporters that are read. A node with GPUs has one.
+/// Maximum number of exporters that are read. Each node with GPUs has one exporter.
 const EXPORTERS_MAX: usize = 10_000;
 /// Number of exporters in a page of their list.
 const PAGE_EXPORTERS: u32 = 200;

@@ -1,13 +1,13 @@
 //! The task that follows one kind: lists it, then watches it from the list's version. The kind is listed
 //! again when the server no longer has the later changes, or on request. After a fault, the task reports the
-//! fault and tries again, without end.
+//! fault and keeps trying.
 //!
 //! Every few hours the kind is checked. It is listed as of the exact version up to which the watch has
 //! reported everything. So the list must show exactly what is already known. The watch continues from this
 //! version.
 //!
-//! After a restart, pods are watched from the stored version. If pods were waiting at the restart, pods are
-//! first listed as of the stored version, because a watch would not show the waiting pods again.
+//! After a restart, pods are watched from the stored version. If pods were waiting at that version, pods are
+//! first listed as of it, because a watch would not show the waiting pods again.
 //!
 //! A list that breaks off begins again; only a list that reached its last page counts as complete. Pods wait
 //! until every other kind was listed, because they name nodes and claims.
@@ -38,8 +38,8 @@ use super::waits::{RETRY_FIRST, RETRY_MAX, longer, minutes};
 /// Number of objects in a page of a list. A pod may have 13 kB of JSON.
 const PAGE_OBJECTS: u32 = 200;
 /// The silence after which a watch is opened again. Its connection may be dead, and the server forgets later
-/// changes after 75 seconds. Bookmarks come every minute, except while the version is still the one from
-/// which the watch began, as for a kind without changes.
+/// changes after 75 seconds. Bookmarks come every minute, except while the version has not changed since the
+/// watch began, as for a kind without changes.
 const SILENCE: Duration = Duration::from_secs(70);
 /// The wait before a kind that may not be listed is tried again.
 const REFUSED_WAIT: Duration = Duration::from_secs(600);
@@ -64,6 +64,7 @@ pub struct KindStatus {
     /// The number of changes that a watch reported.
     pub changes: u64,
     /// The time at which the server last reported anything, or opened a watch that then showed no change.
+    /// `None` before the first contact.
     pub last_contact: Option<Timestamp>,
     /// Whether the server does not have the kind, or the kind may not be listed.
     pub is_absent: bool,
@@ -80,7 +81,7 @@ pub struct Watches {
 
 impl Watches {
     /// Begins to follow these kinds. Pods continue from `pods_version` if it is known; if pods were waiting
-    /// then, pods are first listed as of this version. Changes go to `queue`; while it is full, nothing is
+    /// at this version, pods are first listed as of it. Changes go to `queue`; while it is full, nothing is
     /// read. Each kind is checked every `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,

@@ -5,8 +5,8 @@
 //! seconds ([`Times::settle`]). The rest of their topic partition waits with them, so the worker waits only
 //! once in a while. A producer that sends one unknown id after another does not stop the rest.
 //!
-//! The same holds for an id if its request fails while requests for other ids succeed. The registry counts as
-//! available even if this client may not read a schema, or a schema breaks the API's promises.
+//! The same holds for an id if its request fails while requests for other ids succeed. The fault then lies
+//! with the id: this client may not read the schema, or the schema breaks the API's promises.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,7 +29,8 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of unknown ids to keep.
 const MISSING_MAX: usize = 16 * 1024;
-/// The time for which repeated requests for an unknown id count as one. It is a few times the longest pause.
+/// Maximum age of a wait for an unknown id; a later request begins a new wait. This time is a few times the
+/// longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
 /// Maximum number of ids to remember for which the registry is being asked again.
 const SETTLING_MAX: usize = 1024;
@@ -78,7 +79,7 @@ struct Cache {
     missing: HashMap<u32, Missing>,
     /// The time of the first request for each id that the registry does not know yet.
     settling: HashMap<u32, Instant>,
-    /// The time until which no id is waited for.
+    /// The time until which no id is waited for; `None` if there was no wait in vain yet.
     hurried_until: Option<Instant>,
 }
 

@@ -1,6 +1,6 @@
 //! Values of Kafka messages: Confluent's wire format if a schema registry is configured, otherwise Avro
-//! single-object encoding. The formats differ in their first bytes, so the error of each decoder names the
-//! other format.
+//! single-object encoding. The formats differ in their first bytes, so each decoder recognizes the other
+//! format and names it in its error.
 
 mod confluent;
 mod encode;

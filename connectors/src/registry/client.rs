@@ -122,7 +122,8 @@ impl Registry {
         })
     }
 
-    /// Registers an Avro schema under a subject and returns its id, which is the same every time.
+    /// Registers an Avro schema under a subject and returns the schema's id. Repeated calls return the same
+    /// id.
     ///
     /// # Errors
     /// See [`RegistryFault`]. A schema that breaks the subject's compatibility is a configuration error.

@@ -126,7 +126,7 @@ fn has_code(error: &object_store::Error, codes: &[&str]) -> bool {
     codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// Returns the error and its causes in one line, without repeated causes, XML and logins.
+/// Returns the error and its causes in one line, without repeated causes, XML or logins.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -103,8 +103,8 @@ impl Store {
         self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
     }
 
-    /// Checks that the store does not let a second writer create the same object, because some clones of S3
-    /// ignore the condition of a conditional write.
+    /// Checks that the store refuses a second writer of the same object, because some clones of S3 ignore the
+    /// condition of a conditional write.
     ///
     /// # Errors
     /// If the store cannot be written or read, or ignores the condition.

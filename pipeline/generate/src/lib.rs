@@ -1,4 +1,4 @@
-//! Synthetic load: the events of realistic Kubernetes clusters, the same for the same seed.
+//! Synthetic load: the events of realistic Kubernetes clusters. Equal seeds give equal events.
 //!
 //! Read in this order:
 //! 1. here: [`Load`] is the amount of events to generate, and [`OrganizationEvents`] and [`Arrivals`] are the

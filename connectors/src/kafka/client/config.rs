@@ -13,7 +13,7 @@ use super::settings::{Connection, KafkaSettings, Login, Security, wrong};
 const HAS_TLS: bool = cfg!(any(feature = "tls", feature = "tls-vendored"));
 
 /// Number of KiB that the client library prefetches over all partitions. Its default is 64 MiB, which it
-/// exceeds with many partitions (librdkafka issue 5140: 512 MB with nine of them).
+/// exceeds with many partitions (librdkafka issue 5140: 512 MB with nine partitions).
 const FETCHED_KIB: u32 = 8 * 1024;
 
 /// Maximum size of one answer of a broker, in bytes. A compressed answer takes several times as much memory
@@ -184,7 +184,6 @@ pub fn fetch_settings() -> [(&'static str, String); 5] {
 /// Checks that a file can be read, and returns its path.
 ///
 /// # Errors
-///
 /// [`SourceError::Configuration`] if the file cannot be read or its path is not UTF-8.
 fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
     let shown = file.display();

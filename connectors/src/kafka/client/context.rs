@@ -1,5 +1,5 @@
-//! The client library's callbacks: logs, errors, tokens. They only note errors; the code that uses the client
-//! acts on them.
+//! The client library's callbacks: logs, errors, tokens. The callbacks only note errors; the code that uses
+//! the client acts on them.
 
 use std::collections::VecDeque;
 use std::error::Error;

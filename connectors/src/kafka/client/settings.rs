@@ -44,7 +44,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// Returns the mechanism's name.
+    /// Returns the name of the SASL mechanism; `None` without a login.
     pub(crate) const fn mechanism(&self) -> Option<&'static str> {
         match self {
             Self::None => None,

@@ -1,5 +1,5 @@
-//! The token of OAUTHBEARER, read from a file whenever the client library asks for one. No network is
-//! involved.
+//! The token of OAUTHBEARER, which is read from a file whenever the client library asks for a token. No
+//! network is involved.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -56,8 +56,8 @@ impl Queue {
     }
 
     /// Begins a reading of a shard and ends the reading before it. Returns the number of the new reading.
-    /// Returns `None` if the shard was revoked but the worker has not polled the revocation yet: the worker
-    /// no longer owns the shard.
+    /// Returns `None` if the shard was revoked but the worker has not polled the revocation yet. In that
+    /// case, the worker no longer has the shard.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
@@ -113,8 +113,8 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Notes that nothing more will come. Once everything else is polled, every poll returns this error. Only
-    /// the first call counts.
+    /// Notes that no more signals will come. Once all other signals are polled, every poll returns this
+    /// error. Only the first call counts.
     pub(super) fn fail(&self, error: SourceError) {
         lock(&self.state).failed.get_or_insert(error);
         self.news.notify_one();
@@ -125,8 +125,8 @@ impl Queue {
         lock(&self.state).bytes < self.limit
     }
 
-    /// Takes the waiting signals. If there are none, waits for signals for up to `wait`; returns none if none
-    /// arrives in time.
+    /// Takes the waiting signals. If there are none, waits for signals for up to `wait`, and returns an empty
+    /// list if none arrives in time.
     pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {

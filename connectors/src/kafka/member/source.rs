@@ -137,7 +137,7 @@ impl KafkaSource {
     }
 }
 
-/// A guard that, when it is dropped, notifies the worker that nothing more will come.
+/// A guard that, when it is dropped, notifies the worker that no more signals will come.
 struct Ending(Arc<Queue>);
 
 impl Drop for Ending {

@@ -24,7 +24,7 @@ pub(super) struct Track {
     pub(super) next: Start,
     /// The end offset, once all messages before it are passed on; `None` while more messages arrive.
     pub(super) end: Option<i64>,
-    /// The time at which the brokers were last asked whether this is still the end.
+    /// The time at which the brokers were last asked whether this is still the end; `None` if never.
     pub(super) asked: Option<Instant>,
     /// Whether the offset is lost. If so, the partition is no longer read.
     pub(super) lost: bool,
@@ -51,7 +51,7 @@ impl Track {
         }
     }
 
-    /// Returns whether a message at this offset is the next one, or a later one.
+    /// Returns whether a message at this offset is the next message or a later one.
     pub(super) const fn takes(&self, offset: i64) -> bool {
         match self.next {
             Start::Earliest => true,
@@ -97,7 +97,7 @@ impl Tracks {
         self.0.insert(shard, tracks.collect());
     }
 
-    /// Ends the reading of a shard. Returns whether there was one.
+    /// Ends the reading of a shard. Returns whether the shard was being read.
     pub(super) fn end(&mut self, shard: Shard) -> bool {
         self.0.remove(&shard).is_some()
     }

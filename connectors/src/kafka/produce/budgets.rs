@@ -12,7 +12,7 @@ use super::dead_letters::require_topic;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
-/// Approximate size of the messages in one batch, in bytes; the same as for dead letters.
+/// Approximate size of the messages in one batch, in bytes, as for dead letters.
 const BATCH_BYTES: u32 = 65_536;
 
 /// The topic of exceeded budgets on Kafka.

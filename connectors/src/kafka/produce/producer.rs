@@ -11,7 +11,7 @@ use super::QUEUE_FULL_WAIT;
 use super::sender::{Delivery, Record, Sender};
 use crate::kafka::client::settings::Connection;
 
-/// Approximate size of the events in one batch, in bytes. It is within the brokers' default limit
+/// Approximate size of the events in one batch, in bytes, within the brokers' default limit
 /// (`message.max.bytes` is 1,048,588).
 const BATCH_BYTES: u32 = 1_000_000;
 

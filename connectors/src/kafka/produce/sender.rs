@@ -27,8 +27,8 @@ use crate::kafka::client::context::{Watch, lock};
 use crate::kafka::client::failure;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// Maximum number of requests that await one broker's answer. It bounds the data that is sent again to an
-/// unreachable broker. It also bounds the number of batches that may overtake a batch that is sent again. The
+/// Maximum number of requests that await one broker's answer. The limit bounds the data that is sent again to
+/// an unreachable broker. It also bounds the number of batches that may overtake a repeated batch. The
 /// library's own default is a million.
 const REQUESTS_IN_FLIGHT_MAX: &str = "5";
 

@@ -1,4 +1,5 @@
-//! Compaction of a Delta table in a local folder: the same rows in fewer files, and a log that records it.
+//! Compaction of a Delta table in a local folder: the same rows in fewer files, and a log that records the
+//! compaction.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ fn hour_file(hour: Hour) -> EncodedFile {
     prorata_tables::encode(TABLE, &[full_hour("acme", hour)], &[clock]).unwrap().unwrap()
 }
 
-/// Creates a root with hours of two dates, and a shard that has closed 60 more days since.
+/// Creates a root with hours of two dates, and a shard that is closed through 60 days after the first hour.
 async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
     Root::new(1).create(&store).await.unwrap();

@@ -13,7 +13,7 @@ use prorata_worker::ports::{CommitOutcome, FileEntry, TableCommit, TableCommitte
 
 const TABLE: Table = Table::CostAllocation;
 
-/// Number of days in the table. It is chosen so that the log does not end in a checkpoint.
+/// Number of days in the table, which is chosen so that the log does not end in a checkpoint.
 const DAYS: i64 = 230;
 
 /// Number of files of a day, from four shards.

@@ -1,4 +1,5 @@
-//! Conformance of decoders, in both formats: with a registry that misbehaves on demand, and without one.
+//! Conformance of the decoders of both formats: with a registry that misbehaves on demand, and without a
+//! registry.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

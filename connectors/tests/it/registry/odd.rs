@@ -1,4 +1,5 @@
-//! Ids that the registry answers with something other than a schema, while it answers about others.
+//! Tests with ids for which the registry returns something other than a schema, while it returns other
+//! schemas.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -274,7 +274,7 @@ pub struct PoolEntry {
     pub cluster_id: ClusterId,
     /// Provider that bills the pool's pods without a node.
     pub provider: Text,
-    /// Quality of service of pods that do not name one.
+    /// Default quality of service, for pods that do not name a quality.
     pub default_qos: Text,
     /// Prices by quality of service.
     pub qos_pricing: Vec<QosEntry>,

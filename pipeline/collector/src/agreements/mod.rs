@@ -126,7 +126,7 @@ pub enum AgreementsError {
         /// Start of the later version.
         from: Timestamp,
     },
-    /// An event that the file corrects was recorded at the same time or later.
+    /// An event that the file corrects was not recorded before the file.
     #[error(
         "what the file corrects was recorded at {before}, which is not before {recorded_at}; set a later \
          'recorded_at' at the top of the file, or leave it out"

@@ -2,8 +2,8 @@
 //!
 //! An announced object that a complete list lacks has ended between two instants. The first is the instant up
 //! to which everything was known, and the second is the start of the list. A list that lacks very many
-//! objects, or has no node at all, is not believed at once, because a truncated cache must not end
-//! everything. A list that does not complete says nothing about missing objects.
+//! objects, or shows no node, is not believed at once, because a truncated cache must not end everything. A
+//! list that does not complete says nothing about missing objects.
 
 use std::collections::BTreeSet;
 

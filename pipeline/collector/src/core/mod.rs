@@ -68,7 +68,7 @@ pub enum Notice {
         /// The error.
         fault: String,
     },
-    /// A node has no price. It is held back, and its pods have no price either.
+    /// A node has no price. The node is held back, and its pods have no price either.
     UnpricedNode {
         /// Name of the node.
         name: Text,
@@ -116,8 +116,8 @@ pub enum Notice {
         /// Namespace and name of the object, or its id if it is gone.
         name: String,
     },
-    /// A list would end very many objects at once. It is not believed yet; the kind must be listed again in a
-    /// minute.
+    /// A list would end very many objects at once. The list is not believed yet; the kind must be listed
+    /// again in a minute.
     SuspectList {
         /// Kind of the objects.
         kind: ObjectKind,

@@ -204,7 +204,8 @@ impl Collector {
         Some(Placed { description, changed, least, missing })
     }
 
-    /// Adds the part of the node's GPUs that a pod holds to its description. An unknown part is reported.
+    /// Adds to a pod's description the part of its node's GPUs that the pod holds. An unknown part is
+    /// reported.
     fn share_gpus(&mut self, facts: &PodFacts, description: &mut PodStarted) {
         let Some(node) = self.nodes.get(&facts.node_name).filter(|node| !node.facts.is_virtual) else {
             return;
@@ -237,7 +238,7 @@ impl Collector {
         }
     }
 
-    /// Reprocesses the pods that name a pool, because pools have changed.
+    /// Reprocesses the pods that name a pool.
     pub(super) fn look_again_at_pools(&mut self, now: Timestamp) {
         let naming = self.kept.values().filter(|facts| facts.pool.is_some());
         for facts in naming.cloned().collect::<Vec<_>>() {

@@ -243,7 +243,7 @@ fn device_facts(device: &SliceDevice) -> DeviceFacts {
     DeviceFacts { profile: text("profile"), memory: memory(&device.capacity), takes, card }
 }
 
-/// Returns the bytes of memory among values.
+/// Returns the memory among these values, in bytes; `None` if there is no valid one.
 fn memory(values: &BTreeMap<Text, DeviceValue>) -> Option<u128> {
     let (_, found) = values.iter().find(|(name, _)| is_memory(name))?;
     Quantity::amount_of(MEMORY, &found.value.0).ok()

@@ -31,7 +31,7 @@ pub struct PodFacts {
     pub removed: Option<Timestamp>,
     /// Claims by `namespace/name`. `None` if a claim is not created yet.
     pub claims: Vec<Option<Text>>,
-    /// Facts from the annotations, if they name a pool. They count only if the pool is known.
+    /// Facts from the annotations; `None` if they name no pool. The facts count only if the pool is known.
     pub pool: Option<PoolFacts>,
     /// Values that may name parts of GPUs. Their meaning depends on the node.
     pub gpus: Option<PodGpus>,
@@ -144,8 +144,9 @@ fn started_at(state: &ContainerState) -> Option<Instant> {
     running.or_else(|| state.terminated.as_ref()?.started_at)
 }
 
-/// Returns the end of a pod: the last end of any of its containers. A pod that was evicted before it started,
-/// or whose node is gone, has no such end; the time of a condition counts instead.
+/// Returns the end of a pod: the last end of any of its containers. `None` if the pod has not ended. A pod
+/// that was evicted before it started, or whose node is gone, has no such end; the time of a condition counts
+/// instead.
 fn ended(pod: &PodObject) -> Option<PodEnd> {
     if !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
         return None;

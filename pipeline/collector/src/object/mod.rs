@@ -143,13 +143,14 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// Returns the time at which any value last changed, in whole seconds.
+    /// Returns the time at which any value last changed, in whole seconds; `None` if the object does not have
+    /// it.
     pub fn changed(&self) -> Option<prorata_schemas::time::Timestamp> {
         self.managed_fields.iter().filter_map(|fields| fields.time).map(|time| time.0).max()
     }
 
-    /// Returns the time of removal if this is the last revision. The final delete sets the grace period to 0,
-    /// and the time to the instant of the delete. Before that, the time is in the future.
+    /// Returns the time of removal if this is the last revision, otherwise `None`. The final delete sets the
+    /// grace period to 0, and the time to the instant of the delete. Before that, the time is in the future.
     pub fn removed(&self) -> Option<prorata_schemas::time::Timestamp> {
         let removed = self.deletion_grace_period_seconds == Some(0);
         self.deletion_timestamp.filter(|_| removed).map(|time| time.0)

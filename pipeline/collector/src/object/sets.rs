@@ -121,7 +121,7 @@ pub struct Budget {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QosConfig {
-    /// Quality of service of pods that do not name one.
+    /// Default quality of service, for pods that do not name a quality.
     #[serde(rename = "defaultQoS", deserialize_with = "or_default")]
     pub default_qos: String,
     /// Prices by quality of service.

@@ -250,8 +250,8 @@ fn on_cards(part: Ratio, cards: Option<u128>) -> Result<Quantity, ShareFault> {
     }
 }
 
-/// Returns whether a resource looks like a part of a GPU: it matches a configured pattern, and no other rule
-/// counts it, such as whole GPUs and MIG slices.
+/// Returns whether a resource looks like a part of a GPU. It matches a configured pattern, and is not counted
+/// by another rule, as whole GPUs and MIG slices are.
 fn looks_like_share(name: &str, options: GpuOptions<'_>) -> bool {
     let is_counted = name == GPU_MEMORY
         || name.starts_with(MIG_PREFIX)

@@ -68,8 +68,8 @@ impl Ratio {
         self.over.div_ceil(self.under)
     }
 
-    /// Returns thousandths, rounded down so that parts never exceed their card; at least 1 for a number above
-    /// 0. Returns `None` if the number is too large.
+    /// Returns thousandths, rounded down so that parts never exceed their card; at least 1 if the number is
+    /// positive. Returns `None` if the number is too large.
     pub fn thousandths(self) -> Option<u128> {
         let millis = self.over.checked_mul(1000)? / self.under;
         Some(if self.over > 0 { millis.max(1) } else { 0 })

@@ -49,7 +49,8 @@ impl Register {
         self.memory.len()
     }
 
-    /// Returns the memory of the first device, in MiB. The devices of a node are alike.
+    /// Returns the memory of the first device, in MiB; `None` if there is no device. All devices of a node
+    /// are alike.
     pub const fn memory(&self) -> Option<u128> {
         self.first
     }

@@ -100,7 +100,8 @@ impl Values {
         *value = value.max(amount);
     }
 
-    /// Returns the value of the GPU.
+    /// Returns the value of the GPU: the line that names no pod, or else the largest value of a pod. Returns
+    /// `None` if there are no lines.
     fn whole(&self) -> Option<f64> {
         self.gpu.or_else(|| self.pods.values().copied().reduce(f64::max))
     }
@@ -122,7 +123,7 @@ impl Gpu {
     }
 }
 
-/// Divides the value of a GPU among its pods, as whole numbers that add up to the value. They are
+/// Divides the value of a GPU among its pods, in whole numbers that add up to the value. The parts are
 /// proportional to the pods' usage, or equal if the usage is not known.
 fn divided(whole: f64, used: &BTreeMap<PodKey, f64>, pods: BTreeSet<&PodKey>) -> Vec<(PodKey, f64)> {
     let is_known = pods.len() == used.len() && used.values().any(|used| *used > 0.0);

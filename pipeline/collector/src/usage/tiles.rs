@@ -35,7 +35,7 @@ pub struct UsageTotals {
     pub unknown_pods: u64,
     /// Number of readings of pods without CPU and memory, or without GPUs. These pods have no interval.
     pub incomplete: u64,
-    /// Number of pauses longer than the longest interval. Their time has no sample.
+    /// Number of pauses longer than the longest interval. No sample covers the time of a pause.
     pub pauses: u64,
 }
 

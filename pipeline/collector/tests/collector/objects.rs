@@ -91,7 +91,7 @@ fn resource(name: &str) -> String {
     }
 }
 
-/// Makes the object of a line from its kind, its name and its words.
+/// Makes the object of a line from its kind, its name and its words; `None` if there is no such kind.
 pub fn object(kind: &str, name: &str, mut words: Words<'_>) -> Option<KubeObject> {
     let parsed = match kind {
         "node" => KubeObject::Node(from(node(name, &mut words))),

@@ -88,7 +88,8 @@ fn rates(run: &Run, events: &mut Vec<Scripted>) {
     }
 }
 
-/// Returns a reservation as it is first set. Changes are made to copies of it.
+/// Returns a reservation as it is first set; `None` if there is no such unit. Later versions are changed
+/// copies.
 fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> Option<ReservationSet> {
     let unit = UNITS.iter().find(|unit| unit.card == card && unit.gpus == gpus)?;
     let cluster = CLUSTERS.get(SERVERLESS)?;
@@ -156,6 +157,7 @@ fn reservations(run: &Run, events: &mut Vec<Scripted>) {
 }
 
 /// Returns a commitment, as it is first set, to `count` instances of this type at 62 % of their price.
+/// Returns `None` if the cluster or the type does not exist.
 fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Option<CommitmentSet> {
     let (cluster, instance) = (CLUSTERS.get(cluster)?, instance(name)?);
     let kind = match cluster.provider {

@@ -234,7 +234,7 @@ pub const CLASSES: &[PodClass] = &[
 
 impl PodClass {
     /// Returns the mean number of gangs that start per minute, in millionths, if `pods` pods of all classes
-    /// run at once.
+    /// run at once. Returns 0 for a class whose replicas follow the time of day.
     pub fn arrivals_per_minute(&self, pods: u64) -> u64 {
         let mean_seconds = match self.lifetime {
             Lifetime::Diurnal => return 0,

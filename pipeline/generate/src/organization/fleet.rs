@@ -191,7 +191,7 @@ impl Fleet {
         Some(node)
     }
 
-    /// Changes the price of a spot node and returns its new description.
+    /// Changes the price of a spot node and returns its new description; `None` if the node does not run.
     pub fn reprice(&mut self, rng: &mut ChaCha8Rng, key: u64) -> Option<NodeStarted> {
         let node = self.nodes.get_mut(&key)?;
         let instance = instance(&node.described.instance_type)?;

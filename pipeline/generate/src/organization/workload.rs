@@ -165,7 +165,7 @@ impl Workload {
         }
     }
 
-    /// Returns a pod of this workload that starts at `at`. Its node is not set yet.
+    /// Returns a pod of this workload that starts at `at`, without its node.
     pub fn pod(&self, rng: &mut ChaCha8Rng, at: i64, created_at: i64) -> PodStarted {
         let cluster = CLUSTERS.get(self.cluster);
         let serverless = self.class.placement == Placement::Serverless;

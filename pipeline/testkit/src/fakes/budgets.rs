@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::faults::{Effect, Faults};
 
-/// The topic of exceeded budgets in memory. Clones share it; each process has its own faults.
+/// The topic of exceeded budgets in memory. Clones share the topic; each process has its own faults.
 #[derive(Clone, Debug, Default)]
 pub struct FakeBudgetTopic {
     taken: Arc<Mutex<Vec<ExceededBudget>>>,
@@ -21,7 +21,7 @@ pub struct FakeBudgetTopic {
 }
 
 impl FakeBudgetTopic {
-    /// Returns the same topic, as a process with these faults sends to it.
+    /// Returns this topic for a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { faults, ..self.clone() }
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::Clock;
 
-/// A clock that the simulation moves. Clones share it.
+/// A clock that the simulation moves. Clones share the clock.
 #[derive(Clone, Debug)]
 pub struct SteppedClock(Arc<Mutex<Hands>>);
 
@@ -76,7 +76,7 @@ impl Hands {
     }
 }
 
-/// The clock of one process. Its wall clock may be ahead of the true time, or behind. Clones share it.
+/// The clock of one process. The wall clock may run ahead of the true time, or lag. Clones share the clock.
 #[derive(Clone, Debug)]
 pub struct ProcessClock {
     of: SteppedClock,
@@ -84,7 +84,7 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Sets the clock ahead of the true time by this many seconds; a negative number sets it behind.
+    /// Sets the clock ahead of the true time by this many seconds; a negative number sets it back.
     pub fn set_ahead(&self, seconds: i64) {
         self.ahead.store(seconds, Ordering::Relaxed);
     }

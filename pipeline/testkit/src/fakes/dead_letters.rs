@@ -10,7 +10,7 @@ use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::faults::{Effect, Faults};
 
-/// The topic of dead letters in memory. Clones share it; each process has its own faults.
+/// The topic of dead letters in memory. Clones share the topic; each process has its own faults.
 #[derive(Clone, Debug, Default)]
 pub struct FakeDeadLetterTopic {
     topic: Arc<Mutex<Topic>>,
@@ -27,7 +27,7 @@ struct Topic {
 }
 
 impl FakeDeadLetterTopic {
-    /// Returns the same topic, as a process with these faults sends to it.
+    /// Returns this topic for a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { topic: Arc::clone(&self.topic), faults }
     }
@@ -37,7 +37,7 @@ impl FakeDeadLetterTopic {
         lock(&self.topic).letters.clone()
     }
 
-    /// Returns the same letters as messages of one partition.
+    /// Returns all letters sent so far, as messages of one partition.
     pub fn messages(&self) -> Vec<Message> {
         let message = |(offset, letter): (i64, &DeadLetter)| Message {
             topic: "dead-letters".into(),

@@ -180,7 +180,7 @@ impl TableEncoder for FakeEncoder {
     }
 }
 
-/// Splits joined files into the first file and the rest.
+/// Splits joined files into the first file and the rest; `None` if the text is not valid.
 fn split_first(text: &str) -> Option<(HourFile, &str)> {
     let (head, rest) = text.split_once('\n')?;
     let mut head = head.split(' ');
@@ -198,7 +198,7 @@ fn stamp(clock: &str, splice: &TableSplice<'_>) -> String {
     format!("{own}revision: {revision}, last_updated: {last_updated:?} }}")
 }
 
-/// Returns the text of a row after the name of a field.
+/// Returns the text of a row after the name of a field; `None` if the row has no such field.
 fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split_once(&format!(" {name}: ")).map(|(_, rest)| rest)
 }

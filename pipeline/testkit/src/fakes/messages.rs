@@ -11,7 +11,7 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
-/// A schema registry in memory. Clones share it.
+/// A schema registry in memory. Clones share the registry.
 #[derive(Clone, Debug, Default)]
 pub struct FakeRegistry(Arc<Mutex<Registry>>);
 
@@ -43,7 +43,7 @@ impl FakeRegistry {
         self.lock().down = down;
     }
 
-    /// Makes the registry refuse the schema with this id while it returns other schemas, or undoes that.
+    /// Sets whether the registry refuses the schema with this id while it returns other schemas.
     pub fn set_odd(&self, schema_id: u32, odd: bool) {
         let mut registry = self.lock();
         if odd {

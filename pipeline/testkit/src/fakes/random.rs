@@ -1,4 +1,4 @@
-//! Seeded choices of the fakes. The same seed makes the same run, on every machine and in every release.
+//! Seeded choices of the fakes. Equal seeds give equal runs, on every machine and in every release.
 
 /// The SplitMix64 generator.
 #[derive(Clone, Debug)]

@@ -32,13 +32,13 @@ struct Stored {
 }
 
 impl FakeStore {
-    /// Returns the same objects, as a process with these faults sees them.
+    /// Returns these objects for a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { faults, ..self.clone() }
     }
 
-    /// Returns the same objects. New objects are stored at this clock's time; without a clock, at a fixed
-    /// time.
+    /// Returns these objects with a clock, which gives the time of new objects. Without a clock, the time is
+    /// [`STORED_AT`].
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }

@@ -37,12 +37,12 @@ pub struct TableLog {
 }
 
 impl FakeTables {
-    /// Returns the same logs, as a process with these faults sees them.
+    /// Returns these logs for a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
         Self { faults, ..self.clone() }
     }
 
-    /// Returns the same logs. New commits are stored at this clock's time; without a clock, at time 0.
+    /// Returns these logs with a clock, which gives the time of new commits. Without a clock, the time is 0.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Polling: the way of messages and ends of partitions from the library to the queue.
+//! The path of messages and ends of partitions from the library to the queue.
 
 use std::time::Instant;
 

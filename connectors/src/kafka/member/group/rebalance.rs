@@ -70,7 +70,8 @@ impl Group<'_> {
         self.revoking = Some(Revocation { waiting: shards.into_iter().collect(), until });
     }
 
-    /// Returns revoked partitions to the group once the worker has released them, or once their time is over.
+    /// Returns revoked partitions to the group once the worker has released them, or once the release takes
+    /// too long.
     pub(super) fn finish_revocation(&mut self) {
         let Some(revoking) = &self.revoking else { return };
         if revoking.waiting.is_empty() {

@@ -46,8 +46,9 @@ pub fn take(import: &mut AgreementsImporter, value: &Value) {
     });
 }
 
-/// Returns the hourly cost of the reserved instances, rounded down to 10^-12. It is the number of instances
-/// times the sum of the hourly part of the upfront price, the recurring charges and the usage price.
+/// Returns the hourly cost of the reserved instances, rounded down to 10^-12; `None` if a value is not valid.
+/// It is the number of instances times the sum of the hourly part of the upfront price, the recurring charges
+/// and the usage price.
 fn hourly_cost(value: &Value) -> Option<UnitPrice> {
     let atoms = |value: &Value, key: &str| match text(value, key) {
         "" => Some(0),

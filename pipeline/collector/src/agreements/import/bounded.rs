@@ -6,7 +6,8 @@ use std::io::{self, Read};
 /// Maximum size of one element of a document, in bytes.
 pub const ELEMENT_BYTES_MAX: usize = 1 << 20;
 
-/// A document with a limit on the bytes that may be read. Its reader can raise the limit.
+/// A document with a limit on the bytes that may be read. The code that reads the document can raise the
+/// limit.
 pub struct Bounded<'b, R> {
     /// The document.
     pub from: R,

@@ -22,7 +22,7 @@ const TOKENS: [&str; 4] = ["NextToken", "nextToken", "nextPageToken", "nextLink"
 /// Maximum number of keys that a message names.
 const KEYS_MAX: usize = 8;
 
-/// Reason for an object without a list. It names the keys of [`LISTS`].
+/// Reason for an object without a list, which names the keys of [`LISTS`].
 const NO_LIST: &str = "an object without a list; expected is a list of commitments, or an object with \
                        ReservedInstances, CapacityReservations, savingsPlans, searchResults, items or \
                        value";

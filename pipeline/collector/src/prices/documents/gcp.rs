@@ -2,8 +2,8 @@
 //!
 //! The catalogue has no machine types; it has vCPUs, GiB and GPUs by family and region. A machine's price is
 //! the sum of its parts, from the table of machine types in `gcp/machines.txt`. A machine has a price if all
-//! its parts have a price. It is valid from the latest instant at which the price of a part begins. If SKUs
-//! contradict each other, machines with these parts are left out.
+//! its parts have a price. The machine's price is valid from the latest instant at which a part's price
+//! begins. If SKUs contradict each other, machines with these parts are left out.
 
 mod machines;
 
@@ -209,7 +209,7 @@ fn take(import: &mut Importer, sku: &Sku) {
     }
 }
 
-/// Parses a price of units and billionths.
+/// Parses a price of units and billionths; `None` if it is not valid.
 fn price(price: &GooglePrice) -> Option<UnitPrice> {
     let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u32>().ok() };
     let (units, nanos) =

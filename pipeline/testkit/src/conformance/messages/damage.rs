@@ -1,4 +1,4 @@
-//! Checks of bytes that are not a message or not a complete one.
+//! Checks of bytes that are not a message, or only a part of a message.
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventRecord;

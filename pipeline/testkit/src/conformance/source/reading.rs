@@ -9,7 +9,7 @@ use prorata_worker::source::{Message, SourceError, Start};
 use super::listener::Listener;
 use super::{Checked, SourceStage};
 
-/// Returns the message with this number. Its content differs from other messages. Some messages have no key,
+/// Returns the message with this number. The content differs from other messages. Some messages have no key,
 /// and some no value.
 pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
     let text = |what: &str| format!("{what} {number} of {topic} {partition}").into_bytes();

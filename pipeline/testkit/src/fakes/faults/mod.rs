@@ -18,8 +18,8 @@ use prorata_worker::ports::ErrorKind;
 use super::random::Random;
 pub use fault::{Effect, Fault, Rates, Resume};
 
-/// The faults of one process. It counts effects and reads, and makes some of them fail. The fakes of the
-/// process share it.
+/// A counter of the effects and reads of one process, which makes some of them fail. The fakes of the process
+/// share the counter.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<Counter>>);
 

@@ -16,7 +16,7 @@ use crate::fakes::random::Random;
 /// Default maximum number of messages in one poll.
 const POLL_MESSAGES: usize = 100;
 
-/// Kafka in memory. Clones share it.
+/// Kafka in memory. Clones share the brokers.
 ///
 /// By default, a poll reports all messages in order of topic and partition, and the end of every partition
 /// that is read to its end. With a seed, polls take partitions in random order and random numbers of

@@ -12,7 +12,7 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{SourceError, SourceEvent};
 
-/// Number of a member. Each process that joins gets its own number, even if its name was used before.
+/// Number of a member. Each process that joins has a number of its own, even if its name was used before.
 pub(super) type MemberId = u64;
 
 /// A member's place in the group.
@@ -24,7 +24,7 @@ enum Standing {
     Joined,
     /// The member's session has ended without the member's knowledge. The member joins again when it polls.
     Expired,
-    /// Another member of the same name has taken its place.
+    /// Another member of the same name has replaced the member.
     Fenced,
     /// The member has left for good.
     Left,
@@ -160,8 +160,8 @@ impl Group {
         }
     }
 
-    /// Ends the sessions of members of this name, so that others get their shards. Returns whether there was
-    /// such a member.
+    /// Ends the sessions of members of this name, so that other members receive their shards. Returns whether
+    /// there was such a member.
     pub(super) fn expire(&mut self, name: &str) -> bool {
         let ids = self.joined(name);
         for id in &ids {
@@ -294,7 +294,7 @@ impl Group {
     }
 
     /// Returns the assignment by range, over the members in order of name. If the shards do not divide
-    /// evenly, each of the first members gets one more shard.
+    /// evenly, each of the first members has one more shard.
     fn targets(&self) -> BTreeMap<Shard, MemberId> {
         let joined = self.members.iter().filter(|(_, member)| member.standing == Standing::Joined);
         let mut joined: Vec<(&Text, MemberId)> = joined.map(|(id, member)| (&member.name, *id)).collect();

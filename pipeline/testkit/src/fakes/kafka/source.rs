@@ -30,8 +30,8 @@ pub struct FakeSource {
 
 impl FakeBroker {
     /// Creates a new process that reads these topics. It becomes the group's member of this name when it
-    /// first polls. If a member of that name exists, the new process takes its place and fences it, as a
-    /// restart of a dead process does.
+    /// first polls. If such a member exists, the new process replaces and fences it, as a restart of a dead
+    /// process does.
     pub fn source(&self, name: &str, topics: &[&str]) -> FakeSource {
         let mut cluster = self.lock();
         let topics: Vec<Text> = topics.iter().map(|topic| Text::from(*topic)).collect();
