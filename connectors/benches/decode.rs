@@ -1,5 +1,5 @@
-//! Decoding one event of each size class: our reader, a conversion from another version, apache-avro's own
-//! read, and a whole archive file. Only ratios within one run are meaningful.
+//! Times to decode one event of each size class: our reader, a conversion from another version, apache-avro's
+//! own read, and a whole archive file. Only ratios within one run are meaningful.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 

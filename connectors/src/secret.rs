@@ -13,7 +13,7 @@ const REDACTED: &str = "[redacted]";
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret. An empty text means no secret.
+    /// Wraps a secret. An empty text stands for no secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -92,7 +92,7 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
     put_long(out, 0);
 }
 
-/// Reads a file of dead letters in our schema, or in another version of it that resolves to ours.
+/// Reads a file of dead letters in our schema, or in another version of the schema that resolves to ours.
 ///
 /// # Errors
 /// If the file is damaged or holds something else. Files of dead letters are our own, so nothing in them is

@@ -57,7 +57,7 @@ pub(super) struct RecordPlan {
     pub(super) in_order: bool,
 }
 
-/// The treatment of one of the writer's fields that takes bytes.
+/// The treatment of a writer's field that takes bytes.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Convert the field to our field at this index.

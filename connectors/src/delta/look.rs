@@ -1,4 +1,4 @@
-//! Reading a table's log without changing it: no table is created and no column is added.
+//! A reader of a table's log that changes nothing: it creates no table and adds no column.
 
 use chrono::DateTime;
 use deltalake_core::{DeltaTable, DeltaTableError};

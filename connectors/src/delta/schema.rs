@@ -6,8 +6,8 @@
 
 use deltalake_core::kernel::{StructField, StructType};
 
-/// Returns the columns of `wanted` that the table lacks, in the form to add: nullable, because older files do
-/// not have them.
+/// Returns the columns of `wanted` that the table lacks, as nullable columns, because older files do not have
+/// them.
 ///
 /// # Errors
 /// The columns that cannot become the wanted columns, with the reasons.

@@ -286,7 +286,7 @@ impl Follower {
         change(self.status.lock().unwrap_or_else(PoisonError::into_inner).entry(self.kind).or_default());
     }
 
-    /// Returns whether the kind is required: nothing is collected without nodes and pods.
+    /// Returns whether the kind is required, because nothing is collected without nodes and pods.
     const fn is_needed(&self) -> bool {
         matches!(self.kind, ObjectKind::Node | ObjectKind::Pod)
     }

@@ -178,7 +178,7 @@ fn fill(mut file: File, payload: &PutPayload, sync: Sync) -> io::Result<()> {
     sync(&file)
 }
 
-/// Creates a folder and the folders above it, and makes each durable.
+/// Creates a folder and the folders above it, and makes all of them durable.
 fn create_folder(folder: &FilePath, sync: Sync) -> io::Result<()> {
     let Some(parent) = folder.parent().filter(|_| !folder.is_dir()) else { return Ok(()) };
     create_folder(parent, sync)?;

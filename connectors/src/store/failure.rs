@@ -141,7 +141,7 @@ pub(crate) fn causes(error: &dyn Error) -> String {
     without_markup(&without_logins(&text))
 }
 
-/// Returns the text without user and password in its URLs, because an endpoint in the environment may have
+/// Returns the text without the user and the password in its URLs, because the URL of an endpoint may contain
 /// them.
 pub(super) fn without_logins(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

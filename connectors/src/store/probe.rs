@@ -1,4 +1,4 @@
-//! A check of the promise that everything depends on: of several writers, exactly one creates an object.
+//! A check of the promise on which everything depends: exactly one of several writers creates an object.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

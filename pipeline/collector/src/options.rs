@@ -26,7 +26,7 @@ pub enum StartAt {
 /// The choice of the time that is sent for a missed stop: one of the two ends of its span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedStop {
-    /// The earlier end. Nothing is charged that cannot be proved.
+    /// The earlier end, so that only time is charged that can be proved.
     #[default]
     Earliest,
     /// The later end.

@@ -1,4 +1,5 @@
-//! The queue between the reading thread and the worker: everything that is read and not yet polled, in order.
+//! The queue between the reading thread and the worker. It holds everything that is read and not yet polled,
+//! in order.
 //!
 //! Each reading of a shard has a number. Messages enter with the number of their reading and are dropped when
 //! the reading ends. So after a revocation, release or new start of a shard, a poll returns no message that
@@ -106,8 +107,8 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Notes that Kafka does not answer at the moment. The next poll that finds nothing else returns this
-    /// error, once.
+    /// Notes that Kafka does not answer at the moment. The next poll that finds no signals returns this
+    /// error, and later polls do not repeat it.
     pub(super) fn set_unavailable(&self, error: SourceError) {
         lock(&self.state).unavailable = Some(error);
         self.news.notify_one();

@@ -1,4 +1,4 @@
-//! Sending: the client library's producer (`sender`), events ([`KafkaProducer`]), dead letters
+//! Senders: the client library's producer (`sender`), and senders of events ([`KafkaProducer`]), dead letters
 //! ([`KafkaDeadLetters`]) and exceeded budgets ([`KafkaBudgets`]).
 
 mod budgets;

@@ -1,5 +1,5 @@
-//! Decoding of values to events: both wire formats, every kind of damage, and the number of requests to the
-//! registry.
+//! Tests of decoding values into events: both wire formats, every kind of damage, and the number of requests
+//! to the registry.
 
 use std::sync::Arc;
 use std::sync::Mutex;

@@ -371,8 +371,8 @@ impl Collector {
         }
     }
 
-    /// After a change from a watch, advances the time up to which its kind is known. During a list, the time
-    /// does not advance.
+    /// After a change from a watch, advances the time up to which the object's kind is known. During a list,
+    /// the time does not advance.
     fn catch_up(&mut self, object: &KubeObject, now: Timestamp) {
         let kind = object.kind();
         if !self.lists.contains_key(&kind) {

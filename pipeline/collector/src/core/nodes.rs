@@ -211,7 +211,8 @@ impl Collector {
         Some(description)
     }
 
-    /// Announces the prices that took effect since a node's last event, each at its own instant.
+    /// Announces each price that took effect since a node's last event, at the instant from which the price
+    /// is valid.
     fn price_steps(&mut self, name: &Text, now: Timestamp) {
         let Some(node) = self.nodes.get(name).filter(|node| node.is_announced) else { return };
         if self.awaits_slices(now) && !node.facts.has_gpus(&self.options) {

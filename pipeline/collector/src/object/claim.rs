@@ -87,7 +87,7 @@ pub struct ClaimResults {
     pub results: Vec<AllocatedDevice>,
 }
 
-/// A device, named by driver, pool and device.
+/// A device, which its driver, its pool and its name identify.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocatedDevice {
@@ -99,7 +99,7 @@ pub struct AllocatedDevice {
     pub pool: Text,
     /// Name of the device within the pool.
     pub device: Text,
-    /// Whether the device is claimed only for administration, and so occupies nothing.
+    /// Whether the device is claimed only for administration, so that the claim occupies nothing.
     pub admin_access: Option<bool>,
     /// The capacity that the claim takes from a device that several claims may share.
     #[serde(deserialize_with = "or_default")]

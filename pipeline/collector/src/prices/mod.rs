@@ -1,7 +1,7 @@
-//! Prices of nodes: the price list, the documents that it is made from, and rates by capacity.
+//! Prices of nodes: the price list, the documents from which it is built, and rates by capacity.
 //!
-//! A price list is one CSV file. [`Importer`] makes it from the documents that providers publish. No price is
-//! ever a float: numbers in documents are read as text, and text as decimals.
+//! A price list is one CSV file. [`Importer`] builds it from the documents that providers publish. No price
+//! is ever a float: numbers in documents are read as text, and the text is parsed as a decimal.
 
 mod book;
 mod documents;

@@ -208,7 +208,7 @@ impl UsageRound {
     /// Adds a kubelet's resource metrics (`/metrics/resource`): CPU seconds and the working set of each pod.
     ///
     /// # Errors
-    /// Returns the first line that is not a sample. Nothing is added then.
+    /// Returns the first line that is not a sample. In that case, nothing is added.
     pub fn add_kubelet(&mut self, text: &str) -> Result<(), UsageError> {
         for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
             let Some(name) = pod_of(&sample, &[("namespace", "pod")]) else { continue };
@@ -235,7 +235,7 @@ impl UsageRound {
     /// divided among them.
     ///
     /// # Errors
-    /// Returns the first line that is not a sample. Nothing is added then.
+    /// Returns the first line that is not a sample. In that case, nothing is added.
     pub fn add_dcgm(&mut self, text: &str) -> Result<(), UsageError> {
         const NAMES: &[(&str, &str)] =
             &[("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name")];

@@ -1,4 +1,4 @@
-//! Runs the tables of `testdata/collector/requests`: each gives containers and the expected effective
+//! Runs the tables of `testdata/collector/requests`: each table lists containers, and the expected effective
 //! requests and limits.
 
 use prorata_collector::effective;

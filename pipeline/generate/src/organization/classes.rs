@@ -75,7 +75,7 @@ const BATCH_LIFETIMES: &[(u32, i64, i64)] = &[
     (1, 86_400, 345_600),
 ];
 
-/// Load of services by hour of the day, in percent of its mean.
+/// Load of services by hour of the day, in percent of the mean load.
 const DAY_CURVE: [u64; 24] = [
     50, 43, 40, 39, 40, 50, 71, 100, 129, 143, 150, 154, 150, 154, 157, 154, 143, 131, 121, 114, 103, 89, 71,
     58,
@@ -270,8 +270,8 @@ impl Lifetime {
     }
 }
 
-/// Returns the load of services at this time, in hundredths of a percent of its mean. The load is linear
-/// between the hours of the curve.
+/// Returns the load of services at this time, in hundredths of a percent of the mean load. Between the hours
+/// of the curve, the load is linear.
 pub fn day_load(micros: i64) -> u64 {
     let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
     let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();

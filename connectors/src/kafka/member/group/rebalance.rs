@@ -85,7 +85,7 @@ impl Group<'_> {
         }
     }
 
-    /// Drops the assignment, because the group has already given everything to others.
+    /// Drops the assignment, because the group has already assigned all shards to other members.
     pub(super) fn lose(&mut self) {
         let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
         self.tracks.clear();
@@ -112,8 +112,8 @@ impl Group<'_> {
         self.queue.set_unavailable(SourceError::Unavailable(reason));
     }
 
-    /// Assigns everything that is to be read, each partition from the offset after its last message. Nothing
-    /// ever seeks: the library skips messages if seeking and reading in batches coincide.
+    /// Assigns everything that is to be read, each partition from the offset after its last message. The
+    /// consumer never seeks, because the library skips messages if a seek and a read of a batch coincide.
     pub(super) fn assign(&mut self) {
         self.stale |= self.tracks.retry_due(Instant::now());
         if !self.stale || self.revoking.is_some() || self.failed {

@@ -112,7 +112,7 @@ enum TopicDefect {
     AnswersEarly,
     /// Cuts large values.
     CutsLarge,
-    /// Sends nothing more after a letter that was too large.
+    /// Sends no more letters after a letter that was too large.
     StaysBroken,
     /// Does not report letters that are too large.
     TakesAll,

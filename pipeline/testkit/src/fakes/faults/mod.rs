@@ -132,7 +132,7 @@ impl Faults {
         self.lock().counts.clone()
     }
 
-    /// Makes storage answer every request with an error of this kind from now on; `None` makes it work again.
+    /// Makes storage answer every request with an error of this kind from now on; `None` ends the outage.
     pub fn set_storage_down(&self, kind: Option<ErrorKind>) {
         self.lock().storage_down = kind;
     }

@@ -254,7 +254,8 @@ impl FakeBroker {
         self.lock().group.eager = eager;
     }
 
-    /// Assigns the shards again although nothing has changed. Members notice it only in eager mode.
+    /// Assigns the shards again although nothing has changed. Members notice the rebalance only in eager
+    /// mode.
     pub fn rebalance(&self) {
         self.lock().group.rebalance();
     }
