@@ -1,11 +1,11 @@
 //! Back-off: how often a failed operation is retried, and how long to wait before each attempt.
 //!
-//! This file has the policies of the worker, of claims and commits, and of the Kafka client: one [`Policy`]
+//! This file holds the policies of the worker, of claims and commits, and of the Kafka client: one [`Policy`]
 //! per user, with its reason. The clock and the seed of the jitter come from the caller, so that a simulation
 //! repeats itself exactly. For this reason, no crate is used: `backon` draws its jitter and sleeps inside a
 //! future. Most users here only note when to retry.
 //!
-//! Some loops keep their numbers as constants of their own, in `src` of the crate:
+//! Some loops define their delays as constants of their own, in `src` of their crate:
 //!
 //! | crate | what | where | delays |
 //! |---|---|---|---|
@@ -30,8 +30,9 @@ use std::time::Duration;
 use prorata_schemas::time::WallTime;
 use sha2::{Digest, Sha256};
 
-/// Retries of the creation of one object, until it is clear whether it was created, and which content exists.
-/// There is no delay, because the client of the object store already waits and retries inside each call.
+/// The creation of one object. It is retried until it is known whether the object exists, and with which
+/// content. There is no delay, because the client of the object store already waits and retries inside each
+/// call.
 pub const OBJECT: Policy = Policy::immediate(3);
 
 /// A claim whose sequence number was taken. There is no delay: each attempt begins by reading the newest
@@ -49,9 +50,9 @@ pub const COMMIT: Policy = Policy {
     attempts: Some(12),
 };
 
-/// A task of the stream worker that waits for storage, Kafka, the registry or the dead-letter topic. It has
-/// no limit, because the worker continues on its own. The cap is 30 s, so that the worker soon notices the
-/// end of an outage.
+/// A task of the stream worker that waits for storage, Kafka, the registry or the dead-letter topic. Attempts
+/// are unlimited, because the worker continues on its own. The cap is 30 s, so that the worker soon notices
+/// the end of an outage.
 pub const STREAM: Policy = Policy {
     first: Duration::from_millis(100),
     factor: 2,
@@ -61,7 +62,7 @@ pub const STREAM: Policy = Policy {
 };
 
 /// A producer's first request to the registry. A registry that restarts, or is busy for a moment, must not
-/// end the producer; one that is down must be reported soon. The delays sum to 3 s.
+/// end the producer; a registry that is down must be reported soon. The delays sum to 3 s.
 pub const REGISTER: Policy = Policy {
     first: Duration::from_secs(1),
     factor: 2,

@@ -16,11 +16,11 @@ use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum WorkerError {
-    /// An object store did not do what it was asked to do. Nothing is lost or duplicated.
+    /// An object store did not carry out a request. Nothing is lost or duplicated.
     #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Store(#[from] StoreError),
 
-    /// A table's log did not do what it was asked to do. Nothing is lost or duplicated.
+    /// A table's log did not carry out a request. Nothing is lost or duplicated.
     #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Tables(#[from] TableError),
 
@@ -55,7 +55,8 @@ pub enum WorkerError {
         state_seq: u64,
     },
 
-    /// A shard that has closed no hour begins so early that closing all hours since then would not end.
+    /// A shard without a closed hour begins so early that it would take too long to close all hours since
+    /// then.
     #[error(
         "history_too_long: the archive of shard {shard} begins at {first}, {hours} hours ago, more than \
          work.max_history_hours: {max_history_hours}, and every hour since would be closed one by one; fold \
@@ -88,11 +89,11 @@ pub enum WorkerError {
     )]
     Unreadable { topic: String, partition: Shard, offset: i64, cause: String },
 
-    /// Kafka did not do what it was asked to do.
+    /// Kafka did not carry out a request of this worker.
     #[error(transparent)]
     Source(#[from] SourceError),
 
-    /// This member was fenced long after it joined its group, perhaps by an earlier session of its own.
+    /// This member was fenced long after it joined its group, perhaps by another session of its own.
     #[error(
         "the consumer group has given this member's place away, perhaps to a new session of its own after a \
          long pause. Restart the worker: if it ends at once for the same reason, another member uses the \
@@ -143,7 +144,8 @@ impl WorkerError {
         }
     }
 
-    /// Returns what to do after a command has ended with this error, if its message does not say so.
+    /// Returns what to do after a command has ended with this error; `None` if the error's message already
+    /// says so.
     pub const fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Store(StoreError { kind, .. }) | Self::Tables(TableError { kind, .. }) => {
@@ -188,9 +190,9 @@ impl WorkerError {
         matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
     }
 
-    /// Returns whether a shard that was stopped for this error may recover on its own: a person may restore
-    /// an object or fix a table. Messages that Kafka has lost require a restart, which continues from another
-    /// offset.
+    /// Returns whether a shard that was stopped for this error may recover without a restart of the worker.
+    /// For example, a person may restore an object or fix a table. Messages that Kafka has lost require a
+    /// restart, which continues from another offset.
     pub const fn may_heal(&self) -> bool {
         !matches!(self, Self::OffsetsLost { .. })
     }
@@ -239,7 +241,7 @@ pub enum StopReason {
     Unreadable,
     /// Another program writes into a table.
     ForeignFile,
-    /// A table knows a later checkpoint than the checkpoint log.
+    /// A table or an object knows a later checkpoint than the log.
     StateBehindTables,
     /// The archive of a shard that has closed no hour begins too early.
     HistoryTooLong,

@@ -1,7 +1,8 @@
-//! The worker: one owner per shard, one decision per checkpoint, tables made equal to it.
+//! The worker: each shard has one owner, each checkpoint is one decision, and the tables follow the
+//! checkpoints.
 //!
 //! Tables depend only on the set of events in the archive and on the rules listed for each hour. They do not
-//! depend on order, time of arrival, crashes, restarts, or who ran what.
+//! depend on the order or time of arrival, on crashes or restarts, or on who ran which command.
 //!
 //! Read in this order:
 //! 1. [`ports`] and [`source`]: the worker's interfaces to the outside; [`WorkerError`]: what stops it;

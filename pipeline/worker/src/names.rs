@@ -1,7 +1,7 @@
 //! Names of everything under the root, built and read in one place.
 //!
-//! Everything that is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner,
-//! counter). So two owners never write the same name. An object counts only if a checkpoint names it.
+//! Every object that is written before its checkpoint is decided carries an [`ObjectId`] (sequence number,
+//! owner, counter). So two owners never write the same name. An object counts only if a checkpoint names it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ pub type Shard = u16;
 /// The object with the root's fixed choices.
 pub const ROOT: &str = "root.json";
 
-/// Returns the object with the same choices after the root was raised to a later format; see
+/// Returns the path of the object with the root's choices after the root was raised to a later format; see
 /// [`crate::root::Root::find`].
 pub fn root_raised(format: u32) -> String {
     format!("root-{format}.json")
 }
 
-/// Returns the object that names the consumer group and the Kafka cluster that read for the root. The
-/// existing object with the highest number counts: each move to another group or cluster adds one.
+/// Returns the path of a record of the consumer group, and its Kafka cluster, that reads for the root. The
+/// existing record with the highest number counts: each move to another group or cluster adds a record.
 pub fn consumer(number: u32) -> String {
     format!("consumer/{number:04}.json")
 }
@@ -81,7 +81,7 @@ pub fn parse_hour(text: &str) -> Option<Hour> {
     text.parse().ok()
 }
 
-/// Parses a date such as `2026-11-20`, which must be a date of the calendar.
+/// Parses a date such as `2026-11-20`; `None` if the text is not a date of the calendar.
 pub fn parse_date(text: &str) -> Option<Date> {
     text.parse().ok()
 }
@@ -118,7 +118,7 @@ pub fn parse_checkpoint(path: &str) -> Option<(Shard, u64)> {
     Some((parse_shard(folder)?, seq.parse().ok()?))
 }
 
-/// Returns the object of a shard's state at the end of an hour.
+/// Returns the path of the snapshot of a shard's state at the end of an hour.
 pub fn snapshot(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
     format!("{}{hour}-{object_id}.snapshot", state_folder(shard))
 }
@@ -134,7 +134,7 @@ pub fn parse_snapshot(path: &str) -> Option<(Hour, ObjectId)> {
     Some((parse_hour(hour)?, ObjectId::parse(object_id)?))
 }
 
-/// Returns a part of a shard's checkpoints; the digest is over its content.
+/// Returns the path of a part of a shard's checkpoints. `digest` is the digest of the part's content.
 pub fn part(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
     format!("{}part-{object_id}-{digest}.json", state_folder(shard))
 }
@@ -185,7 +185,7 @@ pub fn archive_folder(shard: Shard) -> String {
     format!("{EVENTS}shard={shard:04}/")
 }
 
-/// Returns the folder of a shard's archive files of an hour's date.
+/// Returns the folder of a shard's archive files for the date of an hour.
 pub fn archive_date(shard: Shard, hour: Hour) -> String {
     format!("{}date={}/", archive_folder(shard), hour.date())
 }
@@ -195,8 +195,8 @@ pub fn dead_letter_folder(shard: Shard) -> String {
     format!("dead-letter/shard={shard:04}/")
 }
 
-/// Returns a file of dead letters. The name has the digest of the content, so that input that is rejected
-/// twice is written once.
+/// Returns the path of a file of dead letters. The path contains the digest of the content, so that input
+/// that is rejected twice is written once.
 pub fn dead_letters(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
     format!("{}{object_id}-{digest}.avro", dead_letter_folder(shard))
 }
@@ -213,7 +213,7 @@ pub fn parse_dead_letter_shard(path: &str) -> Option<Shard> {
     parse_shard(path.strip_prefix(DEAD_LETTERS)?.split_once('/')?.0)
 }
 
-/// Returns a record of dead letters that were replayed, named by the digest of its content.
+/// Returns the path of a record of replayed dead letters, which is named by the digest of its content.
 pub fn replayed(digest: &str) -> String {
     format!("{REPLAYED}{digest}.json")
 }
@@ -289,7 +289,7 @@ pub struct DayFile {
 pub struct HoursOfDay(pub u32);
 
 impl HoursOfDay {
-    /// Creates the set of these hours, all of one date.
+    /// Creates the set of these hours, which must all be of one date.
     pub fn of(hours: impl IntoIterator<Item = Hour>) -> Self {
         Self(hours.into_iter().fold(0, |bits, hour| bits | 1 << hour.of_day()))
     }
@@ -336,8 +336,8 @@ impl DayFile {
     }
 }
 
-/// Parses the shard and the object id from the path of a table file that this program wrote, of an hour or of
-/// a day.
+/// Parses the shard and the object id from the path of a table file of an hour or of a day. Returns `None` if
+/// this program did not write the file.
 pub fn parse_table_file(path: &str) -> Option<(Shard, ObjectId)> {
     let of_hour = TableFile::parse(path).map(|file| (file.shard, file.object_id));
     of_hour.or_else(|| DayFile::parse(path).map(|file| (file.shard, file.object_id)))

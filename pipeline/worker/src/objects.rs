@@ -1,5 +1,5 @@
-//! Objects that are created once, and the number of their format. After the answer "exists", or a lost
-//! answer, the existing object is read. [`days`] joins and splits table files, which have such names.
+//! Objects that are created once, and the check of their format. If the store answers "exists" or the answer
+//! is lost, the existing object is read. [`days`] joins and splits table files, which are such objects.
 
 pub(crate) mod days;
 
@@ -14,11 +14,11 @@ use crate::ports::{ErrorKind, ObjectStore, PutOutcome, StoreError};
 /// The number of objects written or read at a time.
 pub const CONCURRENCY: usize = 16;
 
-/// Creates an object unless it exists, and returns the content that exists then: the same bytes, or another
-/// writer's bytes.
+/// Creates an object unless it exists. Returns the content that the object then has: the same bytes, or
+/// another writer's bytes.
 ///
 /// # Errors
-/// If storage is unavailable: then it is not known what is there.
+/// If storage is unavailable. Then it is not known whether the object exists.
 pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Result<Bytes, StoreError> {
     let mut failure = None;
     for _ in backoff::OBJECT.attempts() {
@@ -72,7 +72,7 @@ pub struct StoredObject {
     pub bytes: Bytes,
 }
 
-/// Reads objects that must exist, in this order.
+/// Reads objects that must exist, and returns them in the order of `paths`.
 ///
 /// # Errors
 /// If an object does not exist, or storage is unavailable.
@@ -89,8 +89,8 @@ pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<
     stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
 }
 
-/// Refuses a JSON object of a format other than the one that this program knows. It reads only the number,
-/// because another format may have fields that this release does not know.
+/// Refuses a JSON object whose format is not `known`. Only the number of the format is read, because another
+/// format may have fields that this release does not know.
 ///
 /// # Errors
 /// If the format differs, or there is none.

@@ -1,9 +1,10 @@
-//! Pass 1: copies foreign events into the archive, by shard and event hour, except events that are already
-//! there.
+//! Pass 1: copies the foreign events that the archive does not hold yet into the archive, by shard and event
+//! hour.
 //!
 //! Events gather in memory up to a limit, are sorted, and go to one file per shard and hour. An event that
-//! enters a closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard. A file whose
-//! content is already there is not written again, so the same input twice leaves one copy.
+//! enters a closed hour marks the hour dirty. Rejected records go to the lead shard's folder under
+//! `dead-letter/`. Known events are not written again, nor are files of rejected records that the root
+//! already holds. So a second run over the same input adds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use crate::shard::reading::{FileToRead, unknown_events};
 use crate::shard::rules::RulesByHour;
 use crate::shard::window::EVENT_OVERHEAD;
 
-/// Lists the Avro files of the input, and counts the other files.
+/// Returns the Avro files of the input, and the number of other files. An input without Avro files is an
+/// error.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
     let all = input.list().await.map_err(|error| {
         let path =
@@ -57,16 +59,16 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
 const LISTED_AGAIN_MAX: usize = 8;
 
 /// Returns the limit on how far in the future an event may lie. The limit counts from the wall clock, or from
-/// the end of the hour that `--to` names, whichever is later. In a root with a worker, that hour is not after
-/// the wall clock.
+/// the end of the hour that `--to` names, whichever is later. In a root with a worker, `--to` cannot name an
+/// hour later than the wall clock's.
 fn clock_limit(run: &Run) -> ClockLimit {
     let now = run.ports.shared.clock.now();
     let named = run.options.to.map_or(now, |to| WallTime(to.end().0));
     ClockLimit { now: now.max(named), max_clock_skew: run.options.max_clock_skew }
 }
 
-/// Reads all files and archives new events. If files of another root's archive are gone, its owner has merged
-/// them, so their folders are listed again.
+/// Reads all files, and archives the events that are new. If files of another root's archive are gone, the
+/// owner of that root has merged them, so their folders are listed again.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     let mut dead_letters = DeadLetterWriter::load(run).await?;
     let input = Arc::clone(&run.ports.input);
@@ -92,7 +94,8 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the new files in the folders of files that are gone since they were listed.
+/// Returns the found files that were not listed before and that lie in the folder of a `gone` file. Adds them
+/// to `listed`.
 fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<String>) -> Vec<InputFile> {
     let folders: BTreeSet<&str> =
         gone.iter().filter_map(|file| readers::folder_of_archive(&file.path)).collect();
@@ -102,7 +105,7 @@ fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<S
     found.into_iter().filter(|file| is_wanted(file) && listed.insert(file.path.clone())).collect()
 }
 
-/// Reads these files, and returns the files that are gone.
+/// Reads `files`, archives their new events, and returns the files that no longer exist.
 async fn ingest_files(
     run: &mut Run,
     files: Vec<InputFile>,
@@ -165,8 +168,8 @@ async fn ingest_files(
     Ok(gone)
 }
 
-/// Returns the rules that define each shard's currencies: the last listed rules, unless this run replaces
-/// them.
+/// Returns the rules that define each shard's currencies: the listed rules of each hour. The result is empty
+/// if this run replaces the rules.
 fn currencies(run: &Run) -> Result<BTreeMap<Shard, RulesByHour>> {
     if run.options.rewrite_rules {
         return Ok(BTreeMap::new());
@@ -197,7 +200,7 @@ impl Buffer {
 /// The new events of one shard's hour.
 struct Bucket {
     path: ArchivePath,
-    /// Events that no file from before this run holds, in the order of the archive.
+    /// Events that no archive file from before this run holds, in archive order.
     events: Vec<Body>,
     known: u64,
     /// Whether the hour is closed.
@@ -267,7 +270,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
 struct Encoded {
     path: ArchivePath,
     bytes: Bytes,
-    /// The organizations that have new events, if the hour is closed.
+    /// The organizations with new events; empty if the hour is open.
     organizations: BTreeSet<OrganizationId>,
     new: u64,
     known: u64,

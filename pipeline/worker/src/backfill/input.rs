@@ -1,4 +1,4 @@
-//! Event files held in memory: the input of runs that make their own files, such as a replay of dead letters.
+//! Event files in memory: the input of runs that generate their own files, such as a replay of dead letters.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -13,12 +13,12 @@ use crate::ports::{DeadLetter, ErrorKind, Input, InputFile, StoreError};
 pub struct InMemoryFiles {
     /// The content by path.
     pub files: BTreeMap<String, Bytes>,
-    /// Records that could not become part of a file.
+    /// Rejected records, which could not be written to any file.
     pub rejected: Vec<DeadLetter>,
 }
 
 impl InMemoryFiles {
-    /// Creates a folder of these files, with nothing rejected.
+    /// Creates a folder of these files, without rejected records.
     pub fn of(files: BTreeMap<String, Bytes>) -> Self {
         Self { files, rejected: Vec::new() }
     }

@@ -1,10 +1,10 @@
 //! Backfill into a root: the same fold as the stream worker's, over archived events.
 //!
-//! A backfill is one more owner of the shards that it touches, through the same checkpoint log. Pass 1 copies
-//! foreign events into the archive, except events that are already there. Pass 2 folds every shard from the
-//! newest usable snapshot before the first hour that changed, until the state equals the recorded one again.
-//! In closed hours, it folds only the organizations that have new events, unless there are many. A run that
-//! is killed leaves nothing that counts but its last checkpoint, and the next run continues from there.
+//! A backfill owns the shards that it touches as a worker does, through the same checkpoint log. Pass 1
+//! copies new foreign events into the archive. Pass 2 folds every shard from the newest usable snapshot
+//! before the first hour that changed, until the state equals the recorded state again. In closed hours, it
+//! folds only the organizations with new events, unless there are many. If a run is killed, only its last
+//! checkpoint counts, and the next run continues from there.
 
 mod ingest;
 pub mod input;
@@ -46,7 +46,7 @@ pub struct BackfillPorts {
     pub progress: Arc<dyn Progress>,
 }
 
-/// The options of a backfill. The options with a key are the section `backfill` of the configuration.
+/// The options of a backfill. The serialized options are the section `backfill` of the configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BackfillOptions {
@@ -59,11 +59,11 @@ pub struct BackfillOptions {
     /// Format to raise the root to; see [`Root::raise`]. 0 leaves the format as it is.
     #[serde(skip)]
     pub root_format: u32,
-    /// The only shards to claim. Several runs can share the work, or a run can fix one shard while a worker
-    /// has the others. Events of other shards are left to other runs. `None` for all shards.
+    /// The only shards to claim; `None` for all shards. Several runs can share the work, or one run can fix a
+    /// shard while a worker owns the others. Events of all other shards are left to other runs.
     #[serde(skip)]
     pub only_shards: Option<BTreeSet<Shard>>,
-    /// The only organizations whose events foreign files may bring; events of other organizations are dead
+    /// The only organizations whose events foreign files may bring; events of other organizations become dead
     /// letters. `None` if any organization is allowed.
     #[serde(skip)]
     pub organizations: Option<AllowedOrganizations>,
@@ -81,40 +81,43 @@ pub struct BackfillOptions {
     /// Rules for hours that have none yet.
     #[serde(skip)]
     pub rules: Rules,
-    /// Whether the rules also replace the rules of the hours from `from` to `to`.
+    /// Whether `rules` also replaces the rules of the hours from `from` to `to`.
     #[serde(skip)]
     pub rewrite_rules: bool,
     /// Whether to look for lost or damaged table files and rewrite them. The search covers the hours from
     /// `from` to `to`, by default all hours inside the horizon.
     #[serde(skip)]
     pub rewrite: bool,
-    /// Archive files, by path, that no longer count because they are lost or damaged: this run brings a copy
-    /// of their events.
+    /// Paths of lost or damaged archive files, which no longer count. Their events count only if this run
+    /// brings a copy.
     #[serde(skip)]
     pub without_archive_files: Vec<String>,
     /// Whether shards may be taken from a worker that has not released them.
     #[serde(skip)]
     pub take_over: bool,
-    /// Maximum time by which a foreign event may lie in the future, or after the hour that `to` names.
+    /// Maximum time by which a foreign event may lie after the wall clock, or after the end of hour `to` if
+    /// that is later.
     #[serde(skip)]
     pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,
     /// Bytes of memory that folding should stay within.
     pub memory_limit: u64,
-    /// Maximum number of rows of `cost_allocation` in memory at a time, as far as hours can be divided.
+    /// Maximum number of rows of `cost_allocation` in memory at a time. Windows shrink down to one hour to
+    /// stay within it, but an hour is never divided.
     pub rows_in_flight: u64,
     /// Minimum time between two checkpoints of a long fold.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Maximum number of hours of one shard to fold in one run: more hours count as a wrong clock. An event
-    /// further back is a dead letter.
+    /// further back becomes a dead letter.
     pub max_hours: i64,
-    /// The same limit for a shard in which a worker has not closed any hour yet: the worker closes the hours.
+    /// The limit in place of `max_hours`, if it is lower, for a shard that a worker has owned without closing
+    /// an hour. The worker closes the hours of such a shard.
     #[serde(skip)]
     pub max_history_hours: i64,
-    /// Number of threads that read foreign files; 0 for one per core. The program starts as many threads that
-    /// fold and encode.
+    /// Number of threads that read foreign files; 0 for one per core. The program starts the same number of
+    /// threads to fold and encode.
     pub threads: usize,
 }
 
@@ -156,7 +159,7 @@ impl BackfillOptions {
 /// One run.
 struct Run {
     ports: BackfillPorts,
-    /// The same clock as in `ports`, with its witness.
+    /// The clock in `ports`, with access to its witness.
     clock: Arc<WitnessedClock>,
     options: BackfillOptions,
     root: Root,
@@ -168,7 +171,8 @@ struct Run {
 /// Folds foreign events into the root, and makes its tables equal to the result.
 ///
 /// # Errors
-/// See [`WorkerError`]. All checkpoints decided before the error stay, and the next run continues from there.
+/// See [`WorkerError`]. All checkpoints decided before the error remain valid, and the next run continues
+/// from them.
 pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outcome> {
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;

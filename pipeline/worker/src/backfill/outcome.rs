@@ -30,12 +30,12 @@ pub struct Outcome {
     pub events_new: u64,
     /// Number of events that the archive already held, or that came twice.
     pub events_known: u64,
-    /// Number of events of shards that this run was asked to leave alone, or that were left out.
+    /// Number of events of shards that this run was asked to leave alone or had to leave out.
     pub events_elsewhere: u64,
     /// Shards that cannot be owned, each with the reason. Only the events and hours of these shards were left
     /// out.
     pub left_out: BTreeMap<Shard, String>,
-    /// Organizations that have been held since an hour that the engine refused, each with its message.
+    /// Held organizations, each with a message that names the hour that the engine refused.
     pub held: BTreeMap<OrganizationId, String>,
     /// Number of rejected records, by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
@@ -46,9 +46,10 @@ pub struct Outcome {
     /// Number of hours folded, counted once per shard.
     pub hours: u64,
     /// Number of hours folded, counted once per organization. After late events of a few organizations, only
-    /// their hours are folded.
+    /// the hours of these organizations are folded.
     pub organization_hours: u64,
-    /// The number of organizations that were folded again, by shard with late events of few organizations.
+    /// The number of organizations that were folded again, for each shard in which few organizations had late
+    /// events.
     pub some_folded: BTreeMap<Shard, FoldedAgain>,
     /// Number of table files written.
     pub files_written: u64,
@@ -56,7 +57,7 @@ pub struct Outcome {
     pub hours_restated: u64,
     /// Number of commits made to tables.
     pub commits: u64,
-    /// The hour through which every organization is closed.
+    /// The latest hour through which any of the run's shards is closed; `None` if no hour is closed.
     pub closed_through: Option<Hour>,
     /// Events that wait in the archive for their hours to close.
     pub ahead: Option<Ahead>,
@@ -64,7 +65,8 @@ pub struct Outcome {
     pub totals: BTreeMap<String, Totals>,
 }
 
-/// Organizations of a shard that were folded again in closed hours: the totals cover these organizations.
+/// The extent of a fold of some organizations in closed hours. The totals cover only the organizations that
+/// were folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldedAgain {
     /// Number of organizations that were folded again.
@@ -100,11 +102,11 @@ pub struct Totals {
     pub unused_reservations: Decimal12,
     /// Cost of commitments that reached no node.
     pub unused_commitments: Decimal12,
-    /// Cost of nodes that was allocated to pods; part of the cost of their namespaces.
+    /// Cost of nodes that was allocated to pods; included in the cost of the pods' namespaces.
     pub node_used: Decimal12,
-    /// Cost of nodes that was allocated to no pod: the rest of the cost of pods on nodes, and `idle`.
+    /// Cost of nodes that was allocated to no pod: `idle`, and the unused part of the cost of pods on nodes.
     pub node_unused: Decimal12,
-    /// Effective cost of pods while over quota; part of their namespaces' cost.
+    /// Effective cost of pods while over quota; included in the cost of the pods' namespaces.
     pub over_quota: Decimal12,
     /// Number of pod hours with an unpriced row; each pod hour counts once.
     pub unpriced_pod_hours: i64,
@@ -121,7 +123,7 @@ pub struct Totals {
 }
 
 impl Outcome {
-    /// Notes which of these organizations are held, and which no longer are.
+    /// Notes which of these organizations are held, and which are no longer held.
     pub(super) fn note_held(&mut self, states: &ShardState) {
         for (organization_id, state) in states {
             match &state.hold {
@@ -175,8 +177,8 @@ impl Outcome {
 }
 
 impl Totals {
-    /// Adds the totals of other hours. A sum saturates at the largest 128-bit number, which no lake of
-    /// decimals with 38 digits reaches.
+    /// Adds the totals of other hours. A sum saturates at the largest 128-bit number, which the decimals of a
+    /// lake, with at most 38 digits, never reach.
     pub fn merge(&mut self, other: &Self) {
         for (namespace, cost) in &other.namespaces {
             add(self.namespaces.entry(namespace.clone()).or_default(), *cost);

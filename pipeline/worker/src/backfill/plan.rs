@@ -1,13 +1,13 @@
 //! The hours that a backfill folds: the last hour, and the snapshot to start from.
 //!
-//! A shard that a worker has ever owned ends at its own `closed_through`: the worker closes its open hours
-//! when its watermark passes them. In such a root, a shard that no worker has owned ends at the hour of its
-//! own last event. In a root without a worker, every shard ends at the later of the last closed hour and the
-//! hour of the archive's last event. `--to` overrides the end of all shards.
+//! A shard that a worker has ever owned ends at its own `closed_through`, because the worker closes open
+//! hours when its watermark passes them. In a root with such a shard, a shard that no worker has owned ends
+//! at the hour of its own last event. In a root without a worker, every shard ends at the later of the last
+//! closed hour and the hour of the archive's last event. `--to` overrides the end of all shards.
 //!
 //! No hour later than the wall clock's is closed: otherwise all events of a later worker would be late. Later
-//! events stay in the archive until their hour comes, or `--to` names it. `--to` may do so only in a root
-//! that no worker has owned.
+//! events stay in the archive until their hour comes or `--to` names that hour. `--to` may name a future hour
+//! only in a root that no worker has owned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ impl Ends {
     }
 }
 
-/// Refuses a `--to` that would close future hours of a worker's root: every live event for these hours would
-/// be late, and after the horizon too late.
+/// Refuses a `--to` that would close future hours of a worker's root. Every live event of these hours would
+/// be late, and once the hours have passed the horizon, too late.
 pub(super) fn check_to(run: &Run) -> Result<()> {
     let now = run.ports.shared.clock.now().hour();
     match run.options.to {
@@ -55,9 +55,9 @@ pub(super) fn history_limits(run: &Run) -> BTreeMap<Shard, HistoryLimit> {
     run.shards.iter().map(|(shard, owned)| (*shard, history_limit(run, Some(owned)))).collect()
 }
 
-/// Returns the age limit of events of a shard. The limit counts from the latest hour up to which the shard
-/// may be folded. The hour of its last event is not known yet. If a worker owns the shard and has closed no
-/// hour, the worker closes the hours of these events.
+/// Returns the age limit of events of a shard. The limit counts back from the latest hour up to which the
+/// shard may be folded: the hour of the last event is not known yet. If a worker has owned the shard without
+/// closing an hour, the worker's limit applies if it is lower, because the worker closes the hours.
 pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLimit {
     let (options, now) = (&run.options, run.ports.shared.clock.now().hour());
     let closed = owned.and_then(|owned| owned.draft.closed_through);
@@ -71,7 +71,7 @@ pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLim
     HistoryLimit::before(end, options.max_hours, "backfill.max_hours")
 }
 
-/// Finds the end of every shard, and notes the events after it.
+/// Returns the end of every shard, and notes in the outcome which hours after it have events.
 pub(super) fn ends(run: &mut Run) -> Ends {
     let now = run.ports.shared.clock.now().hour();
     let ends = match run.shards.has_worker() {
@@ -146,7 +146,8 @@ pub(super) struct Segment {
     pub end: Hour,
 }
 
-/// Returns the open hours of a shard to fold, or `None` if there are none. No closed hour is dirty.
+/// Returns the open hours of a shard to fold, or `None` if there are none. No closed hour may be dirty any
+/// more.
 pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<Option<Segment>> {
     let Some(end) = ends.of(shard) else { return Ok(None) };
     let owned = run.shards.get_mut(shard)?;
@@ -161,8 +162,8 @@ pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<
     Ok(Some(Segment { position, end }))
 }
 
-/// Returns the number of hours between a position and the end. More hours than allowed count as a wrong
-/// clock.
+/// Returns the number of hours of a segment. More than `max_hours` hours count as a wrong clock and are an
+/// error.
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
     let Segment { position, end } = segment;
     let hours = end.0 - position.next.0 + 1;

@@ -1,4 +1,4 @@
-//! Threads that read and decode foreign files, each one file at a time, and feed a bounded queue.
+//! Threads that each read and decode one foreign file at a time, and feed a bounded queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -35,8 +35,8 @@ pub(super) const DEAD_LETTERS_MAX: usize = 1_000;
 /// Bytes of dead letters at which a file is complete.
 const DEAD_LETTERS_BYTES: usize = 4 << 20;
 
-/// Maximum number of dead letters of one block with the same reason, before one more covers the rest of the
-/// block. A block of a few bytes may unpack to millions of records.
+/// Maximum number of dead letters of one block with the same reason. One more dead letter covers the rest of
+/// the block, because a block of a few bytes may unpack to millions of records.
 const REPEATED_MAX: u64 = 1_000;
 
 /// An event on its way to the archive.
@@ -51,11 +51,11 @@ pub(super) struct Arrival {
 pub(super) enum Read {
     /// Events, in the order of their file.
     Events(Vec<Arrival>),
-    /// Rejected records of one file, in the file's order; the same file gives the same messages.
+    /// Rejected records of one file, in file order. A second read of the file gives the same messages.
     DeadLetters(Vec<DeadLetter>),
     /// The end of a file.
     Done,
-    /// A file that was listed and no longer exists.
+    /// A file that was listed but no longer exists.
     Gone(InputFile),
     /// An error of storage: a file's bytes could not be read.
     Failed(StoreError),
@@ -67,10 +67,10 @@ pub(super) struct Reading {
     pub archive: Arc<dyn Archive>,
     pub root: Root,
     pub files: Vec<InputFile>,
-    /// Rules that define an organization's currency, by shard; `default_rules` for the rest.
+    /// Rules that define the currencies of organizations, by shard; `default_rules` for all other shards.
     pub rules: BTreeMap<Shard, RulesByHour>,
     pub default_rules: Arc<Rules>,
-    /// The shards whose events are judged; the others belong to another run. `None` for all shards.
+    /// The only shards whose events are judged; all others belong to another run. `None` for all shards.
     pub only: Option<BTreeSet<Shard>>,
     /// Shards whose events are not judged, because they are left out.
     pub left_out: BTreeSet<Shard>,
@@ -79,12 +79,13 @@ pub(super) struct Reading {
     /// The limit on how far in the future an event may lie. A worker has rejected later events or will reject
     /// them, and a copy of its topic must not restore them.
     pub clock_limit: ClockLimit,
-    /// The age limit of events, by shard; `default_history` for the rest.
+    /// The age limit of events, by shard; `default_history` for all other shards.
     pub history: BTreeMap<Shard, HistoryLimit>,
     pub default_history: HistoryLimit,
 }
 
-/// Starts `threads` readers over all files; 0 for one per core.
+/// Starts `threads` readers over all files, or one per core if `threads` is 0. Returns the queue of their
+/// messages.
 pub(super) fn start(reading: Reading, threads: usize) -> Receiver<Read> {
     let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
     let reading = Arc::new(reading);
@@ -154,12 +155,14 @@ fn read_file(
     if taker.stopped { Err(Stopped) } else { Ok(()) }
 }
 
-/// Returns whether the file belongs to an archive of a root, whose owner may have merged it meanwhile.
+/// Returns whether an error means that a file of a root's archive is missing. The owner of the root may have
+/// merged it meanwhile.
 fn is_gone(error: &StoreError, file: &InputFile) -> bool {
     error.kind == ErrorKind::Missing && folder_of_archive(&file.path).is_some()
 }
 
-/// Returns the folder of an archive file's path: its other files belong to the same hour.
+/// Returns the folder of an archive file, whose other files belong to the same hour. Returns `None` if `path`
+/// is not the path of an archive file.
 pub(super) fn folder_of_archive(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/')?;
     ObjectId::parse(name.strip_suffix(".avro")?)?;
@@ -184,7 +187,7 @@ struct Taker<'a> {
 #[derive(Default)]
 struct Repeated {
     count: u64,
-    /// The first record that has no letter of its own.
+    /// The first record without a dead letter of its own.
     first: Option<DeadLetter>,
 }
 
@@ -249,7 +252,8 @@ impl Taker<'_> {
     }
 
     /// Judges a record by the configuration and the clock. An organization's prices must be in its own
-    /// currency, and no event may lie in the future or be too old.
+    /// currency, and no event may lie in the future or be too old. Events of shards that this run leaves
+    /// alone are not judged.
     fn judge(&self, record: EventRecordRef<'_>) -> Result<Arrival, Rejected> {
         let EventRecordRef { event, body } = record;
         let (event_time, kind) = (event.event_time(), event.kind());

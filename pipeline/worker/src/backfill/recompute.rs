@@ -1,5 +1,5 @@
-//! Closed hours that are folded again, as by a stream worker: because of late events, other rules, or lost or
-//! damaged table files.
+//! Folds closed hours again, as a stream worker does: after late events, under other rules, or to replace
+//! lost or damaged table files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::shard::recompute::{RecomputeShard, Recomputed, Recomputer, Set, State
 use crate::shard::window::{WindowLimits, memory_for_events};
 use crate::shard::{base, emit, splice};
 
-/// The divisor of the number of a shard's organizations that gives the number above which all are folded.
-/// They are then read from one snapshot, and written without reading the existing files.
+/// The divisor of the number of a shard's organizations. If more organizations than the quotient are marked,
+/// all are folded: from one snapshot, and without reading the existing files.
 const ORGANIZATIONS_PART: usize = 2;
 
 /// Maximum number of shards that are recomputed at a time.
@@ -66,7 +66,8 @@ async fn set(run: &mut Run, shard: Shard) -> Result<Option<Set>> {
 }
 
 /// Returns the number of organizations of a shard to fold again. `None` if all organizations must be folded,
-/// because some hours are dirty for all, or many organizations are marked.
+/// because some hours are dirty for all, many organizations are marked, or the newest snapshot cannot be
+/// used.
 async fn some_marked(store: &dyn ObjectStore, draft: &Draft) -> Result<Option<FoldedAgain>> {
     let marked = draft.dirty.of_organizations();
     if !draft.dirty.of_all().is_empty() {
@@ -81,7 +82,7 @@ async fn some_marked(store: &dyn ObjectStore, draft: &Draft) -> Result<Option<Fo
     Ok(Some(FoldedAgain { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
-/// Recomputes a slice of each shard; `None` if nothing of the shard is left.
+/// Recomputes the next slice of each shard. The result of a shard is `None` if nothing is left to recompute.
 async fn slices(
     run: &mut Run,
     sets: &BTreeMap<Shard, Set>,
@@ -132,8 +133,8 @@ async fn store(run: &mut Run, shard: Shard, mut slice: Recomputed<HourTotals>) -
     Ok(())
 }
 
-/// Checks the table files of the hours that the run names, by default of all hours in the checkpoint. Marks
-/// the hours whose files are lost or damaged as dirty.
+/// Checks the table files of the hours from `from` to `to`, by default of all hours in the checkpoint. Marks
+/// hours with lost or damaged files dirty.
 pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let (from, to) = (run.options.from, run.options.to);
     let is_named = |hour: &Hour| from.is_none_or(|from| *hour >= from) && to.is_none_or(|to| *hour <= to);
@@ -191,7 +192,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Returns the hours of a day's file whose rows are lost or damaged, and why.
+/// Returns the hours of a day's file whose rows are lost or damaged, each with the cause.
 async fn look_at_day(
     ports: &Ports,
     table: Table,

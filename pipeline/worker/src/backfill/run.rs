@@ -18,7 +18,7 @@ use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader, memory_for_events};
 
-/// Number of hours in a shard's first window, before rows are counted.
+/// Number of hours in a shard's first window, when the number of rows per hour is not known yet.
 const WINDOW_HOURS_FIRST: u64 = 8;
 
 /// Number of windows of a shard in memory: one is folded while the previous one is encoded.
@@ -115,7 +115,7 @@ fn next_hours(run: &Run, windows: &[ShardWindow]) -> i64 {
     )
 }
 
-/// Folds the next window of every segment, and moves its position.
+/// Folds the next window of every segment, and moves the segment's position past it.
 async fn fold_windows(
     run: &mut Run,
     segments: &mut BTreeMap<Shard, Segment>,
@@ -150,8 +150,8 @@ async fn fold_windows(
     Ok(result)
 }
 
-/// Starts encoding and storing windows. `checkpoint` says whether a checkpoint is due after them, which needs
-/// the last state.
+/// Starts to encode and store windows in the background, and returns the task. `checkpoint` says whether a
+/// checkpoint follows, which needs a snapshot of each window's last hour.
 async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: bool) -> Result<Writing> {
     let mut stored = BTreeMap::new();
     let mut jobs = Vec::new();

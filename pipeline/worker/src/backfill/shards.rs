@@ -1,4 +1,4 @@
-//! The shards that this run owns: their last decided checkpoint, and the draft of the next.
+//! The shards that this run owns, each with its last decided checkpoint and the draft of the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct OwnedShard {
     pub archive: ArchiveIndex,
     /// The progress of recomputation.
     pub recompute: recompute::RecomputeRun,
-    /// Live table files of old hours, as far as they were needed.
+    /// Live table files of hours that have left the checkpoint, read as needed.
     pub live: LiveTables,
     log: Log,
     /// Sequence number of this run's claim.
@@ -67,12 +67,12 @@ pub(super) struct OwnedShards {
     only: Option<BTreeSet<Shard>>,
     /// The shard that is claimed first.
     lead: Shard,
-    /// Shards that cannot be owned, and why.
+    /// Shards that cannot be owned, each with the reason.
     left_out: BTreeMap<Shard, String>,
     shards: BTreeMap<Shard, OwnedShard>,
-    /// Hours with events in the archive of shards that this run may not own.
+    /// Hours with archived events of shards that this run may not own.
     other_hours: BTreeSet<Hour>,
-    /// Whether a worker has owned one of these shards.
+    /// Whether a worker has owned any shard that this run may not own.
     others_have_worker: bool,
     counter: Arc<AtomicU64>,
     /// Rules by version.
@@ -107,7 +107,7 @@ impl OwnedShards {
         self.lead
     }
 
-    /// Returns the shards that cannot be owned, and why.
+    /// Returns the shards that cannot be owned, each with the reason.
     pub const fn left_out(&self) -> &BTreeMap<Shard, String> {
         &self.left_out
     }
@@ -117,7 +117,8 @@ impl OwnedShards {
         self.only.as_ref().is_none_or(|only| only.contains(&shard)) && !self.left_out.contains_key(&shard)
     }
 
-    /// Leaves out a shard whose state is broken, unless the run was asked for it by number.
+    /// Leaves out a shard whose state is broken. Returns the error instead if the run was asked for shards by
+    /// number, or if the error does not concern one shard.
     fn leave_out(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         if self.only.is_some() || !error.is_of_one_shard() {
             return Err(error);
@@ -127,7 +128,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes the lowest shard that this run can own.
+    /// Claims the lowest shard that this run can own as the lead shard.
     async fn claim_lead(&mut self, ports: &Ports, shards: Shard) -> Result<()> {
         let candidates: Vec<Shard> =
             self.only.as_ref().map_or_else(|| (0..shards).collect(), |only| only.iter().copied().collect());
@@ -142,8 +143,9 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes the lead shard and every shard that has been owned before. In a root with a worker, the clock
-    /// must agree with the store's clock, because hours close and events are rejected by it.
+    /// Claims the lead shard and every shard that has been owned before. In a root with a worker, the wall
+    /// clock must agree with the store's clock, because hours close and events are rejected by the wall
+    /// clock.
     pub async fn claim_existing(
         &mut self,
         ports: &Ports,
@@ -199,7 +201,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Takes a shard, with the names of its archive files, unless this run owns it already.
+    /// Claims a shard and reads the names of its archive files, unless this run owns the shard already.
     pub async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
@@ -216,8 +218,7 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Leaves lost or damaged archive files out of the next checkpoint, and marks their hours to be folded
-    /// again.
+    /// Leaves lost or damaged archive files out of the next checkpoint, and marks their closed hours dirty.
     pub fn drop_archive_files(&mut self, paths: &[String]) -> Result<()> {
         for path in paths {
             let refused = |cause: &str| {
@@ -248,12 +249,12 @@ impl OwnedShards {
         self.others_have_worker || self.shards.values().any(OwnedShard::has_worker)
     }
 
-    /// Notes that an hour of a shard that this run may not own has events.
+    /// Notes an hour with events of a shard that this run may not own.
     pub fn note_other_hour(&mut self, hour: Hour) {
         self.other_hours.insert(hour);
     }
 
-    /// Returns the hours with events, of all shards of the root.
+    /// Returns the hours with events over all shards of the root.
     pub fn hours(&self) -> BTreeSet<Hour> {
         let owned = self.shards.values().flat_map(|owned| owned.archive.hours());
         owned.chain(self.other_hours.iter().copied()).collect()
@@ -280,7 +281,7 @@ impl OwnedShards {
         self.shards.get_mut(&shard).ok_or(NOT_CLAIMED)
     }
 
-    /// Returns a shard, and the rules by version.
+    /// Returns the rules by version, and a shard to be changed.
     pub fn with_rules(&mut self, shard: Shard) -> Result<(&RuleBook, &mut OwnedShard)> {
         let owned = self.shards.get_mut(&shard);
         let owned = owned.ok_or(NOT_CLAIMED)?;
@@ -299,12 +300,12 @@ impl OwnedShards {
         (&self.rules, owner, shards)
     }
 
-    /// Returns the namer of new objects of a shard, until its next checkpoint.
+    /// Returns a namer for new objects of a shard, which is valid until the shard's next checkpoint.
     pub fn namer(&self, shard: Shard) -> Result<ObjectNamer> {
         Ok(self.get(shard)?.draft.namer(&self.claimant.owner, &self.counter))
     }
 
-    /// Releases a worker's shards, which the worker may be waiting for.
+    /// Releases the shards that a worker has owned, because the worker may be waiting for them.
     pub async fn release(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         for owned in self.shards.values_mut().filter(|owned| owned.has_worker()) {
             owned.draft.touch();
@@ -313,8 +314,8 @@ impl OwnedShards {
         self.checkpoint(ports, now).await
     }
 
-    /// Releases a worker's shards after an error, as far as storage allows. Objects that were stored for an
-    /// undecided checkpoint never count, because no checkpoint names them.
+    /// Releases, after an error, the shards that a worker has owned, as far as storage allows. Objects that
+    /// were stored for an undecided checkpoint never count, because no checkpoint names them.
     pub async fn release_after_error(&mut self, ports: &Ports) {
         for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
             if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
@@ -323,7 +324,7 @@ impl OwnedShards {
         }
     }
 
-    /// Decides the next checkpoint of every shard that has changed, and publishes them together.
+    /// Decides the next checkpoint of every shard that has changed, and publishes these checkpoints together.
     pub async fn checkpoint(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         let (mut replaced, mut decided) = (Vec::new(), Vec::new());
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.draft.is_changed()) {

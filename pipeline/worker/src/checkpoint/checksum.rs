@@ -1,5 +1,5 @@
 //! JSON objects that carry their own checksum, so that a flipped bit never changes a number unnoticed. The
-//! first field is `checksum`, the SHA-256 of the document without it, in hexadecimal.
+//! first field is `checksum`, the SHA-256 of the document without this field, in hexadecimal.
 
 use sha2::{Digest, Sha256};
 

@@ -1,9 +1,9 @@
 //! Claim: takes a shard.
 //!
-//! A claim reads the latest checkpoint, publishes it, and creates the next one, which repeats it and appends
-//! a new owner. A backfill first takes its lead shard, the lowest of its shards. Before each further claim,
-//! it checks whether it still leads. So if several backfills have the same shards, the last one to take the
-//! lead gets all of them, and the others stop.
+//! A claim reads the latest checkpoint, publishes it, and creates the next one, with the same content and a
+//! new owner. A backfill first claims its lead shard, the lowest of its shards. Before each further claim, it
+//! checks that it still owns the lead shard. So if several backfills compete for the same shards, the last
+//! backfill to claim the lead shard gets all of them, and the others stop.
 
 use prorata_schemas::Text;
 
@@ -17,7 +17,7 @@ use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::ports::Ports;
 
-/// A future owner, and the way in which it claims.
+/// A future owner of shards, and the conditions of its claims.
 #[derive(Clone, Debug)]
 pub struct Claimant {
     /// Random id of the future owner.
@@ -28,12 +28,12 @@ pub struct Claimant {
     pub take_over: bool,
 }
 
-/// Takes a shard, and returns the checkpoint that records the claim. `lead` is a backfill's checkpoint of the
-/// lead shard. It is `None` for a worker, and while a backfill takes the lead shard.
+/// Claims a shard, and returns the checkpoint that records the claim. `lead` is a backfill's checkpoint of
+/// the lead shard. It is `None` for a worker, and while a backfill claims the lead shard itself.
 ///
 /// # Errors
-/// If a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
-/// unavailable.
+/// If a worker holds the shard, another owner took it or the lead shard, a table is ahead of the log, or
+/// storage is unavailable.
 pub async fn claim(
     ports: &Ports,
     claimant: &Claimant,
@@ -62,10 +62,10 @@ pub async fn claim(
     Err(WorkerError::Taken { shard })
 }
 
-/// Stops if the lead shard has a checkpoint after ours.
+/// Checks that the lead shard has no checkpoint after ours.
 ///
 /// # Errors
-/// Returns [`WorkerError::Taken`] if it has, or an error if storage is unavailable.
+/// Returns [`WorkerError::Taken`] if there is a later checkpoint, or an error if storage is unavailable.
 async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
     match store.get(&names::checkpoint(lead.shard, lead.next_seq())).await? {
         Some(_) => Err(WorkerError::Taken { shard: lead.shard }),

@@ -29,7 +29,8 @@ impl Deref for Decided {
 }
 
 impl Decided {
-    /// Wraps a checkpoint. Only the log knows what is decided.
+    /// Wraps a decided checkpoint. Only the log may do so, because only the log knows which checkpoints are
+    /// decided.
     pub(super) fn new(checkpoint: impl Into<Arc<Checkpoint>>) -> Self {
         Self(checkpoint.into())
     }
@@ -44,7 +45,8 @@ impl Decided {
         self.0.seq + 1
     }
 
-    /// Returns a draft of the next checkpoint, with the same content so far. Hours are shared, not copied.
+    /// Returns a draft of the next checkpoint, which begins with the content of this one. Hours are shared,
+    /// not copied.
     pub fn next_draft(&self) -> Draft {
         let mut next = Checkpoint::clone(&self.0);
         next.seq = self.next_seq();
@@ -59,8 +61,8 @@ impl Decided {
     }
 }
 
-/// The next checkpoint of a shard while it is built. It reads as a checkpoint, and changes only through its
-/// methods.
+/// The next checkpoint of a shard while it is built. It can be read like a checkpoint, and changes only
+/// through its own methods.
 #[derive(Debug)]
 pub struct Draft {
     next: Checkpoint,
@@ -68,7 +70,7 @@ pub struct Draft {
     objects: Vec<(String, Bytes)>,
     /// Hours with archive files that are new in this checkpoint.
     archived: BTreeSet<Hour>,
-    /// Archive files that no longer count, and that a part names.
+    /// Archive files that no longer count although a part still names them.
     unarchived: BTreeSet<ArchivedFile>,
     replaced: Vec<String>,
 }
@@ -87,8 +89,8 @@ impl Draft {
         self.changed
     }
 
-    /// Requests a decision even if the content is the same, for example for objects that wait for this
-    /// sequence number.
+    /// Requires that the checkpoint be decided even if its content is unchanged, for example because objects
+    /// wait for its sequence number.
     pub fn touch(&mut self) {
         self.changed = true;
     }
@@ -98,7 +100,7 @@ impl Draft {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
     }
 
-    /// Sets the owner, whose claim this checkpoint is.
+    /// Sets the owner whose claim this checkpoint records.
     pub fn set_owner(&mut self, id: Text, kind: OwnerKind) {
         self.next.owner = Some(Owner { id, kind, released: false });
         self.next.had_worker |= kind == OwnerKind::Worker;
@@ -117,8 +119,8 @@ impl Draft {
         self.next.offsets = offsets;
     }
 
-    /// Adds rules that hold from an hour on. This alone is not worth a checkpoint: only a folded hour makes
-    /// rules matter.
+    /// Adds rules that are in force from an hour on. This alone does not require a checkpoint, because rules
+    /// matter only once an hour is folded.
     pub fn list_rules(&mut self, from: Hour, version: Text) {
         self.next.rules.push(RulesFrom { from, version });
     }
@@ -152,8 +154,8 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Adds an archive file that has all events of these files of its hour. The old files are no longer
-    /// needed once the checkpoint is decided.
+    /// Adds an archive file that holds all events of `files`, which belong to the same hour. These files are
+    /// no longer needed once the checkpoint is decided.
     pub fn merge_archive_files(
         &mut self,
         hour: Hour,
@@ -168,7 +170,7 @@ impl Draft {
         self.add_archive_file(hour, object_id, bytes);
     }
 
-    /// Leaves an archive file out: its events are in another file, or are given up.
+    /// Removes an archive file from the checkpoint, because its events are in another file or are given up.
     pub fn drop_archive_file(&mut self, file: ArchivedFile) {
         if !self.next.archive.remove(&file) {
             self.unarchived.insert(file);
@@ -181,7 +183,8 @@ impl Draft {
         &self.archived
     }
 
-    /// Names a stored file of dead letters. `unsent` says whether it is to be sent to their topic.
+    /// Names a stored file of dead letters. `unsent` says whether the file must still be sent to the
+    /// dead-letter topic.
     pub fn name_dead_letters(&mut self, path: String, unsent: bool) {
         if unsent {
             self.next.unsent_dead_letters.push(path.clone());
@@ -190,14 +193,14 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Records that a file of dead letters has reached its topic.
+    /// Records that a file of dead letters has reached the dead-letter topic.
     pub fn remove_dead_letters(&mut self, path: &str) {
         self.next.unsent_dead_letters.retain(|waiting| waiting != path);
         self.changed = true;
     }
 
-    /// Lists the hours whose budgets have changed since the previous checkpoint: their topic may need
-    /// messages.
+    /// Adds the hours whose budgets have changed since checkpoint `before` to the unsent budgets, because
+    /// their topic may need messages.
     pub fn list_budgets(&mut self, before: &Checkpoint) {
         for (hour, entry) in &self.next.hours {
             let known = before.hours.get(hour);
@@ -241,13 +244,14 @@ impl Draft {
         self.next.dirty.bound();
     }
 
-    /// Marks every hour that is dirty for some organizations to be recomputed for all.
+    /// Marks every hour that is dirty for some organizations as dirty for all organizations.
     pub fn widen_marks(&mut self) {
         self.next.dirty.forget_organizations();
         self.changed = true;
     }
 
-    /// Marks an hour to be recomputed, for late events of these organizations.
+    /// Marks an hour to be recomputed for the organizations in `late`, and counts their late events. If
+    /// `late` is empty, the hour is marked for all organizations.
     pub fn mark_late(&mut self, hour: Hour, late: BTreeMap<OrganizationId, i64>) {
         if late.is_empty() {
             return self.mark_dirty(hour);
@@ -263,7 +267,7 @@ impl Draft {
     }
 
     /// Marks the hours from the first to the last, both inclusive, to be recomputed in this run. This alone
-    /// is not worth a checkpoint: only the results are.
+    /// does not require a checkpoint, but the results do.
     pub fn mark_dirty_range(&mut self, first: Hour, last: Hour) {
         self.next.dirty.insert_range(first, last);
     }
@@ -300,8 +304,8 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Sets the snapshot of an hour that keeps its files. The hour was folded on the way to a later one, and
-    /// its state is the recorded one.
+    /// Sets the snapshot of an hour, whose files stay. The hour was folded only to reach a later hour, and
+    /// its state equals the recorded state.
     pub fn set_snapshot(&mut self, hour: Hour, path: String, bytes: Bytes) {
         let Some(entry) = self.next.hours.get_mut(&hour) else { return };
         let entry = Arc::make_mut(entry);
@@ -310,8 +314,8 @@ impl Draft {
         self.add_object(path, bytes);
     }
 
-    /// Drops the snapshots of these hours, which cannot be used. They are written again when their hours are
-    /// folded again.
+    /// Drops the snapshots of these hours, because they cannot be used. New snapshots are written when the
+    /// hours are folded again.
     pub fn drop_snapshots(&mut self, hours: &[Hour]) {
         for hour in hours {
             let entry = self.next.hours.get_mut(hour).filter(|entry| entry.snapshot.is_some());
@@ -329,8 +333,8 @@ impl Draft {
         }
     }
 
-    /// Records that all tables equal a decided checkpoint of this shard. Hours with the same entry in that
-    /// checkpoint no longer need statistics, and may leave when they are old.
+    /// Records that all tables equal a decided checkpoint of this shard. Hours with the same table files in
+    /// that checkpoint no longer need statistics, and may leave the next checkpoint when they are old.
     pub fn note_published(&mut self, published: &Decided) {
         for (hour, entry) in self.next.hours.iter_mut().filter(|(_, entry)| !entry.published) {
             let of = |entry: &HourEntry| -> Vec<String> {
@@ -365,7 +369,7 @@ fn same_budgets(one: &HourEntry, other: &HourEntry) -> bool {
     paths(one) == paths(other)
 }
 
-/// A checkpoint to be decided. It no longer changes, so a repeated request asks for exactly the same.
+/// A checkpoint to be decided. It no longer changes, so every retry sends exactly the same content.
 #[derive(Debug)]
 pub struct Sealed {
     pub(super) checkpoint: Arc<Checkpoint>,
@@ -383,7 +387,8 @@ impl Deref for Sealed {
 }
 
 impl Sealed {
-    /// Returns the snapshots that no checkpoint names once this one is decided, and the merged archive files.
+    /// Returns the objects that nothing needs once this checkpoint is decided: replaced snapshots and merged
+    /// archive files.
     pub fn replaced(&self) -> &[String] {
         &self.replaced
     }
@@ -398,8 +403,7 @@ pub struct ObjectNamer {
 }
 
 impl ObjectNamer {
-    /// Returns the next name. The counter distinguishes it from all other names of this owner, over all its
-    /// shards.
+    /// Returns the next name. A counter makes it differ from all other names of this owner, over all shards.
     pub fn next(&self) -> ObjectId {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         ObjectId { seq: self.seq, owner: Arc::clone(&self.owner), n }

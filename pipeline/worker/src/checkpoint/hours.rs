@@ -13,7 +13,8 @@ pub use dirty::Dirty;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HourSet {
     hours: BTreeSet<Hour>,
-    /// The number of runs of consecutive hours, kept up to date because marks are bounded by it.
+    /// The number of runs of consecutive hours. It is kept up to date because it bounds the number of dirty
+    /// marks.
     runs: usize,
 }
 

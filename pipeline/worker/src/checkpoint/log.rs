@@ -1,4 +1,4 @@
-//! The checkpoint log of a shard: reading the latest, appending the next.
+//! The checkpoint log of a shard: reads the latest checkpoint, and appends the next.
 
 mod known;
 mod parts;
@@ -31,7 +31,7 @@ pub enum Appended {
 #[derive(Debug)]
 pub struct Log {
     decided: Decided,
-    /// The next checkpoint, while the log may not have it yet.
+    /// The sealed next checkpoint, which the log may not hold yet; `None` if nothing is sealed.
     sealed: Option<Sealed>,
     known_days: KnownDays,
 }
@@ -47,7 +47,7 @@ impl Log {
         &self.decided
     }
 
-    /// Returns the next checkpoint, while the log may not have it yet.
+    /// Returns the sealed next checkpoint, which the log may not hold yet; `None` if nothing is sealed.
     pub fn sealed(&self) -> Option<&Sealed> {
         self.sealed.as_ref()
     }
@@ -58,7 +58,8 @@ impl Log {
     }
 
     /// Appends the sealed checkpoint: stores its objects, then creates the checkpoint if its sequence number
-    /// is free. If the answer is "exists" or is lost, reading the object shows the result.
+    /// is free. If the store answers "exists" or its answer is lost, the existing object shows the result.
+    /// Does nothing if no checkpoint is sealed.
     ///
     /// # Errors
     /// If storage is unavailable. Then the result is not known, and the checkpoint stays sealed: call this
@@ -72,7 +73,7 @@ impl Log {
         Ok(Appended::Ours)
     }
 
-    /// Appends the sealed checkpoint, if any, and then one that only releases the shard.
+    /// Appends the sealed checkpoint, if any, and then a checkpoint that only releases the shard.
     ///
     /// # Errors
     /// If storage is unavailable: call this again.
@@ -106,7 +107,7 @@ pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>
     Ok(latest)
 }
 
-/// Returns a shard's latest checkpoint, or [`Decided::unowned`].
+/// Returns a shard's latest checkpoint, or [`Decided::unowned`] if the shard has none.
 ///
 /// # Errors
 /// If storage is unavailable, or the object cannot be read.
@@ -130,9 +131,9 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     }
 }
 
-/// Refuses a log that has lost its last checkpoints. An object belongs to the checkpoint after the newest
-/// one, or to an earlier one. An object of a later checkpoint is stored only after the checkpoint before it,
-/// which the log has then lost.
+/// Refuses a log that has lost its last checkpoints. Normally, an object belongs to the checkpoint after the
+/// newest one, or to an earlier checkpoint. An object of a still later checkpoint was stored only after its
+/// previous checkpoint, which the log has then lost.
 fn refuse_lost(listed: &[ObjectMeta], shard: Shard, newest: u64) -> Result<()> {
     for object in listed {
         let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);
@@ -210,7 +211,8 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     Ok(Decided::new(parts::join(store, checkpoint).await?))
 }
 
-/// Stores a checkpoint with its objects. Returns `None` if another owner has decided its sequence number.
+/// Stores a sealed checkpoint with its objects, and returns the decided checkpoint. Returns `None` if another
+/// owner has decided its sequence number.
 async fn decide(
     store: &dyn ObjectStore,
     sealed: &Sealed,

@@ -1,6 +1,6 @@
-//! A shard's checkpoints: their content, how one is decided, and how a shard changes owners.
+//! A shard's checkpoints: their content, how a checkpoint is decided, and how a shard changes owners.
 //!
-//! The life of a checkpoint is in its types:
+//! Each stage in the life of a checkpoint has its own type:
 //!
 //! | type | meaning | made by |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | [`Sealed`] | a checkpoint to be decided; it no longer changes | [`log::Log::seal`] |
 //! | [`Decided`] | a checkpoint in the log | [`log::Log::append`], [`log::latest`] |
 //!
-//! The creation of `checkpoint-<seq>` is the only decision of the protocol. An object that this checkpoint
-//! does not name does not exist. Only decided checkpoints can be published (`publish.rs`).
+//! The creation of `checkpoint-<seq>` is the only decision of the protocol. An object that the latest
+//! checkpoint does not name does not count. Only decided checkpoints can be published (`publish.rs`).
 
 pub mod checksum;
 pub(crate) mod claim;

@@ -20,7 +20,7 @@ use crate::ports::FileEntry;
 pub use files::TableFiles;
 pub use named::{ArchivedFile, Name, Named};
 
-/// The format of checkpoints, and the newest format that this release can read.
+/// The format of the checkpoints that this release writes, and the only format that it reads.
 pub const FORMAT: u32 = 1;
 
 /// Everything that a shard's next owner needs.
@@ -31,22 +31,23 @@ pub struct Checkpoint {
     pub format: u32,
     /// The shard.
     pub shard: Shard,
-    /// The sequence number; each is decided once.
+    /// The sequence number; each number is decided only once.
     pub seq: u64,
-    /// The time at which the checkpoint was written; it decides nothing.
+    /// The time at which the checkpoint was written; nothing depends on it.
     pub written_at: WallTime,
     /// The owner of the shard; `None` before the first claim.
     pub owner: Option<Owner>,
     /// Whether a worker has ever owned the shard.
     pub had_worker: bool,
-    /// The offsets up to which each topic's partition of this shard is read; a backfill keeps them.
+    /// The offsets up to which the shard's partition of each topic is read; a backfill does not change them.
     pub offsets: BTreeMap<Text, TopicOffsets>,
     /// The last closed hour.
     #[serde(with = "hour_option")]
     pub closed_through: Option<Hour>,
-    /// Closed hours whose events have changed since they were folded.
+    /// Closed hours whose events have changed since the hours were folded.
     pub dirty: Dirty,
-    /// Versions of the rules, each from an hour on; the first version also holds before its hour.
+    /// Versions of the rules, each in force from an hour on; the first version is also in force before its
+    /// hour.
     pub rules: Vec<RulesFrom>,
     /// Hours inside the horizon, and hours that a table may not hold yet.
     #[serde(with = "hour_map")]
@@ -60,7 +61,7 @@ pub struct Checkpoint {
     /// Files of dead letters that the dead-letter topic may not have yet.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unsent_dead_letters: Vec<String>,
-    /// Hours whose exceeded budgets their topic may not have yet.
+    /// Hours whose exceeded budgets may not have reached their topic yet.
     #[serde(skip_serializing_if = "HourSet::is_empty", default)]
     pub unsent_budgets: HourSet,
     /// Revisions above 0 of hours that have left `hours`.
@@ -69,7 +70,7 @@ pub struct Checkpoint {
     /// The first hour with events in the archive; `None` if the archive holds none.
     #[serde(with = "hour_option")]
     pub archive_from: Option<Hour>,
-    /// Objects that hold the rest of the checkpoint's content, as it was stored.
+    /// Parts that hold the rest of the content of the stored checkpoint.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<String>,
 }
@@ -96,7 +97,7 @@ pub enum OwnerKind {
     Backfill,
 }
 
-/// A version of the rules that holds from an hour on.
+/// A version of the rules, in force from an hour on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesFrom {
@@ -115,7 +116,7 @@ pub struct HourEntry {
     pub revision: i64,
     /// Digest of the state at the hour's end; empty if it is not known.
     pub state_digest: String,
-    /// Object with the state at the hour's end, if it is kept.
+    /// Object with the state at the hour's end; `None` if the state is not kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub snapshot: Option<String>,
     /// Objects with the states of organizations that have changed since the snapshot was written; the latest
@@ -127,18 +128,19 @@ pub struct HourEntry {
     /// Number of events that came after the hour had closed, by organization: a clock column of `hours`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub late_events: BTreeMap<OrganizationId, i64>,
-    /// Whether all tables are known to hold the hour with this entry. Only this process knows it.
+    /// Whether all tables are known to hold the hour with this entry. This is not stored, because only this
+    /// process knows it.
     #[serde(skip)]
     pub published: bool,
 }
 
 impl HourEntry {
-    /// Returns the objects of the snapshot: the whole snapshot, and the changes since.
+    /// Returns the objects of the snapshot: the whole snapshot, then its patches.
     pub fn snapshot_objects(&self) -> impl Iterator<Item = &String> {
         self.snapshot.iter().chain(&self.patches)
     }
 
-    /// Returns the files of a table; no files if the table has no rows.
+    /// Returns the files of a table; empty if the table has no rows.
     pub fn files_of(&self, table: Table) -> &[FileEntry] {
         self.tables.get(&table).map_or(&[], |files| files)
     }
@@ -160,7 +162,8 @@ impl HourEntry {
 }
 
 impl Checkpoint {
-    /// Returns the checkpoint of a shard that nobody has owned: sequence number 0, which is never written.
+    /// Returns the checkpoint of a shard that nobody has owned. It has sequence number 0 and is never
+    /// written.
     pub fn unowned(shard: Shard) -> Self {
         Self {
             format: FORMAT,
@@ -189,26 +192,26 @@ impl Checkpoint {
         self.parts.iter().chain(self.archive.parts()).chain(self.dead_letters.parts())
     }
 
-    /// Returns the version of the rules of an hour; `None` if there is no list.
+    /// Returns the version of the rules of an hour; `None` if no rules are listed.
     pub fn rules_of(&self, hour: Hour) -> Option<&Text> {
         let listed = self.rules.iter().rev().find(|rules| rules.from <= hour);
         listed.or(self.rules.first()).map(|rules| &rules.version)
     }
 
-    /// Returns the hours whose snapshots may be a base for folding `hour`, the newest first. They are before
-    /// `hour` and before every dirty hour.
+    /// Returns the hours whose snapshots may be the base of a fold of `hour`, newest first. These hours lie
+    /// before `hour` and before every dirty hour.
     pub fn snapshots_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
         let bound = self.dirty.first().map_or(hour, |dirty| dirty.min(hour));
         self.kept_before(bound)
     }
 
-    /// Returns the hours before `hour` with a snapshot, the newest first.
+    /// Returns the hours before `hour` that have a snapshot, newest first.
     pub fn kept_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
         let before = self.hours.range(..hour).rev();
         before.filter(|(_, entry)| entry.snapshot.is_some()).map(|(hour, entry)| (*hour, &**entry))
     }
 
-    /// Returns the revision of an hour that is or was closed.
+    /// Returns the revision of a closed hour; 0 if the checkpoint records none.
     pub fn revision_of(&self, hour: Hour) -> i64 {
         let entry = self.hours.get(&hour).map(|entry| entry.revision);
         entry.or(self.revisions.get(&hour).copied()).unwrap_or(0)

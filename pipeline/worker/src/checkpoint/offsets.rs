@@ -19,8 +19,8 @@ pub struct TopicOffsets {
     pub next: Option<i64>,
 }
 
-/// The last record taken from a topic partition. It shows whether the topic was recreated or its log
-/// diverged. Fields are in the order of the stored form.
+/// The last record taken from a topic partition. A comparison with it shows whether the topic was recreated
+/// or its log diverged. Fields are in the order of the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastRecord {
@@ -33,7 +33,7 @@ pub struct LastRecord {
 }
 
 impl LastRecord {
-    /// Returns the part of a message that is kept.
+    /// Returns the fields of a message that a checkpoint keeps.
     pub fn of(message: &Message) -> Self {
         let mut hash = Sha256::new();
         for part in [&message.key, &message.value] {
@@ -45,7 +45,8 @@ impl LastRecord {
         Self { offset: message.offset, timestamp_millis: message.timestamp_millis, checksum }
     }
 
-    /// Returns the error text for a record that Kafka no longer has, although its log begins before it.
+    /// Returns the error text for a record that Kafka no longer has, although the log begins before the
+    /// record.
     pub fn cause_gone(&self) -> String {
         format!(
             "the record at offset {} is gone, and not by retention: the topic was recreated, or it is \

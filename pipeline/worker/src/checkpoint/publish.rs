@@ -1,14 +1,14 @@
-//! Publish: makes the tables equal to the checkpoints of the shards, regardless of their earlier content.
+//! Publish: makes the tables equal to the checkpoints of the shards, whatever the tables held before.
 //!
 //! It starts from a fresh view of a table's log, limited to the dates that the checkpoints name. For each
 //! shard, it adds the files that the checkpoint names and the table lacks. For the same hours, it removes the
-//! shard's live files that the checkpoint does not name. Without a change, there is no commit. A commit
+//! shard's live files that the checkpoint does not name. If nothing differs, there is no commit. A commit
 //! carries the shards' sequence numbers as transactions. After any error, the log is read again, because the
 //! commit may have landed.
 //!
-//! A checkpoint may again name hours that are in a file of a day, such as when a backfill folds them again.
-//! If it names all hours of the file, the commit removes the file. Otherwise the file is split first; see
-//! [`crate::objects::days`].
+//! A checkpoint may again name hours that are in a file of a day, for example after a backfill has folded
+//! them again. If it names all hours of the file, the commit removes the file. Otherwise the file is split
+//! first; see [`crate::objects::days`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,9 +59,9 @@ pub async fn publish_at_claim(ports: &Ports, latest: &Decided, id: &str) -> Resu
     publish_all(ports, std::slice::from_ref(latest), Publishing { id, asks_all: true }).await
 }
 
-/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` identifies the
-/// owner of the commits. If a table fails, the other tables continue, except `hours`, which describes the
-/// rows that all other tables hold of an hour.
+/// Publishes checkpoints, with one commit per table for all shards. Table `hours` comes last. `id` identifies
+/// the owner of the commits. If a table fails, the others are still published, except `hours`, which
+/// describes the rows of all other tables.
 ///
 /// # Errors
 /// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that must
@@ -147,8 +147,8 @@ async fn publish_table(
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
-/// Replaces files of days by the files of their hours. Returns the lost files from which nothing needs to be
-/// kept: each of their hours is named by the checkpoint or to be folded again.
+/// Replaces files of days by the files of their hours. Returns the lost files that may be removed, because
+/// the checkpoint names each of their hours or marks it dirty. Any other lost file is an error.
 async fn tell_apart(
     ports: &Ports,
     table: Table,
@@ -175,7 +175,7 @@ async fn tell_apart(
     Ok(given_up)
 }
 
-/// Loads the table and its transactions: for all shards, or only for the shards whose checkpoints differ from
+/// Loads a table and its transactions, either for all shards or only for shards whose checkpoints differ from
 /// the table.
 async fn load(
     tables: &dyn TableCommitter,
@@ -207,7 +207,7 @@ async fn load(
 }
 
 /// Returns the commit that makes the table equal to the checkpoints, and the files of days to split before
-/// it.
+/// that commit. Adds fenced shards to `published`.
 fn difference(
     table: Table,
     live: &LiveTable,
@@ -255,7 +255,7 @@ struct LivePaths {
     days: Vec<LiveDay>,
 }
 
-/// Returns our live files by shard, and the other files.
+/// Returns our live files by shard, and the paths of all other live files.
 fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
     let mut ours: BTreeMap<Shard, LivePaths> = BTreeMap::new();
     let mut foreign = Vec::new();

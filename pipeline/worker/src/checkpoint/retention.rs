@@ -1,11 +1,10 @@
-//! Retention of a checkpoint's content: hours inside the horizon; every snapshot for 48 hours, then one a
-//! day. The horizon is a setting, `root.horizon`. It may change at any time: a longer horizon keeps the
-//! content that still exists.
+//! Retention of a checkpoint's content. Hours stay while they are inside the horizon. Every snapshot stays
+//! for 48 hours, then one snapshot a day stays. The horizon is a setting, `root.horizon`. It may change at
+//! any time: a longer horizon keeps the content that still exists.
 //!
 //! Two older snapshots are always kept. One is the newest at or before the horizon, or the newest before the
-//! first dirty hour if that is earlier. The other is the newest before the first dirty hour, at any age: a
-//! recomputation that leads up to that hour has reached this snapshot. All ages count from the last closed
-//! hour.
+//! first dirty hour if that is earlier. The other is the newest before the first dirty hour, at any age: an
+//! interrupted recomputation continues from this snapshot. All ages count from the last closed hour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,8 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// Returns a horizon of 70 days: providers change the bill of a month for weeks after its end.
+    /// Returns a horizon of 70 days: providers change the bill of a month for weeks after the month has
+    /// ended.
     fn default() -> Self {
         Self { hours: 70 * DAY }
     }
@@ -63,11 +63,11 @@ impl Retention {
         age < HOURLY || (age < self.hours + DAY && hour.of_day() == 23)
     }
 
-    /// Returns the oldest hour that a checkpoint keeps of a longer history: no state from before that hour is
-    /// kept. `None` if the history begins inside the horizon.
+    /// Returns the oldest hour that a checkpoint still keeps of a longer history; no earlier state is kept.
+    /// `None` if the history begins inside the horizon.
     ///
-    /// If the horizon was shorter before, there is no snapshot at the new one. Then the oldest hour that is
-    /// still there counts, until hours have grown as old as the new horizon.
+    /// If the horizon was raised, no snapshot is as old as the new horizon. Then the oldest hour in the
+    /// checkpoint counts, until hours reach the age of the new horizon.
     pub fn oldest_base(self, checkpoint: &Checkpoint) -> Option<Hour> {
         let horizon = self.horizon(checkpoint.closed_through?);
         let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
@@ -79,8 +79,8 @@ impl Retention {
         oldest.or((first > horizon && has_left).then_some(first))
     }
 
-    /// Drops everything from a checkpoint that need not be kept, and returns the snapshots that it no longer
-    /// names. An hour leaves only if every table is known to hold it.
+    /// Drops everything from a checkpoint that need not be kept, and returns the snapshots that the
+    /// checkpoint no longer names. An hour leaves only if every table is known to hold it.
     pub(super) fn prune(self, checkpoint: &mut Checkpoint) -> Vec<String> {
         let Some(closed_through) = checkpoint.closed_through else { return Vec::new() };
         let horizon = self.horizon(closed_through);

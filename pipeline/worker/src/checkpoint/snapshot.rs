@@ -1,8 +1,8 @@
 //! The state of a shard at an hour's end as one object: versioned and checksummed.
 //!
 //! The layout is `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, and the rest: postcard in one
-//! frame of zstd. The form of an organization's state belongs to the engine. [`FORMAT`] rises with that form,
-//! and a snapshot of another format is not a base for a fold.
+//! frame of zstd. The form of an organization's state belongs to the engine. [`FORMAT`] increases whenever
+//! that form changes, and a snapshot of another format cannot be the base of a fold.
 
 pub mod idle;
 
@@ -30,13 +30,13 @@ const CHECKSUM: usize = 32;
 pub const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
 
 /// Maximum size of the content, as a multiple of the stored size. States compress to a quarter; a frame that
-/// claims much more must not take all memory.
+/// unpacks to much more must not exhaust memory.
 const EXPANSION_MAX: u64 = 1_000;
 
 /// The version of this form and of the engine's state.
 pub const FORMAT: u16 = 1;
 
-/// A held organization: the engine refused one of its hours, and no hour since then is folded.
+/// The hold of an organization: the engine refused an hour, and no hour from then on is folded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The hour that was refused.
@@ -66,21 +66,21 @@ pub struct OrganizationState {
     pub hold: Option<Hold>,
 }
 
-/// All organizations of a shard between hours, by id. States are shared: a fold makes new states, and the old
-/// ones stay unchanged.
+/// All organizations of a shard between hours, by id. States are shared: a fold creates new states and leaves
+/// the old states unchanged.
 pub type ShardState = BTreeMap<OrganizationId, Arc<IdleState>>;
 
 /// All organizations of a shard, by id, in bytes.
 pub type PackedStates = BTreeMap<OrganizationId, PackedState>;
 
-/// One organization's state in bytes, with the clock that belongs to it.
+/// One organization's state in bytes, with the latest event time and the hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PackedState {
     /// The organization.
     pub organization_id: OrganizationId,
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
-    /// The engine's state; in a patch, empty if the organization has left. A loaded state is a part of its
+    /// The engine's state; in a patch, empty if the organization has left. A loaded state is a slice of the
     /// snapshot's content, and keeps the whole content in memory.
     #[serde(serialize_with = "at_once")]
     pub state: Bytes,
@@ -97,7 +97,7 @@ struct StoredState<'a> {
     hold: Option<Hold>,
 }
 
-/// Serializes all bytes at once: in postcard the result is the same as one by one, and it is much faster.
+/// Serializes all bytes at once. In postcard, this gives the same result as byte by byte, but is much faster.
 fn at_once<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
@@ -116,10 +116,10 @@ pub enum SnapshotError {
     /// The format differs: fold from an older snapshot, or from the first event.
     #[error("it has format {0}, this program knows {FORMAT}")]
     Format(u16),
-    /// The bytes are not the ones that were written.
+    /// The bytes differ from the bytes that were written.
     #[error("its checksum does not match")]
     Checksum,
-    /// The state is not the one that the checkpoint recorded.
+    /// The state differs from the state that the checkpoint recorded.
     #[error("its state is not the one that the checkpoint recorded")]
     Unrecorded,
     /// The content cannot be read although the checksum matches.
@@ -147,7 +147,8 @@ pub fn pack(
     Ok(PackedState { organization_id, max_event_time, state: bytes.into(), hold })
 }
 
-/// Returns the digest of one organization's packed state. It covers only what depends on events and rules.
+/// Returns the digest of one organization's packed state. It covers only the content that depends on events
+/// and rules.
 pub fn state_digest(packed: &PackedState) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(&packed.state);
@@ -168,7 +169,7 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
     hex(&hash.finalize()[..16])
 }
 
-/// Returns the object with these organizations, in ascending order.
+/// Encodes these organizations, which must ascend, as a snapshot object.
 ///
 /// # Errors
 /// If they cannot be serialized.
@@ -217,9 +218,9 @@ fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     postcard::from_bytes(bytes).map_err(SnapshotError::content)
 }
 
-/// Returns newly loaded states. Their content is read when the next hour of their organization is folded.
-/// With a million pods, reading takes seconds, and a new owner must commit soon. For the same reason, the
-/// states are not compressed yet: see [`idle::compress`].
+/// Wraps newly loaded states without reading their content, which is read when the next hour of the
+/// organization is folded. For a million pods, that takes seconds, and a new owner must commit soon. For the
+/// same reason, the states are not compressed yet: see [`idle::compress`].
 pub fn loaded(states: PackedStates) -> ShardState {
     states.into_iter().map(|(id, packed)| (id, Arc::new(IdleState::loaded(packed)))).collect()
 }
@@ -235,7 +236,7 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     }
 }
 
-/// Reads an object made by [`encode`], but not the content of its states: they remain slices of the object's
+/// Reads an object written by [`encode`] without reading the states, which remain slices of the object's
 /// content.
 ///
 /// # Errors

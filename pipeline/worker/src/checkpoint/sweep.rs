@@ -1,11 +1,11 @@
-//! Sweep: after a decision, the owner of a shard deletes what no checkpoint of the shard needs.
+//! Sweep: after a decision, the owner of a shard deletes the objects that no checkpoint of the shard needs.
 //!
-//! An object that waits for a checkpoint carries its sequence number. If a later decided checkpoint does not
-//! name the object, no checkpoint ever will. The object is left over from a dead attempt, or it was replaced.
-//! So state can be deleted at once, without regard to any clock. Checkpoints are deleted by age. So are
-//! archive files and dead letters that no checkpoint names. If the log has lost its last checkpoints, only
-//! these files still hold their events. Ages are based on times of the store, but not on a time ahead of the
-//! clock.
+//! An object that waits for a checkpoint carries the checkpoint's sequence number. If that checkpoint or a
+//! later one is decided without naming the object, no checkpoint ever will. The object is left over from a
+//! dead attempt, or it was replaced. So state can be deleted at once, without regard to any clock.
+//! Checkpoints are deleted by age. So are archive files and dead letters that no checkpoint names, because
+//! they are the only copy of their events if the log has lost its last checkpoints. Ages are differences
+//! between times of the store; a time ahead of the clock does not count.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint, latest: WallT
 }
 
 /// Returns the archive files and the dead letters of a shard that the decided checkpoint has passed without
-/// naming them. It returns only files that have been stored for as long as checkpoints are kept. `named`
-/// holds all paths that the checkpoint names; `now` is the time of the store.
+/// naming them. Files that are at most as old as the checkpoints that are kept are left out. `named` holds
+/// all paths that the checkpoint names; `now` is the time of the store.
 pub fn unneeded_records(
     listed: &[ObjectMeta],
     decided: &Checkpoint,
@@ -66,7 +66,7 @@ pub fn unneeded_records(
     unneeded.map(|object| object.path.clone()).collect()
 }
 
-/// Deletes objects. Returns the objects that could not be deleted, with the last error.
+/// Deletes objects. The error holds the paths of the objects that could not be deleted, and the last cause.
 pub async fn delete_all(
     store: &dyn ObjectStore,
     paths: Vec<String>,

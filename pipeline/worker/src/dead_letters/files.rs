@@ -1,4 +1,4 @@
-//! Files of the dead letters that a root holds, and the record of the dead letters that were replayed.
+//! The files of dead letters in a root, and the records of the dead letters that were replayed.
 //!
 //! A file counts only if the latest checkpoint of its shard names it. Records under `dead-letter/replayed/`
 //! list the replayed dead letters; each record is created once after a replay and never changed.
@@ -22,7 +22,8 @@ const FORMAT: u32 = 1;
 /// An object with dead letters that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterObject {
-    /// The shard that wrote the object: the lead shard for dead letters from files.
+    /// The shard whose owner wrote the object. For dead letters from files, this is the lead shard of the
+    /// backfill.
     pub shard: Shard,
     /// The object's path under the root.
     pub path: String,
@@ -51,14 +52,14 @@ pub struct DeadLetters {
     replayed: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// The dead letters of one file that were replayed at one time.
+/// A record of dead letters of one file that were replayed together.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
     format: u32,
     /// Path of the file of dead letters.
     file: String,
-    /// The first and last place in the file of each range.
+    /// The replayed ranges, each as its first and last place in the file.
     replayed: Vec<(u64, u64)>,
 }
 
@@ -106,10 +107,10 @@ impl DeadLetters {
     }
 }
 
-/// Notes that dead letters of a file were replayed; `places` ascend.
+/// Records that the dead letters at these places of a file were replayed. `places` must ascend.
 ///
 /// # Errors
-/// If storage is unavailable: then they may be replayed again, which changes nothing.
+/// If storage is unavailable. Then the dead letters may be replayed again, which changes nothing.
 pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &[u64]) -> Result<()> {
     let mut replayed: Vec<(u64, u64)> = Vec::new();
     for place in places {
@@ -126,7 +127,7 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
     Ok(objects::put(store, path, Bytes::from(json)).await?)
 }
 
-/// Drops the hours of a checkpoint: they are the bulk of it, and a replay does not need them.
+/// Returns a checkpoint without its hours, which are most of its content and which a replay does not need.
 fn without_hours(decided: &Decided) -> Checkpoint {
     let mut checkpoint = Checkpoint::clone(decided);
     checkpoint.hours.clear();

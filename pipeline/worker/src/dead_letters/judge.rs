@@ -1,4 +1,4 @@
-//! Judges what to do with a dead letter now: a pure function of the result of decoding its bytes.
+//! Judges what to do with a dead letter now, as a pure function of the letter and its decoded bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::shard::rules::{RuleBook, RulesByHour};
 /// The action for a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The message goes back to its topic in its original form: the worker will take it.
+    /// The message goes back to its topic in its original form, and the worker will accept it.
     Send,
     /// The event goes through a backfill.
     Fold(Box<EventRecord>),
@@ -38,7 +38,8 @@ pub enum Refusal {
     /// The bytes still do not decode to an event.
     #[error(transparent)]
     Reject(#[from] Reject),
-    /// The producer sent it with a key other than its organization; the field repeats the letter's message.
+    /// The producer sent the event with a key other than its organization. The field holds the message of the
+    /// letter.
     #[error("{0}; fix the producer, and send the event again")]
     KeyMismatch(String),
     /// The event lies further in the future than the clock skew allows.
@@ -66,12 +67,13 @@ pub enum Refusal {
          the configuration with --config"
     )]
     TopicNotRead(String),
-    /// The message's key is not its organization, so it may be on another organization's partition.
+    /// The message's key is not the organization of its event, so the message may be on another
+    /// organization's partition.
     #[error("its key is not its organization_id '{0}'; fix the producer, and send the event again")]
     WrongKey(OrganizationId),
 }
 
-/// The currency that each organization's prices must have.
+/// The currency in which the prices of each organization must be.
 #[derive(Clone, Debug)]
 pub struct Currencies {
     configured: Arc<Rules>,
@@ -82,7 +84,7 @@ pub struct Currencies {
 }
 
 impl Currencies {
-    /// Reads the last rules of every shard. `given` says whether `configured` comes from the configuration
+    /// Reads the listed rules of every shard. `given` says whether `configured` comes from the configuration
     /// and is not just the default.
     ///
     /// # Errors
@@ -114,7 +116,7 @@ impl Currencies {
         Ok(currencies)
     }
 
-    /// Creates the currencies of one set of rules, for roots that list none.
+    /// Creates the currencies of one set of rules, for roots that list no rules.
     pub fn of(rules: Rules) -> Self {
         Self { configured: Arc::new(rules), listed: BTreeMap::new(), renewed: BTreeMap::new() }
     }
@@ -210,9 +212,9 @@ impl Judge<'_> {
     }
 }
 
-/// Decodes a record that was read from a file. The letter does not keep its writer's schema. So its bytes
-/// count only if they are the canonical body of an event of the type that its message names. A branch of the
-/// archive's union may precede them.
+/// Decodes the record of a letter from a file. The letter does not hold the writer's schema. So its bytes
+/// count only if they are the canonical body of an event of the type that the letter's message names. The
+/// index of a branch of the archive's union may precede the body.
 ///
 /// # Errors
 /// If the bytes do not count; the error says how to fix the file instead.

@@ -4,11 +4,11 @@
 use crate::ports::{DeadLetter, Origin};
 use crate::source::Header;
 
-/// The prefix of the headers that prorata adds. A letter that comes back and is rejected again gets new
-/// values, not more headers.
+/// The prefix of the headers that prorata adds. If a message comes back and is rejected again, these headers
+/// get new values instead of being repeated.
 const OURS: &str = "prorata.";
 
-/// Returns the message's key; a letter from a file has none.
+/// Returns the message's key; `None` if the message has no key, or the letter is from a file.
 pub fn message_key(letter: &DeadLetter) -> Option<&[u8]> {
     match &letter.origin {
         Origin::Message { key, .. } => key.as_deref(),
@@ -16,8 +16,8 @@ pub fn message_key(letter: &DeadLetter) -> Option<&[u8]> {
     }
 }
 
-/// Returns the message's original headers, with prorata's headers in place of the ones from an earlier
-/// rejection.
+/// Returns the message's original headers and prorata's headers, which replace prorata's headers from an
+/// earlier rejection.
 pub fn message_headers(letter: &DeadLetter) -> Vec<Header> {
     let ours = |name: &str, value: String| (format!("{OURS}{name}"), Some(value.into_bytes()));
     let (mut all, place) = match &letter.origin {

@@ -1,9 +1,9 @@
-//! Dead letters of a root: their list, the dead letters that can count now, and their replay.
+//! Dead letters of a root: lists them, judges which of them can count now, and replays these.
 //!
-//! A replay never counts an event on its own. A message goes back to its topic in its original form, and the
-//! worker judges it again. An event that only came too late, or was read from a file, goes through a backfill
-//! into the same root. Either way, an event that comes twice counts once, so an interrupted replay may be
-//! repeated. Replayed dead letters are recorded in the root, and are not replayed again.
+//! A replay itself never adds an event to the archive. A message goes back to its topic in its original form,
+//! and the worker judges it again. An event that only came too late, or was read from a file, goes through a
+//! backfill into the same root. Either way, an event that comes twice counts once, so an interrupted replay
+//! may be repeated. Replayed dead letters are recorded in the root, and are not replayed again.
 //!
 //! [`TopicReplay`] folds the messages that retired topics still hold, which no worker will read.
 

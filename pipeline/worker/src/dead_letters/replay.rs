@@ -1,4 +1,5 @@
-//! Replay: messages go back to their topics, events go through a backfill, and the root records each.
+//! Replay: sends messages back to their topics, passes events through a backfill, and records both in the
+//! root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::root::Root;
 use crate::root::organizations::TopicOrganizations;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
-/// Bytes of events that are folded at a time, as files in memory.
+/// Bytes of event files that gather in memory before they are folded.
 pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
 /// Maximum number of dead letters of one reason that a report shows.
@@ -43,16 +44,16 @@ pub struct Outgoing {
     pub headers: Vec<Header>,
 }
 
-/// A sender to the topics that messages go back to.
+/// A sender of messages back to their topics.
 #[async_trait]
 pub trait MessageSender: Send + Sync {
     /// Sends messages; returns once the brokers have all of them.
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError>;
 }
 
-/// The options of a replay besides the ports of a backfill.
+/// The options of a replay.
 pub struct ReplayOptions {
-    /// The only reason of the dead letters to replay; `None` for all.
+    /// The reason whose dead letters are replayed; `None` for all reasons.
     pub reason: Option<Reason>,
     /// Topics that workers read.
     pub topics: Vec<Text>,
@@ -66,7 +67,7 @@ pub struct ReplayOptions {
     pub backfill: BackfillOptions,
 }
 
-/// The error that stopped a replay. Dead letters that were replayed before it are recorded.
+/// The error that stopped a replay. Dead letters that were replayed before the error are recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// An error of the root.
@@ -89,7 +90,8 @@ pub struct Replayed {
     pub folded: Option<FoldedEvents>,
     /// Dead letters that still fail, by the reason of the letter.
     pub failing: BTreeMap<Reason, Failing>,
-    /// Shards that were left out, each with the reason; their dead letters are not recorded as replayed.
+    /// Shards that were left out, each with the reason. While there are any, no folded dead letter is
+    /// recorded as replayed.
     pub left_out: BTreeMap<Shard, String>,
 }
 
@@ -283,7 +285,7 @@ pub(super) enum Undecoded {
     Registry(RegistryError),
 }
 
-/// Decodes a message's value, once its schema is fetched.
+/// Decodes a message's value, after fetching the schema if it is not known yet.
 pub(super) async fn decode(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Undecoded> {
     for _ in 0..FETCHES_MAX {
         match decoder.decode(value) {

@@ -25,14 +25,15 @@ use crate::source::{Message, MessageDecoder, SourceError};
 /// Maximum number of examples of dead letters that are reported.
 const EXAMPLES_MAX: usize = 5;
 
-/// A reader of topics that is not a member of a group.
+/// A reader of topics that is not a member of a consumer group.
 #[async_trait]
 pub trait TopicReader: Send + Sync {
-    /// Returns the first and the end offset of each partition, by number; empty if the topic does not exist.
+    /// Returns the first offset and the end offset of each partition, in order of partition number. The
+    /// result is empty if the topic does not exist.
     async fn ranges(&self, topic: &Text) -> Result<Vec<(i64, i64)>, SourceError>;
 
-    /// Reads messages of a partition from the start of `offsets`, a few MiB at most. Also returns the offset
-    /// to continue from, which is the end of `offsets` once all messages were read.
+    /// Reads messages of a partition from the start of `offsets`, at most a few MiB. Returns the messages,
+    /// and the offset to continue from: the end of `offsets` once all messages are read.
     async fn read(
         &self,
         topic: &Text,
@@ -143,7 +144,7 @@ impl TopicReplay<'_> {
         Ok(())
     }
 
-    /// Judges messages as far as possible before the backfill.
+    /// Decodes messages, checks their keys and organizations, and adds the results to `unfolded`.
     async fn take(
         &self,
         path: String,
@@ -199,8 +200,8 @@ impl TopicReplay<'_> {
     }
 }
 
-/// Returns the next offsets of a topic that workers have reached, by shard. If the checkpoint of a shard
-/// cannot be read, its partition is read from the beginning, because known events change nothing.
+/// Returns, by shard, the next offset of a topic that workers have reached. A shard whose checkpoint cannot
+/// be read is left out: its partition is read from the beginning, and known events change nothing.
 async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<Shard, i64>> {
     let mut next = BTreeMap::new();
     let (decided, _broken) = log::latest_of_all(store).await?;

@@ -1,9 +1,9 @@
-//! Files of days: table files whose hours have left the checkpoints, joined to one file per shard and date.
-//! They are split again when a checkpoint again names one of their hours.
+//! Files of days: table files whose hours have left the checkpoints, joined into one file per shard and date.
+//! A file of a day is split when a checkpoint names one of its hours again.
 //!
-//! Joining and splitting are commits that change no rows: files are replaced by others with the same rows.
-//! Files are immutable, and a commit lands only right after the version from which it was made. So no
-//! ownership is needed: two concurrent runs, a zombie, or a crash after any step lead to the same rows.
+//! Each join or split is a commit that changes no rows: it replaces files by files with the same rows. Files
+//! are immutable, and a commit lands only directly after the version from which it was made. So no ownership
+//! is needed: two concurrent runs, a zombie, or a crash after any step lead to the same rows.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub struct LostDay {
     pub cause: String,
 }
 
-/// Files that replace others with the same rows.
+/// New files, and the old files with the same rows that they replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rearranged {
     /// The new files, which are stored.
@@ -60,10 +60,10 @@ pub struct Rearranged {
     pub removes: Vec<String>,
 }
 
-/// Returns the files of the hours in a file of a day.
+/// Splits a file of a day, and returns the files of its hours.
 ///
 /// # Errors
-/// Returns [`WorkerError::Damaged`] if it cannot be used, or an error if storage is unavailable.
+/// Returns [`WorkerError::Damaged`] if the file cannot be used, or an error if storage is unavailable.
 pub async fn read_day(
     store: &dyn ObjectStore,
     encoder: &Arc<dyn TableEncoder>,
@@ -83,9 +83,9 @@ pub async fn read_day(
 }
 
 impl Rearranger<'_> {
-    /// Replaces files of days by the files of their hours, in one commit after a version. The caller must
-    /// load the table again to see the result. Returns the files that cannot be read, which stay. `seq`
-    /// returns the sequence number of a decided checkpoint of a shard.
+    /// Replaces files of days by the files of their hours, in one commit directly after version `base`. The
+    /// caller must load the table again to see the result. Returns the files of days that cannot be read;
+    /// these stay in the table. `seq` returns the sequence number of a decided checkpoint of a shard.
     ///
     /// # Errors
     /// If storage is unavailable.
@@ -121,7 +121,7 @@ impl Rearranger<'_> {
         Ok(lost)
     }
 
-    /// Commits the files right after a version.
+    /// Commits the files directly after version `base` of the table.
     ///
     /// # Errors
     /// If storage is unavailable; the commit may have landed.
@@ -153,8 +153,8 @@ impl Rearranger<'_> {
         Ok(entries)
     }
 
-    /// Returns a name for a file made from a version of a table. The rest of the path describes the content.
-    /// With it, the name is used once: at one version, the rows of an hour are in one file.
+    /// Returns an object id for a file that is made from version `base` of a table. The rest of the path
+    /// describes the content. Both together are unique: at one version, the rows of an hour are in one file.
     pub fn name(&self, seq: u64, base: u64, n: usize) -> ObjectId {
         ObjectId { seq, owner: format!("{}x{base}", self.id).into(), n: n as u64 }
     }

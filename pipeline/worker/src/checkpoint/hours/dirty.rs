@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::HourSet;
 
-/// Maximum number of organizations that are marked by name. If there are more, their hours are dirty for all.
+/// Maximum number of organizations that are marked by name. If there are more, their hours become dirty for
+/// all organizations.
 const ORGANIZATIONS_MAX: usize = 1_024;
 
-/// Maximum number of runs of hours that are marked. If there are more, each organization is dirty from its
-/// first hour through its last.
+/// Maximum number of runs of marked hours over all organizations. If there are more, each organization
+/// becomes dirty from its first marked hour through its last.
 const RANGES_MAX: usize = 4_096;
 
 /// Closed hours whose events have changed since they were folded: for all organizations, or for some.
@@ -46,7 +47,7 @@ impl Dirty {
         }
     }
 
-    /// Keeps the marks within their bounds: excess marks become coarser, but no hour loses its mark.
+    /// Makes the marks coarser if there are too many. No hour loses its mark.
     pub fn bound(&mut self) {
         if self.organizations.len() > ORGANIZATIONS_MAX {
             self.forget_organizations();
@@ -76,12 +77,12 @@ impl Dirty {
         &self.organizations
     }
 
-    /// Returns the earliest hour of any mark.
+    /// Returns the earliest marked hour; `None` if no hour is marked.
     pub fn first(&self) -> Option<Hour> {
         self.sets().filter_map(HourSet::first).min()
     }
 
-    /// Returns the earliest hour of any mark after `hour`.
+    /// Returns the earliest marked hour after `hour`; `None` if there is none.
     pub fn first_after(&self, hour: Hour) -> Option<Hour> {
         self.sets().filter_map(|hours| hours.first_after(hour)).min()
     }

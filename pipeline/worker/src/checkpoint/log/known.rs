@@ -7,8 +7,9 @@ use prorata_schemas::time::{Date, Hour};
 
 use crate::checkpoint::HourEntry;
 
-/// Days that have a part, with the hours in the part and its path. While a day's hours are the very same,
-/// they are not encoded again. Without this, each checkpoint would encode all hours of the horizon.
+/// Days whose hours are in a part, each with these hours and the path of the part. While a day has the same
+/// shared entries, they are not encoded again. Otherwise, each checkpoint would encode all hours inside the
+/// horizon.
 #[derive(Clone, Debug, Default)]
 pub struct KnownDays(BTreeMap<Date, KnownDay>);
 
@@ -19,7 +20,8 @@ struct KnownDay {
 }
 
 impl KnownDays {
-    /// Returns the path of the part that holds these hours of one day.
+    /// Returns the path of the part that holds exactly these hours of one day; `None` if no such part is
+    /// known.
     pub fn path_of(&self, hours: &BTreeMap<Hour, Arc<HourEntry>>) -> Option<&String> {
         let KnownDay { hours: known, path } = self.0.get(&hours.keys().next()?.date())?;
         let same = known.iter().zip(hours).all(|((a, old), (b, new))| a == b && Arc::ptr_eq(old, new));

@@ -11,10 +11,10 @@
 //! | dead letters that wait for a topic | all but the last [`LETTER_SEQS`] checkpoints at most | as many |
 //! | names of archive files, dead letters | all, once there are more than [`NAMES_MAX`] | a group of names |
 //!
-//! A part is written before the first checkpoint that names it. Its name has that checkpoint's sequence
-//! number and owner, and the digest of its content. No process ever sees a checkpoint without its parts:
-//! [`super`] splits and joins. Only parts with names stay separate, because they grow forever. A reader that
-//! needs a name reads the part of the name's group.
+//! A part is written before the first checkpoint that names it. The name of the part contains the
+//! checkpoint's sequence number and owner, and the digest of the part's content. No process ever sees a
+//! checkpoint without its parts: [`super`] splits and joins. Only parts with names stay separate, because
+//! they grow forever. A reader that needs a name reads the part of the name's group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,8 @@ use crate::ports::{FormatError, ObjectStore};
 /// The number of hours up to the last closed hour that stay in the checkpoint itself.
 const INLINE_HOURS: i64 = 24;
 
-/// Maximum number of bytes that one hour may take in the checkpoint itself: its files, and a few late events.
+/// Maximum number of bytes that one hour may take in the checkpoint itself: enough for its files and a few
+/// late events.
 const INLINE_BYTES: usize = 1_600;
 
 /// Maximum number of names of one kind in the checkpoint itself: at most 20 kB.
@@ -134,8 +135,8 @@ pub(super) async fn split(
     Ok(Split { stored, new_parts: new.parts })
 }
 
-/// Moves all names into the parts of their groups, if there are many. Takes the names `left` out of the parts
-/// that hold them.
+/// Moves all names into the parts of their groups if there are more than [`NAMES_MAX`]. Removes the names in
+/// `left` from the parts that hold them.
 async fn pack<T: PartOf>(
     store: &dyn ObjectStore,
     named: &mut Named<T>,
@@ -179,8 +180,8 @@ pub(super) async fn read_names<T: PartOf>(store: &dyn ObjectStore, path: &str) -
     Ok(part.map(T::from_part).unwrap_or_default())
 }
 
-/// Splits the content that every reader needs. A part that the checkpoint already names is named again if its
-/// content is the same.
+/// Moves content that every reader needs into parts. If the content of a part is the same as before, the
+/// checkpoint names the existing part again.
 fn split_content(
     mut stored: Checkpoint,
     new: &mut NewParts<'_>,
@@ -205,7 +206,7 @@ fn split_content(
     Ok(stored)
 }
 
-/// Moves the content to be stored separately out of the checkpoint.
+/// Removes the content that is to be stored separately from the checkpoint, and returns it as parts.
 fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatError> {
     let mut parts = Vec::new();
     let mut days: BTreeMap<Date, CheckpointPart> = BTreeMap::new();
@@ -293,7 +294,7 @@ mod tests {
     struct Grown {
         /// Number of late organizations in each hour: 625 on each of 16 shards are 10,000.
         late_organizations: usize,
-        /// Number of years of archive files, and of one file of dead letters in each checkpoint.
+        /// Number of years with archive files, and with one file of dead letters in each checkpoint.
         years: u64,
         /// Number of hours before the horizon that were restated once.
         restated_hours: i64,
@@ -357,8 +358,8 @@ mod tests {
         checkpoint
     }
 
-    /// Names as many archive files and dead letters as fit into the checkpoint itself, and parts with the
-    /// others.
+    /// Adds as many names of archive files and dead letters as fit into the checkpoint itself, and parts for
+    /// all other names.
     fn name_objects(checkpoint: &mut Checkpoint, years: u64) {
         for n in 0..NAMES_MAX as u64 {
             let object_id = ObjectId { seq: 1_000_000 - n, owner: OWNER.into(), n };

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ports::FileEntry;
 
-/// Files of one table that hold an hour: one, or several that are cut between organizations.
+/// The files of one table that hold an hour: one file, or several files that are cut between organizations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TableFiles(Vec<FileEntry>);
 
 impl TableFiles {
-    /// Returns files in the order of their organizations, each with the last organization whose rows it has.
+    /// Creates the list from files in the order of their organizations, each with the last organization whose
+    /// rows it holds.
     pub fn new(files: impl IntoIterator<Item = (FileEntry, Option<OrganizationId>)>) -> Self {
         let with_last =
             files.into_iter().map(|(file, last_organization)| FileEntry { last_organization, ..file });
@@ -24,7 +25,7 @@ impl TableFiles {
         Self(files)
     }
 
-    /// Adds a file whose path is known, but not its organizations.
+    /// Adds a file whose organizations are not known.
     pub fn push(&mut self, file: FileEntry) {
         self.0.push(file);
     }
@@ -34,7 +35,7 @@ impl TableFiles {
         self.0.iter_mut().for_each(|file| file.stats = None);
     }
 
-    /// Returns the index of the file that has the rows of an organization, or will have them.
+    /// Returns the index of the file that holds the rows of an organization, or that must receive them.
     pub fn index_of(&self, organization_id: &OrganizationId) -> usize {
         let ends_before =
             |file: &FileEntry| file.last_organization.as_ref().is_some_and(|last| last < organization_id);

@@ -1,11 +1,12 @@
 //! Objects that a checkpoint names one by one: archive files and files of dead letters.
 //!
-//! An object that no checkpoint names does not count: it comes from a dead attempt, was replaced, or was put
-//! there by somebody else. If an object that the latest checkpoint names is gone, that is damage.
+//! An object that no checkpoint names does not count: it is left over from a dead attempt, was replaced, or
+//! was stored by somebody else. If an object that the latest checkpoint names is missing, the root is
+//! damaged.
 //!
 //! The archive and the dead letters grow forever, and a checkpoint must not. So only the latest names are in
-//! the checkpoint itself. The others are in parts, one for each group of names: a month of the archive,
-//! 65,536 sequence numbers of dead letters. A part is read only if somebody needs a name of its group.
+//! the checkpoint itself. All other names are in parts, one part for each group: a month of the archive, or
+//! 65,536 sequence numbers of dead letters. A part is read only if a name of its group is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use crate::names::{self, ArchivePath, ObjectId, Shard};
 
 /// The name of an object of one kind.
 pub trait Name: Clone + Ord {
-    /// The group whose part holds the name, once it is no longer in the checkpoint itself.
+    /// Returns the group whose part holds the name, once the checkpoint itself no longer does.
     fn group(&self) -> String;
 }
 
@@ -33,7 +34,7 @@ pub struct ArchivedFile {
 }
 
 impl ArchivedFile {
-    /// Returns the group of all files of an hour: its month, such as `2026-11`.
+    /// Returns the group of all files of an hour: the month of the hour, such as `2026-11`.
     pub fn group_of(hour: Hour) -> String {
         let date = hour.date().to_string();
         date.rsplit_once('-').map_or(date.clone(), |(month, _)| month.to_owned())
@@ -114,12 +115,12 @@ impl<T: Ord> Named<T> {
         self.recent.iter()
     }
 
-    /// Returns the parts with the other names, by group.
+    /// Returns the parts that hold all other names, by group.
     pub fn packed(&self) -> impl Iterator<Item = (&String, &String)> {
         self.packed.iter()
     }
 
-    /// Returns the part of a group, if there is one.
+    /// Returns the part of a group; `None` if the group has no part.
     pub fn part_of(&self, group: &str) -> Option<&String> {
         self.packed.get(group)
     }
@@ -134,8 +135,8 @@ impl<T: Ord> Named<T> {
         self.recent.insert(name);
     }
 
-    /// Takes a name out of the checkpoint itself. Returns `false` if it is not there: then a part may hold
-    /// it.
+    /// Removes a name from the checkpoint itself. Returns `false` if the checkpoint does not hold it; then a
+    /// part may.
     pub fn remove(&mut self, name: &T) -> bool {
         self.recent.remove(name)
     }

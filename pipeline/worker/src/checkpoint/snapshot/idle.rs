@@ -1,4 +1,4 @@
-//! Organizations between their hours: their states in compressed bytes.
+//! Organizations between hours: their states as compressed bytes.
 //!
 //! An unpacked running pod takes about nine times the bytes of the message that started it, in some thirty
 //! allocations. Pods of one organization are much alike, and their bytes compress to a quarter of that
@@ -18,12 +18,12 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::{Hold, OrganizationState, PackedState, SnapshotError};
 
-/// The compression level: a higher one takes longer than it saves.
+/// The compression level. A higher level costs more time than its smaller result is worth.
 pub(super) const LEVEL: i32 = 1;
 
 thread_local! {
-    /// Contexts of a thread. For many small organizations, a new context for each would take longer than
-    /// compressing.
+    /// The compressor of each thread. For many small organizations, a new compressor each time would take
+    /// longer than the compression.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -39,7 +39,8 @@ pub struct IdleState {
     pub hold: Option<Hold>,
 }
 
-/// The bytes of a state. They may be compressed while others read them: their content stays the same.
+/// The bytes of a state. They may be compressed while other threads use the state, because its content stays
+/// the same.
 #[derive(Debug)]
 enum StateBytes {
     /// A part of the snapshot from which the state was loaded.
@@ -91,7 +92,7 @@ impl IdleState {
         Ok(Self { state: RwLock::new(state), max_event_time, hold })
     }
 
-    /// Wraps a newly loaded state as it is.
+    /// Wraps a newly loaded state without compressing it.
     pub(super) fn loaded(packed: PackedState) -> Self {
         let PackedState { max_event_time, state, hold, .. } = packed;
         Self { state: RwLock::new(StateBytes::Plain(state)), max_event_time, hold }
@@ -122,12 +123,12 @@ impl IdleState {
     }
 }
 
-/// Compresses newly loaded states one by one, if they still exist. They can be used meanwhile.
+/// Compresses newly loaded states one by one, if they still exist. Other threads can use them meanwhile.
 pub fn compress(states: &[Weak<IdleState>]) {
     states.iter().filter_map(Weak::upgrade).for_each(|state| state.compress());
 }
 
-/// An organization's state in a run: unpacked from one hour to the next, idle after the last.
+/// An organization's state in a run: unpacked between the hours of the run, idle after the last hour.
 #[derive(Clone, Debug)]
 pub enum RunState {
     /// Compressed.
