@@ -144,8 +144,7 @@ impl OwnedShards {
     }
 
     /// Claims the lead shard and every shard that has been owned before. In a root with a worker, the wall
-    /// clock must agree with the store's clock, because hours close and events are rejected by the wall
-    /// clock.
+    /// clock must agree with the store's clock, because it decides when hours close and which events count.
     pub async fn claim_existing(
         &mut self,
         ports: &Ports,

@@ -3,9 +3,9 @@
 //! An object that waits for a checkpoint carries the checkpoint's sequence number. If that checkpoint or a
 //! later one is decided without naming the object, no checkpoint ever will. The object is left over from a
 //! dead attempt, or it was replaced. So state can be deleted at once, without regard to any clock.
-//! Checkpoints are deleted by age. So are archive files and dead letters that no checkpoint names, because
-//! they are the only copy of their events if the log has lost its last checkpoints. Ages are differences
-//! between times of the store; a time ahead of the clock does not count.
+//! Checkpoints are deleted by age. So are archive files and dead letters that no checkpoint names. If the log
+//! has lost its last checkpoints, these files are the only copy of their events. Ages are differences between
+//! times of the store; a time ahead of the clock does not count.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

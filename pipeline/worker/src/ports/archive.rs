@@ -22,8 +22,8 @@ pub type IsWanted<'a> = &'a dyn Fn(EventKind, &[u8]) -> bool;
 pub struct Wanted<'a> {
     /// Organizations of the events; `None` for all.
     pub organizations: Option<&'a BTreeSet<OrganizationId>>,
-    /// A filter for bodies; `None` for all. A reader need not apply the filter: it only saves reading events
-    /// that nobody needs.
+    /// A filter for bodies; `None` for all. A reader need not apply the filter: it only spares a reader
+    /// events that nobody needs.
     pub bodies: Option<IsWanted<'a>>,
 }
 
@@ -39,7 +39,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Reads a file of our own with the bodies of its events: every record must be an event.
+/// Reads a file of our own, including the bodies of its events. Every record must be an event.
 ///
 /// # Errors
 /// If a record is damaged; the error reports what is damaged and where.
@@ -62,8 +62,8 @@ pub fn read_whole<A: Archive + ?Sized>(
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, regardless of its writer. Damaged records are passed on as rejected, and
-    /// so is a file that is not an Avro file.
+    /// Reads every record of a file, whoever wrote it. Damaged records are passed on as rejected, and so is a
+    /// whole file that is not an Avro file.
     ///
     /// # Errors
     /// If the bytes cannot be read; the file itself may be intact.
@@ -88,11 +88,11 @@ pub trait Archive: Send + Sync {
         })
     }
 
-    /// Returns a file of these canonical bodies, in this order. Equal events make equal bytes. If
-    /// organizations ascend, [`Archive::read_own`] may skip the ones that are not wanted.
+    /// Encodes these canonical bodies as a file, in this order. Equal events give equal bytes. If the
+    /// organizations ascend, [`Archive::read_own`] may skip organizations that are not wanted.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError>;
 
-    /// Returns a file of dead letters. Equal dead letters make equal bytes.
+    /// Encodes dead letters as a file. Equal dead letters give equal bytes.
     fn write_dead_letters(&self, dead_letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError>;
 
     /// Reads a whole file of dead letters.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::source::SourceError;
 
-/// An exceeded budget, and the hour that was the first of the period to exceed it.
+/// An exceeded budget, and the first hour of the period that exceeds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExceededBudget {
     /// The budget, and the spend through the hour.
@@ -21,14 +21,14 @@ pub struct ExceededBudget {
 
 impl ExceededBudget {
     /// Returns the message's key, which identifies the budget and the period: a JSON array of organization,
-    /// pool, period and first day of the period. Repeats have the same key.
+    /// pool, period and first day of the period. Repeated messages have the same key.
     pub fn key(&self) -> String {
         let BudgetUse { organization_id, pool_id, period, .. } = &self.used;
         let start = period.start(self.hour).to_string();
         json!([**organization_id, **pool_id, period.name(), start]).to_string()
     }
 
-    /// Returns the message's value, a JSON object. Money is text: an exact decimal.
+    /// Returns the message's value, a JSON object. Amounts of money are texts with exact decimals.
     pub fn value(&self) -> String {
         let BudgetUse { organization_id, pool_id, period, spend, budget } = &self.used;
         json!({
@@ -49,7 +49,7 @@ impl ExceededBudget {
 /// The topic of exceeded budgets.
 #[async_trait]
 pub trait BudgetTopic: Send + Sync {
-    /// Sends a message for each budget. Returns when the brokers have all of them.
+    /// Sends a message for each budget. Returns when the brokers have all messages.
     async fn send(&self, exceeded: &[ExceededBudget]) -> Result<(), SourceError>;
 }
 

@@ -14,16 +14,16 @@ pub trait Clock: Send + Sync {
     /// Returns the time since a fixed instant, for delays and ages. It never goes back.
     fn monotonic(&self) -> Duration;
 
-    /// Returns after `duration`, or sooner if time does not matter.
+    /// Waits for `duration`. An implementation for which time does not matter may return sooner.
     async fn pause(&self, duration: Duration);
 }
 
 /// Receives the progress of a long run.
 pub trait Progress: Send + Sync {
-    /// Reports that foreign files are being read.
+    /// Reports that `files` of `files_all` foreign files are read, with `events` events so far.
     fn reading(&self, files: u64, files_all: u64, events: u64);
 
-    /// Reports that hours are being folded, over all shards.
+    /// Reports that `hours` of `hours_all` hours are folded, over all shards.
     fn folding(&self, hours: u64, hours_all: u64);
 }
 

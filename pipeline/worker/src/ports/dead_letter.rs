@@ -27,7 +27,7 @@ impl fmt::Display for Position {
 pub struct Rejected {
     /// The reason.
     pub reject: Reject,
-    /// The record's bytes as they came, if they can be separated.
+    /// The record's original bytes, if they can be separated from the rest of the file.
     pub bytes: Vec<u8>,
 }
 

@@ -24,7 +24,8 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     })
 }
 
-/// Parses a duration. `M` is refused: it would mean months, and is most likely a mistyped `m`.
+/// Parses a duration; `None` if the text is not valid. `M` is refused, because it would mean months and is
+/// most likely a mistyped `m`.
 pub fn parse(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok().filter(|_| !text.contains('M'))
 }

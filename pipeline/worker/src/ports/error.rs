@@ -1,4 +1,5 @@
-//! Errors of the ports. Each has the request and its object, the cause, and the kind of remedy it needs.
+//! Errors of the ports. Each error names the request, the object, the cause, and the kind of remedy that it
+//! needs.
 //!
 //! An error never means that nothing happened: the answer may have been lost after the operation took effect.
 
@@ -42,12 +43,12 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether trying again within seconds may help. All other kinds wait for a person.
+    /// Returns whether a retry within seconds may help. Errors of all other kinds wait for a person.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Transient | Self::Conflict)
     }
 
-    /// Returns the state of storage that an error of this kind means, in words.
+    /// Returns, in words, the state of storage that an error of this kind implies.
     pub const fn state_of_storage(self) -> &'static str {
         if self.is_retryable() { "storage is unavailable" } else { "storage cannot be used" }
     }
@@ -115,7 +116,7 @@ impl TableError {
     }
 }
 
-/// A failure to write values in a file format, or to read bytes in one. Trying again changes nothing.
+/// A failure to encode values in a file format, or to decode bytes. A retry does not help.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation}: {source}")]
 pub struct FormatError {

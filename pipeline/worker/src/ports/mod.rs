@@ -1,8 +1,8 @@
 //! The ports: the worker's view of the outside world, as traits.
 //!
-//! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites
-//! that both must pass. Read [`error`] first: every port returns an error with a kind and a source.
-//! [`duration`] is the form of durations in a configuration.
+//! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each port, and the conformance
+//! suites that connectors and fakes must pass. Read [`error`] first: every port returns an error with a kind
+//! and a source. [`duration`] is the form of durations in a configuration.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub use tables::{
     TableEncoder, TableLogs, TrimmedLog,
 };
 
-/// The ports that every owner of shards runs on.
+/// The ports that every owner of shards needs.
 #[derive(Clone)]
 pub struct Ports {
     /// The root.

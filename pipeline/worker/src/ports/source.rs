@@ -1,7 +1,7 @@
-//! Kafka as the worker sees it, as traits: messages of the shards that the consumer group assigns, decoding,
-//! and the topic of dead letters.
+//! The worker's view of Kafka, as traits: messages of assigned shards, their decoding, and the topic of dead
+//! letters.
 //!
-//! A shard is one partition number of all topics. An implementation of [`Source`] owns poll, pause and
+//! A shard is one partition number of all topics. An implementation of [`Source`] handles poll, pause and
 //! assignment in one place. It stays a member of the group, however long the worker takes between two calls.
 //! It holds only a limited number of bytes: beyond the limit it pauses the consumer.
 
@@ -34,9 +34,9 @@ pub struct Message {
     pub offset: i64,
     /// The broker's or the producer's timestamp in milliseconds since the epoch; -1 if there is none.
     pub timestamp_millis: i64,
-    /// The message's key. Messages that came together share one block of memory.
+    /// The message's key. Messages that were fetched together share one block of memory.
     pub key: Option<Bytes>,
-    /// The message's value, in the same block; `None` for a tombstone.
+    /// The message's value, in the same block of memory as the key; `None` for a tombstone.
     pub value: Option<Bytes>,
     /// The message's headers, in order.
     pub headers: Vec<Header>,
@@ -51,8 +51,8 @@ impl Message {
         (length(&self.key) + length(&self.value) + headers + 128) as u64
     }
 
-    /// Returns the same message with memory of its own. Otherwise, a message that is kept would keep all
-    /// messages that came with it.
+    /// Returns the same message in memory of its own. Otherwise, one kept message would keep all messages in
+    /// memory that were fetched with it.
     #[must_use]
     pub fn detached(self) -> Self {
         let copy = |bytes: Option<Bytes>| bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
@@ -91,22 +91,22 @@ impl Message {
 pub enum Start {
     /// At the earliest message that Kafka still has.
     Earliest,
-    /// At this offset, which Kafka must still have; it may be the end.
+    /// At this offset, which Kafka must still have, unless it is the end of the log.
     At(i64),
 }
 
 /// An event that a source reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// The group assigns these shards, in addition to the ones assigned before. None of their messages are
-    /// read until [`Source::start`].
+    /// The group assigns these shards, in addition to the shards assigned before. No message of a shard is
+    /// read until [`Source::start`] is called for the shard.
     Assigned(Vec<Shard>),
-    /// The group takes these shards back. It waits until [`Source::release`] names them, but no longer than
-    /// its session allows; then they are released anyway. No message of these shards follows.
+    /// The group revokes these shards. It waits until [`Source::release`] names them, but no longer than its
+    /// session timeout; after that, they are released anyway. No message of these shards follows.
     Revoked(Vec<Shard>),
-    /// The group has taken these shards away already; others may own them. No message of these shards
-    /// follows. When this process is a member again, the source reports [`SourceEvent::Assigned`], even
-    /// without a shard.
+    /// The group has already taken these shards away, and others may own them. No message of these shards
+    /// follows. When this process is a member again, the source reports [`SourceEvent::Assigned`], even if no
+    /// shard is assigned.
     Lost(Vec<Shard>),
     /// Messages of one topic partition, in ascending order of offset. Offsets may have gaps.
     Messages(Vec<Message>),
@@ -126,14 +126,15 @@ pub enum SourceEvent {
         topic: Text,
         /// The partition.
         partition: Shard,
-        /// The earliest offset that Kafka has, if the requested one is known to lie before it, such as after
-        /// retention. In all other cases, such as an offset past the end, the log is a different one.
+        /// The earliest offset that Kafka has, if the requested offset is known to lie before it, for example
+        /// after retention. `None` in all other cases, such as an offset past the end: then it is a different
+        /// log.
         earliest: Option<i64>,
         /// The reason that Kafka gave.
         cause: String,
     },
     /// A batch of messages cannot be read, however often it is fetched: it cannot be decompressed, or it is
-    /// damaged. Nothing more of its topic partition is read until its shard is started again.
+    /// damaged. No further message of the topic partition is read until its shard is started again.
     Unreadable {
         /// The topic.
         topic: Text,
@@ -190,7 +191,7 @@ pub struct ConsumerId {
 }
 
 impl ConsumerId {
-    /// Returns whether group and cluster are the same, as far as they are known.
+    /// Returns whether both have the same group and the same cluster. An unknown cluster counts as the same.
     pub fn is(&self, other: &Self) -> bool {
         let cluster = self.cluster_id.as_ref().zip(other.cluster_id.as_ref());
         self.group_id == other.group_id && cluster.is_none_or(|(one, other)| one == other)
@@ -224,11 +225,11 @@ pub trait Source: Send {
     /// again.
     async fn release(&mut self, shards: &[Shard]);
 
-    /// Asks the group, and returns whether it still assigns the shard to this member.
+    /// Asks the group whether it still assigns the shard to this member, and returns the answer.
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError>;
 
-    /// Reports to the group the offsets up to which topic partitions are read: next offsets. They are only
-    /// for lag monitors and are never read back; the source handles errors itself.
+    /// Reports the next offsets of the shard's topic partitions to the group. Only lag monitors use these
+    /// offsets; the worker never reads them back. The source handles errors itself.
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>);
 
     /// Leaves the group for good.
@@ -244,8 +245,8 @@ pub enum DecodeFailure {
     NeedsSchema(u32),
 }
 
-/// A failure of the schema registry: it did not do what was asked. A schema that it does not have is an error
-/// only for a short time.
+/// A failure of the schema registry. A schema that the registry does not have is an error only for a short
+/// time; see [`MessageDecoder::fetch`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the schema registry {}: {message}",
@@ -257,7 +258,7 @@ pub struct RegistryError {
     pub kind: ErrorKind,
     /// The description of the error, without the registry's name.
     pub message: String,
-    /// Whether the error concerns only this schema, and the registry answers for others.
+    /// Whether the error concerns only this schema, and the registry answers for other schemas.
     pub is_of_schema: bool,
 }
 
@@ -279,10 +280,10 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
-    /// Asks the registry once for a schema, within seconds. After that, [`Self::decode`] knows the schema. If
-    /// the registry answers for other schemas but does not return this one, `decode` rejects its messages as
-    /// `unknown_schema`. Before that, `fetch` returns an error of this schema for some seconds, until the
-    /// registry has been asked again. One node of the registry may know less than another.
+    /// Asks the registry once for a schema, within seconds. After success, [`Self::decode`] knows the schema.
+    /// If the registry returns other schemas but not this one, `fetch` first returns an error of this schema
+    /// for some seconds, until the registry has been asked again. One node of the registry may know less than
+    /// another. After that, `decode` rejects messages with this schema as `unknown_schema`.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 
@@ -306,8 +307,8 @@ impl DeadLetter {
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
     /// Sends dead letters with their original bytes, key and headers, and with headers for reason and source.
-    /// Returns when the brokers have them all. [`SourceError::TooLarge`] means that the brokers have all dead
-    /// letters except the ones that are too large.
+    /// Returns when the brokers have all of them. [`SourceError::TooLarge`] means that the brokers have all
+    /// dead letters except the ones that are too large.
     async fn send(&self, dead_letters: &[DeadLetter]) -> Result<(), SourceError>;
 }
 

@@ -50,7 +50,7 @@ pub struct FileEntry {
     /// Statistics for the table's log; needed only until the table holds the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stats: Option<String>,
-    /// The last organization with rows in the file, if its hour's table has several files.
+    /// The last organization with rows in the file, if the table holds the hour in several files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_organization: Option<OrganizationId>,
 }
@@ -66,8 +66,8 @@ pub struct TableCommit {
     pub transactions: BTreeMap<String, u64>,
     /// Random id that identifies the owner of the commit.
     pub id: String,
-    /// Whether the added files have the rows of the removed files, in another arrangement. Then readers of
-    /// changes need not look at them.
+    /// Whether the added files hold the rows of the removed files in another arrangement, so that readers of
+    /// changes can ignore the commit.
     pub same_rows: bool,
 }
 
@@ -77,19 +77,19 @@ pub struct TableCommit {
 pub enum CommitOutcome {
     /// The commit is in the log.
     Committed,
-    /// The version after the base exists. It may be this very commit: a client that lost the first answer and
-    /// asked again finds its own version. Load the table again to find out.
+    /// The version after the base already exists. It may be this very commit: a client that lost the first
+    /// answer and retried finds its own version. Load the table again to find out.
     Conflict,
 }
 
 /// The logs of the tables.
 #[async_trait]
 pub trait TableCommitter: Send + Sync {
-    /// Returns the table's newest version; creates an empty table if there is none.
+    /// Returns the table at its newest version. Creates an empty table if the table does not exist.
     async fn load(&self, table: Table) -> Result<LiveTable, TableError>;
 
-    /// Returns the table's newest version with only the files in partitions of these dates. An implementation
-    /// keeps in memory only the files of dates that were asked for.
+    /// Returns the table at its newest version, with only the files in partitions of these dates. An
+    /// implementation keeps in memory only the files of dates that were requested.
     async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
         let mut live = self.load(table).await?;
         let is_wanted =
@@ -98,8 +98,8 @@ pub trait TableCommitter: Send + Sync {
         Ok(live)
     }
 
-    /// Returns the latest version of each of these transactions as of version `base`, without transactions
-    /// that do not exist. This may read the whole log.
+    /// Returns the latest version of each of these transactions as of table version `base`. Transactions that
+    /// do not exist are left out. This may read the whole log.
     async fn transactions(
         &self,
         table: Table,
@@ -107,8 +107,8 @@ pub trait TableCommitter: Send + Sync {
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError>;
 
-    /// Commits right after version `base`, once and without retries. Returns [`CommitOutcome::Conflict`] if
-    /// the log has grown since.
+    /// Commits directly after version `base`, in one attempt without retries. Returns
+    /// [`CommitOutcome::Conflict`] if the log has grown since.
     async fn commit(
         &self,
         table: Table,
@@ -127,8 +127,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the time before which stored files are too old. `newest` is the newest time of a listing. It
-    /// counts only up to now, because in a local folder it comes from the clock of the last writer.
+    /// Returns the time before which stored files are too old. `newest` is the newest time in a listing. It
+    /// counts only up to `now`, because in a local folder the clock of the last writer sets it.
     pub fn cutoff(&self, newest: WallTime) -> WallTime {
         WallTime(newest.min(self.now).0.saturating_sub(micros(self.age)))
     }
@@ -137,11 +137,11 @@ impl Kept {
 /// Maintenance of the logs of the tables.
 #[async_trait]
 pub trait TableLogs: Send + Sync {
-    /// Returns the files that commits have removed and that are not too old.
+    /// Returns the files that commits have removed and that are still young enough to be kept.
     async fn removed_within(&self, table: Table, kept: Kept) -> Result<BTreeSet<String>, TableError>;
 
-    /// Writes a checkpoint of the log if enough commits have come since the last, and deletes versions that
-    /// are too old. Every other version stays readable.
+    /// Writes a checkpoint of the log if enough commits have come since the last checkpoint, and deletes
+    /// versions that are too old. All other versions stay readable.
     async fn trim(&self, table: Table, kept: Kept) -> Result<TrimmedLog, TableError>;
 }
 
@@ -159,15 +159,15 @@ pub const FILE_ROWS: u64 = 131_072;
 
 /// Turns rows into table files.
 pub trait TableEncoder: Send + Sync {
-    /// Returns the number of rows at which a file ends, after the current organization, if an hour may have
-    /// several files.
+    /// Returns the number of rows at which a file of an hour is cut, once the current organization is
+    /// complete.
     fn file_rows(&self) -> u64 {
         FILE_ROWS
     }
 
-    /// Returns the files of one hour of one shard; no files if there are no rows. Organizations ascend, and
-    /// each has one clock. A file ends after the organization with which it reaches `file_rows` rows; a file
-    /// of `hours` never ends early.
+    /// Encodes one hour of one shard, and returns its files; no files if there are no rows. Organizations
+    /// ascend, and each has one clock. A file is cut after the organization with which it reaches `file_rows`
+    /// rows; a file of `hours` is never cut.
     fn encode(
         &self,
         table: Table,
@@ -180,11 +180,12 @@ pub trait TableEncoder: Send + Sync {
     /// the files were encoded again. Returns an error if a file cannot be read.
     fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError>;
 
-    /// Returns one file with the rows of several files of one date and shard, which can be split again. Its
-    /// digest is the digest of its hours' digests. Returns an error if a file cannot be read.
+    /// Joins several files of one date and shard into one file, which can be split again. The digest of the
+    /// new file is the digest of its hours' digests. Returns an error if a file cannot be read.
     fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError>;
 
-    /// Returns the files of the joined hours, with their former digests, in ascending order of hour.
+    /// Splits a joined file into the files of its hours, with their former digests and in ascending order of
+    /// hour.
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError>;
 
     /// Returns the allocated cost of each organization in a file of `hours`. Returns an error if the file

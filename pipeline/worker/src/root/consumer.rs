@@ -1,5 +1,6 @@
 //! The consumer group and the Kafka cluster that read for a root. Two consumers would take the root's shards
-//! from each other forever. So the first worker records its consumer, and every later worker compares.
+//! from each other forever. So the first worker records its consumer, and every later worker compares its own
+//! consumer with the record.
 //!
 //! The record is an object of its own, so releases that do not know it can still use the root.
 
@@ -15,7 +16,7 @@ use crate::source::ConsumerId;
 /// Maximum number of moves of a root from one consumer to another.
 const MOVES_MAX: u32 = 9_999;
 
-/// The consumer of a root, as this worker compared it.
+/// This worker's consumer, after a comparison with the root's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
     /// This worker's consumer.
@@ -26,10 +27,10 @@ pub struct Consumer {
 
 impl Consumer {
     /// Compares this worker's consumer with the consumer that the root records. Records this worker's
-    /// consumer if the root records none, or if `moved_from` has read for the root until now.
+    /// consumer if the root records none, or if the recorded consumer is `moved_from`.
     ///
     /// # Errors
-    /// If another consumer reads for the root, its record cannot be read, or storage is unavailable.
+    /// If another consumer reads for the root, the record cannot be read, or storage is unavailable.
     pub async fn open(store: &dyn ObjectStore, own: ConsumerId, moved_from: &str) -> Result<Self> {
         let mut last = None;
         for number in 1..=MOVES_MAX {

@@ -1,8 +1,8 @@
-//! Reads one hour of one organization from a root: everything that is needed to fold it. It is for inspecting
-//! a root: it claims nothing and writes nothing.
+//! Reads everything that is needed to fold one hour of one organization, for a person who inspects a root. It
+//! claims nothing and writes nothing.
 //!
-//! A worker may continue meanwhile: it merges archive files, and removes snapshots that it no longer needs.
-//! So a look that misses objects begins again from the newest checkpoint.
+//! A worker may run meanwhile, merge archive files, and remove snapshots that it no longer needs. So if an
+//! object is missing, the look begins again from the newest checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,9 +48,9 @@ pub struct HourInput {
     pub shard: Shard,
     /// The hour.
     pub hour: Hour,
-    /// The shard's last closed hour; `None` if it has closed none.
+    /// The shard's last closed hour; `None` if no hour is closed.
     pub closed_through: Option<Hour>,
-    /// Whether the hour, or an earlier one, must still be folded again.
+    /// Whether the hour or an earlier hour must still be folded again.
     pub is_dirty: bool,
     /// The rules of the hour; `None` if the shard lists none.
     pub rules: Option<Arc<Rules>>,
@@ -187,7 +187,7 @@ impl Look<'_> {
         Ok(Begin { base: None, snapshot: Vec::new(), next, state: None })
     }
 
-    /// Reads the events of an hour by archive file; files without any are left out.
+    /// Reads the events of an hour by archive file. Files without events of the organization are left out.
     async fn events(&self, archive: &ArchiveIndex, hour: Hour) -> Result<Vec<ArchivedEvents>> {
         let organizations = BTreeSet::from([self.organization_id.clone()]);
         let wanted = Wanted { organizations: Some(&organizations), bodies: None };

@@ -1,18 +1,19 @@
-//! Maintain: trims objects under a root that only accumulate and that no owner of a shard trims.
+//! Maintain: removes objects that accumulate under a root and that no owner of a shard removes.
 //! - Live table files: the files of a date and shard become one once all hours of the date have left the
 //!   shard's checkpoint; see `compact`.
-//! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
-//!   and no checkpoint names them.
+//! - Table files: once they are 7 days old and not live, no checkpoint names them, and no commit of the last
+//!   7 days removed them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds their contents.
 //! - Snapshots and parts of checkpoints: once the latest checkpoint of their shard has passed them.
-//! - Archive files and dead letters that no checkpoint names: the same, once they are more than 7 days old.
+//! - Archive files and dead letters that no checkpoint names: once the latest checkpoint of their shard has
+//!   passed them and they are more than 7 days old.
 //! - Checkpoints: once they are more than 7 days older than the latest checkpoint of their shard.
 //!
 //! A run owns no shard and decides nothing. So it may run at the same time as workers, backfills and other
-//! runs, and be killed at any point. Every step is a delete that the next run repeats, the checkpoint of a
-//! log, or a commit that changes no rows. Ages are differences between times of the store, up to the time of
-//! an object that the run has just stored. So a clock that was ahead when a file was written does not matter.
-//! Files that prorata did not write are left alone.
+//! runs, and may be killed at any point. Every step is a delete that the next run repeats, the checkpoint of
+//! a log, or a commit that changes no rows. Ages are differences between times of the store, up to the time
+//! of an object that the run has just stored. So a clock that was ahead when a file was written does not
+//! matter. Files that prorata did not write are left alone.
 
 mod compact;
 
@@ -34,11 +35,11 @@ use crate::ports::{
 use crate::root::Root;
 use crate::shard::archive::ArchiveIndex;
 
-/// The time that replaced files stay. A reader can read its version of a table to the end, and can return to
-/// any version from this time.
+/// The time for which replaced files stay. For as long, a reader can finish with its version of a table, and
+/// can return to earlier versions.
 pub const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Number of objects that are deleted before the next objects are checked.
+/// Number of objects that are deleted in one batch.
 const DELETED_AT_ONCE: usize = 16 * CONCURRENCY;
 
 /// The ports of maintenance.
@@ -154,7 +155,7 @@ async fn maintain_table(
     Ok(())
 }
 
-/// Returns the time of the store, from an object that this run stores for that purpose.
+/// Stores an object of this run, returns the time at which the store stored it, and deletes the object again.
 async fn store_time(store: &dyn ObjectStore, id: &str) -> Result<WallTime> {
     let own = names::maintain(id);
     store.put_if_absent(&own, Bytes::new()).await?;
@@ -186,8 +187,8 @@ fn unneeded_files<'l>(
     listed.iter().filter(is_unneeded).collect()
 }
 
-/// Deletes objects that the latest checkpoint of a shard has passed. Whether the shard has an owner does not
-/// matter.
+/// Deletes objects that the latest checkpoint of a shard has passed, and returns their number. The shard may
+/// have an owner.
 async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, now: WallTime) -> Result<u64> {
     // The checkpoints were read before the tables were compacted, and their parts may have been replaced.
     let decided = &log::latest(store, shard).await?;

@@ -1,11 +1,13 @@
-//! The fixed choices of a root: the number of shards, and the shard of each organization. [`consumer`] has
-//! another object that all shards of a root share: the consumer that reads for it.
+//! The fixed choices of a root: the number of shards, and the shard of each organization. [`consumer`]
+//! handles another object that all shards of a root share: the record of the consumer that reads for the
+//! root.
 //!
-//! The first writer creates `root.json`, and no writer changes it; every later writer compares.
+//! The first writer creates `root.json`, and no writer changes it. Every later writer compares its
+//! configuration with it.
 //!
-//! It also records the format of everything else in the root. A release writes the format of the root and
-//! refuses a format newer than its own. So workers of two releases share a root, and an upgrade can be rolled
-//! back, until `root.format` is raised: [`Root::raise`]. So far only format 1 exists.
+//! `root.json` also records the format of everything else in the root. A release writes the format of the
+//! root, and refuses a format newer than its own. So workers of two releases share a root, and an upgrade can
+//! be rolled back, until `root.format` is raised: [`Root::raise`]. So far only format 1 exists.
 
 pub mod consumer;
 pub mod look;
@@ -24,10 +26,10 @@ use crate::ports::{FormatError, ObjectStore};
 /// Number of shards of a root if nothing is configured.
 pub const SHARDS_DEFAULT: Shard = 16;
 
-/// Maximum number of shards a root may have: names have four digits.
+/// Maximum number of shards of a root, because names give a shard four digits.
 pub const SHARDS_MAX: Shard = 9_999;
 
-/// Format of new roots, and the newest that this release knows.
+/// Format of new roots, and the newest format that this release knows.
 pub const FORMAT: u32 = 1;
 
 /// The fixed choices of a root.
@@ -56,7 +58,7 @@ impl Root {
         Self { format: FORMAT, shards, key_hash: KeyHash::Murmur2 }
     }
 
-    /// Reads `root.json`, or creates it with `shards` or the default.
+    /// Reads `root.json`. If it does not exist, creates it with `shards` or the default number of shards.
     ///
     /// # Errors
     /// See [`Self::find`].
@@ -88,10 +90,11 @@ impl Root {
         }
     }
 
-    /// Creates the root, unless another writer is faster: then that writer must have created the same.
+    /// Creates the root. If another writer has created it first, returns that root, which must have the same
+    /// number of shards.
     ///
     /// # Errors
-    /// If the other writer created it with another number of shards, or storage is unavailable.
+    /// If another writer created it with another number of shards, or storage is unavailable.
     pub async fn create(self, store: &dyn ObjectStore) -> Result<Self> {
         let found = objects::create(store, names::ROOT, &self.to_json()?).await?;
         let root = Self::parse(names::ROOT, &found)?;
@@ -100,7 +103,7 @@ impl Root {
     }
 
     /// Raises the format of the root. A format that the root already has changes nothing, and so far there is
-    /// no other. The release that brings the next format creates [`names::root_raised`] here.
+    /// no other. The release that introduces the next format creates [`names::root_raised`] here.
     ///
     /// # Errors
     /// If this release does not know the format.

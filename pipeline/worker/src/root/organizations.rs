@@ -1,8 +1,8 @@
 //! The organizations whose events a topic or a folder may bring.
 //!
 //! The producer chooses the key, partition and organization of a message. The broker controls which topics a
-//! producer may write to. So a topic is the border between parties that trust each other, and this module
-//! enforces the border.
+//! producer may write to. So a topic is the trust boundary between parties, and this module enforces the
+//! boundary.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ enum Pattern {
 }
 
 impl AllowedOrganizations {
-    /// Parses patterns: each is a name, or a prefix of names with `*` after it.
+    /// Parses patterns: each is a name, or a prefix of names followed by `*`.
     ///
     /// # Errors
-    /// If a pattern is wrong: the message names it and says why.
+    /// If a pattern is not valid, or there is none; the message says why.
     pub fn new(patterns: &[String]) -> Result<Self, String> {
         let pattern = |text: &String| match text.strip_suffix('*') {
             _ if text.is_empty() => Err("an organization has a name; '*' stands for any".to_owned()),

@@ -1,4 +1,4 @@
-//! The archive files that hold a shard's hours, as its checkpoint names them.
+//! The archive files that hold a shard's hours, as the shard's checkpoint names them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,8 @@ impl ArchiveIndex {
         Self { shard: checkpoint.shard, named: checkpoint.archive.clone(), read: BTreeMap::new() }
     }
 
-    /// Takes the names of a later checkpoint of the shard. Parts that it names again are not read again.
+    /// Follows a later checkpoint of the shard. Parts that were read and that this checkpoint still names are
+    /// not read again.
     pub fn follow(&mut self, checkpoint: &Checkpoint) {
         self.named = checkpoint.archive.clone();
         let named = &self.named;
@@ -44,7 +45,7 @@ impl ArchiveIndex {
         self.named.insert(file);
     }
 
-    /// Leaves a file out until the names of a later checkpoint are taken, and returns it.
+    /// Removes a file until [`Self::follow`] is called, and returns it; `None` if the file is not known.
     pub fn remove(&mut self, hour: Hour, object_id: &ObjectId) -> Option<ArchivedFile> {
         let file = self.files(hour).find(|file| file.object_id == *object_id)?.clone();
         self.named.remove(&file);
@@ -54,7 +55,7 @@ impl ArchiveIndex {
         Some(file)
     }
 
-    /// Reads the names of these hours, both inclusive, unless they are read already.
+    /// Reads the names of the files of these hours, unless they were read already.
     ///
     /// # Errors
     /// If storage is unavailable, or a part of the checkpoint is missing or damaged.
@@ -67,7 +68,7 @@ impl ArchiveIndex {
         self.read_groups(store, |group| (&first..=&last).contains(&group)).await
     }
 
-    /// Reads the names of all hours.
+    /// Reads the names of the files of all hours.
     ///
     /// # Errors
     /// If storage is unavailable, or a part of the checkpoint is missing or damaged.
@@ -90,7 +91,7 @@ impl ArchiveIndex {
         self.read = self.read.split_off(&ArchivedFile::group_of(hour));
     }
 
-    /// Returns the files of an hour whose names are read.
+    /// Returns the files of an hour, as far as their names were read.
     pub fn files(&self, hour: Hour) -> impl Iterator<Item = &ArchivedFile> {
         let part = self.read.get(&ArchivedFile::group_of(hour));
         let part = part.into_iter().flat_map(move |(_, files)| ArchivedFile::of_hour(files, hour));
@@ -102,12 +103,12 @@ impl ArchiveIndex {
         self.files(hour).map(|file| file.to_read(self.shard)).collect()
     }
 
-    /// Returns the files, as far as names are read.
+    /// Returns all files whose names were read.
     pub fn all(&self) -> impl Iterator<Item = &ArchivedFile> {
         self.read.values().flat_map(|(_, files)| files).chain(self.named.recent())
     }
 
-    /// Returns the hours that have files, as far as names are read.
+    /// Returns the hours of all files whose names were read.
     pub fn hours(&self) -> BTreeSet<Hour> {
         self.all().map(|file| file.hour).collect()
     }

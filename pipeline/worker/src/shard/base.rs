@@ -1,4 +1,4 @@
-//! The start of a fold: the nearest snapshot before an hour that can be read.
+//! The start of a fold: the nearest readable snapshot before an hour.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ports::ObjectStore;
 
 /// The time for which newly loaded states stay uncompressed. A worker that takes over shards needs its
-/// processors for loading all states and for its first commits.
+/// processors to load all states and to make its first commits.
 const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// The position of a fold of all organizations of a shard.
@@ -22,7 +22,8 @@ const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 pub struct FoldPosition {
     /// The next hour to fold.
     pub next: Hour,
-    /// The first hour whose tables are wanted. The earlier hours only lead up to it from the base snapshot.
+    /// The first hour whose tables are wanted. Earlier hours are folded only to reach it from the base
+    /// snapshot.
     pub emit_from: Hour,
     /// State before `next`.
     pub states: ShardState,
@@ -71,7 +72,8 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
     Ok(Nearest { base: None, unusable })
 }
 
-/// Returns the state of an hour's snapshot; `None` if it cannot be used and the caller must use an older one.
+/// Returns the state of an hour's snapshot; `None` if the snapshot cannot be used, so that the caller must
+/// use an older one.
 ///
 /// # Errors
 /// If storage is unavailable.
@@ -96,7 +98,7 @@ pub async fn load_packed(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
     Ok(load_stored(store, entry).await?.map(|stored| stored.states))
 }
 
-/// Returns an hour's snapshot as it is stored; `None` if it cannot be used.
+/// Returns an hour's snapshot as it is stored; `None` if the snapshot cannot be used.
 ///
 /// # Errors
 /// If storage is unavailable.

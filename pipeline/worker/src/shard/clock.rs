@@ -1,10 +1,10 @@
-//! The time of a worker or a backfill. A monotonic clock is for delays and ages. A wall clock with a witness
-//! is for everything that is compared with events.
+//! The time of a worker or a backfill. A monotonic clock measures delays and ages. A wall clock with a
+//! witness gives the time for everything that is compared with events.
 //!
-//! The witness is the time at which the store says it stored our own last object. The monotonic clock carries
-//! that time forward. If wall clock and witness agree, the wall clock counts. If they differ by more than
-//! `max_clock_skew`, nobody knows which is wrong: no hour closes by the clock, and no event is rejected by
-//! it. An event that is too late or too early for one of the two waits until they agree again.
+//! The witness is the time at which, by its own clock, the store stored our last object. The monotonic clock
+//! carries this time forward. If wall clock and witness agree, the wall clock counts. If they differ by more
+//! than `max_clock_skew`, nobody knows which is wrong: then the clock neither closes an hour nor rejects an
+//! event. An event that only one of the two would reject waits until both agree again.
 //!
 //! A store in a local folder stamps objects with the machine's own clock. There, a clock that leaps is
 //! noticed only until the next checkpoint, a minute later.
@@ -23,14 +23,15 @@ use prorata_schemas::time::{Hour, Timestamp, WallTime, micros};
 use crate::error::{Result, WorkerError};
 use crate::ports::{Clock, ErrorKind, ObjectStore, StoreError};
 
-/// The smallest difference that counts, regardless of `max_clock_skew`. Stores round to seconds, and an
-/// answer may take time.
+/// The difference up to which clocks always agree, even if `max_clock_skew` is smaller. Stores round to
+/// seconds, and an answer may take time.
 const SKEW_LEAST: Duration = Duration::from_secs(60);
 
-/// Maximum duration of a request from which a further witness counts.
+/// Maximum duration of a write request whose object may serve as a further witness.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
-/// The interval at which the witness is asked while the clocks agree: each question costs one request.
+/// The interval at which the store is asked for a new witness while the clocks agree. Each question costs one
+/// request.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The clock of one owner of shards. As a [`Clock`] it never goes back: delays and ages are differences of
@@ -46,7 +47,7 @@ struct Hands {
     shown: (WallTime, Duration),
     /// The time at which the store stored our last object, and the monotonic time of that instant.
     witness: Option<(WallTime, Duration)>,
-    /// Whether the clocks have agreed since the start.
+    /// Whether the clocks have agreed at least once since the start.
     agreed_once: bool,
 }
 
@@ -60,17 +61,17 @@ pub(crate) struct ClockReading {
     /// The wall clock and its witness, the earlier one first. While they agree, both are the wall clock's
     /// time.
     pub between: (WallTime, WallTime),
-    /// Number of seconds by which the wall clock is ahead of its witness, if they do not agree.
+    /// Number of seconds by which the wall clock is ahead of its witness; `None` while they agree.
     pub ahead_seconds: Option<i64>,
 }
 
 impl ClockReading {
-    /// Returns the wall clock's time, if its witness agrees.
+    /// Returns the wall clock's time; `None` if its witness disagrees.
     pub fn wall(&self) -> Option<WallTime> {
         self.ahead_seconds.is_none().then_some(self.between.0)
     }
 
-    /// Returns the problem with the clocks, if there is one.
+    /// Returns a message about the problem with the clocks; `None` while they agree.
     pub fn message(&self) -> Option<String> {
         let ahead = self.ahead_seconds?;
         let side = if ahead > 0 { "ahead of" } else { "behind" };
@@ -106,13 +107,13 @@ impl WitnessedClock {
         ClockReading { steady, machine: wall, between, ahead_seconds: Some(ahead / 1_000_000) }
     }
 
-    /// Asks the store when it stored this object of ours, unless the witness is fresh. `wrote` is the
+    /// Asks the store when it stored our object at `path`, unless the witness is fresh. `wrote` is the
     /// monotonic time from the start of the write request to its answer. The first witness may come from a
     /// long request. Then it counts for the instant of that request at which the wall clock agrees best.
     ///
     /// # Errors
-    /// If the first question has no answer, or the clocks have never agreed since the start. Then they must
-    /// decide nothing.
+    /// If the first question has no answer, or the clocks have never agreed since the start. Then the clocks
+    /// must decide nothing.
     pub async fn look(&self, store: &dyn ObjectStore, path: &str, wrote: Range<Duration>) -> Result<()> {
         let before = self.hands().witness;
         let fresh = before.is_some_and(|(_, at)| self.port.monotonic().saturating_sub(at) < LOOK_EVERY);
@@ -185,7 +186,8 @@ pub(crate) struct ClockLimit {
 }
 
 impl ClockLimit {
-    /// Rejects an event that lies too far in the future: it would drag the watermark, or close hours early.
+    /// Rejects an event that lies too far in the future: it would pull the watermark ahead, or close hours
+    /// early.
     pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
         let ahead = event_time.0.saturating_sub(self.now.event_time().0);
         if ahead <= micros(self.max_clock_skew) {
@@ -197,7 +199,7 @@ impl ClockLimit {
     }
 }
 
-/// The earliest hour whose events a backfill accepts: the backfill would fold every hour since then.
+/// The earliest hour whose events a backfill accepts: the backfill folds every hour since then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryLimit {
     first: Hour,
@@ -212,7 +214,7 @@ impl HistoryLimit {
         Self { first: Hour(end.0.saturating_sub(hours)), hours, key }
     }
 
-    /// Rejects an event that is too old, with the same message at any time.
+    /// Rejects an event that is too old. The message does not depend on the time of the check.
     pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
         let hour = event_time.hour();
         if hour >= self.first {

@@ -39,7 +39,7 @@ pub struct Job {
     pub before: Option<Arc<HourEntry>>,
     /// Whether to write the state at the hour's end.
     pub snapshot: bool,
-    /// The number of rows at which a table file ends, after the current organization.
+    /// The number of rows at which a table file is cut, once the current organization is complete.
     pub file_rows: u64,
     /// A source of object names.
     pub namer: ObjectNamer,
@@ -69,7 +69,7 @@ pub struct EncodedHour<T> {
     pub summary: T,
 }
 
-/// Files of hours as they are in the tables.
+/// Live files of hours, by table.
 pub type LiveHours = BTreeMap<ShardHour, BTreeMap<Table, TableFiles>>;
 
 /// Live table files of hours that have left the checkpoints, limited to the requested dates.
@@ -77,13 +77,14 @@ pub type LiveHours = BTreeMap<ShardHour, BTreeMap<Table, TableFiles>>;
 pub struct LiveTables {
     /// Files by shard and hour.
     pub hours: LiveHours,
-    /// Tables of hours whose rows can no longer be read: the object that held them, and the cause.
+    /// Hours and tables whose rows can no longer be read, each with the object that held the rows, and the
+    /// cause.
     pub lost: BTreeMap<(Shard, Hour, Table), (String, String)>,
     read: BTreeSet<(Shard, Date)>,
 }
 
 impl LiveTables {
-    /// Reads dates of shards that were not read before. If a file holds several hours of such a date, it is
+    /// Reads the live files of the wanted dates that were not read before. Files of these days are first
     /// replaced by files of one hour each, because hours are written again one by one. `id` identifies the
     /// caller.
     ///
@@ -175,10 +176,10 @@ impl LiveTables {
         }
     }
 
-    /// Refuses lost rows of an hour that are not to be written again.
+    /// Checks that no rows of an hour are lost, except rows of `unusable` tables, which are written again.
     ///
     /// # Errors
-    /// Returns [`WorkerError::Damaged`] if there are such rows.
+    /// Returns [`WorkerError::Damaged`] if other rows are lost.
     pub fn refuse_lost(
         &self,
         ShardHour { shard, hour }: ShardHour,
@@ -202,7 +203,7 @@ pub fn has_left(checkpoint: &Checkpoint, hour: Hour) -> bool {
 }
 
 /// Returns an hour's previous entry: from the checkpoint, or from the tables if the hour has left the
-/// checkpoint.
+/// checkpoint. `None` if neither knows the hour.
 pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hour) -> Option<Arc<HourEntry>> {
     if let Some(entry) = checkpoint.hours.get(&hour) {
         return Some(Arc::clone(entry));
@@ -338,8 +339,8 @@ pub(super) fn name_held(files: &mut [CutFile], held: &[OrganizationId]) {
     }
 }
 
-/// Returns the digest of a file of `hours` with the held organizations. If these change, the file is written
-/// again even if its rows are the same: `complete` is not part of the rows' digest.
+/// Combines the digest of a file of `hours` with the held organizations. If these change, the file is written
+/// again even if its rows are the same, because `complete` is not part of the rows' digest.
 pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a OrganizationId>) -> String {
     let held: Vec<&str> = held.map(|organization_id| &**organization_id).collect();
     if held.is_empty() {
@@ -349,7 +350,7 @@ pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a Organ
     snapshot::hex(&Sha256::digest(format!("{digest}{held}")))
 }
 
-/// Returns the object with the state at an hour's end.
+/// Returns the path and the content of a snapshot with the states at an hour's end.
 ///
 /// # Errors
 /// If a state cannot be encoded.

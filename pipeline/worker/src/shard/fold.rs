@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::names::{Shard, ShardHour};
 use crate::ports::{FormatError, Ports};
 
-/// The bytes of memory that one byte of an archive file takes after it is reduced. A sample takes 5 bytes in
+/// The bytes of memory that the reduced events of one byte of an archive file take. A sample takes 5 bytes in
 /// a file and about 20 in memory.
 const REDUCED_FACTOR: u64 = 4;
 
@@ -43,7 +43,7 @@ pub fn state_digest(organizations: &[OrganizationHour]) -> String {
     )
 }
 
-/// Consecutive hours of one shard, with everything that folding them takes.
+/// Consecutive hours of one shard, with everything that is needed to fold them.
 pub struct Window {
     /// The hours with their rules, in ascending order.
     pub hours: Vec<(Hour, Arc<Rules>)>,
@@ -110,7 +110,7 @@ struct OrganizationPart {
 
 /// Folds windows of several shards on all cores, off the async threads. It folds hour by hour and reduces
 /// events while it reads them. Only the events of one hour are in memory at a time, for as many shards as fit
-/// into `event_bytes`, and for at least one.
+/// into `event_bytes`, and for at least one shard.
 ///
 /// # Errors
 /// If an archive file is missing or damaged, or storage is unavailable.
@@ -153,7 +153,8 @@ pub async fn fold(
     folding.into_iter().map(|(shard, window)| Ok((shard, window.folded()?))).collect()
 }
 
-/// Returns the shards to fold next: as many as fit, and at least one; `None` if there are no more.
+/// Removes and returns the shards to fold next: as many as fit into `event_bytes`, and at least one. `None`
+/// if no shard is left.
 fn next_group(next: &mut VecDeque<HourToFold>, event_bytes: u64) -> Option<Vec<HourToFold>> {
     let (mut bytes, mut group) = (0_u64, Vec::new());
     while let Some(of) = next.pop_front_if(|of| {
@@ -184,7 +185,7 @@ pub struct SomeHour {
 /// Results by organization. An organization without state and events has no result.
 pub type SomeFolded = BTreeMap<OrganizationId, (RunState, OrganizationHour)>;
 
-/// Folds an hour of some organizations, off the async threads. Events of all others are skipped.
+/// Folds an hour of some organizations, off the async threads. Events of all other organizations are skipped.
 ///
 /// # Errors
 /// If an archive file is missing or damaged, or storage is unavailable.
@@ -270,10 +271,10 @@ struct Folded {
     tables: OrganizationHour,
 }
 
-/// Folds an organization's hour, unless the organization is held. If the engine refuses an hour, its
-/// organization is held from then on. It keeps its previous state, and has no rows until that hour is folded
-/// again and succeeds. Returns `None` if the organization does not have the hour: it has no state at the
-/// hour's end. A held organization keeps its state as long as it is held.
+/// Folds an organization's hour, unless the organization is held. If the engine refuses an hour, the
+/// organization is held from then on. It keeps its previous state, and has no rows until the refused hour is
+/// folded again with success. Returns `None` if the organization has no part in the hour, and thus no state
+/// at the hour's end. A held organization keeps its state as long as it is held.
 fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     let OrganizationPart { shard, rules, organization_id, state, events, rests } = item;
     let before = match state {
@@ -322,7 +323,8 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     Ok(Some(Folded { shard, hour, organization_id, state, tables }))
 }
 
-/// Folds an hour. Returns the reason if the engine refuses it, even by a panic.
+/// Folds an hour, and returns the new state and the rows. If the engine refuses the hour or panics, returns
+/// the reason as the error.
 fn close_hour(state: &State, events: OrderedEvents, rules: &Rules) -> Result<(State, HourTables), String> {
     let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), events, rules));
     match catch_unwind(close) {

@@ -1,9 +1,10 @@
-//! Compaction: the table files of a date and shard become one, once all their hours have left the shard's
-//! checkpoint. The new file has everything that is needed to restore them; see [`crate::objects::days`].
+//! Compaction: joins the table files of a date and shard into one, once all their hours have left the shard's
+//! checkpoint. The new file holds everything that is needed to restore the old files; see
+//! [`crate::objects::days`].
 //!
-//! A run begins with the oldest dates and ends after some, so that successive runs complete a lake that was
-//! never compacted. A large day becomes several files, so that reading and writing one of them fits in
-//! memory.
+//! A run begins with the oldest dates and ends after a number of dates, so that successive runs complete a
+//! lake that was never compacted. A large day becomes several files, so that each file fits in memory when it
+//! is read or written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,24 +26,24 @@ use crate::ports::{CommitOutcome, ErrorKind, LiveFile, TableError};
 /// Maximum number of dates of a table that one run compacts.
 const DATES_AT_ONCE: usize = 32;
 
-/// Maximum number of dates of a table that one run tries, if some cannot be compacted.
+/// Maximum number of dates of a table that one run tries, including dates that cannot be compacted.
 const DATES_TRIED: usize = 128;
 
-/// Maximum total size of the files that become one, in bytes. Joining takes about three times as much memory.
+/// Maximum total size of the files that become one, in bytes. A join takes about three times as much memory.
 const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 
-/// Maximum age of a file when it is committed: files that are not live are deleted after a few days.
+/// Maximum age of a new file at its commit. Files that are not live are deleted after a few days.
 const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A live file of one hour or of a day.
 struct OldFile {
     file: LiveFile,
     hours: HoursOfDay,
-    /// The hour and its digest, if the file has one hour.
+    /// The hour and the digest of the file; `None` for a file of a day.
     of_hour: Option<(Hour, String)>,
 }
 
-/// Files of a date that can become fewer files, by shard.
+/// Files of a date that can be joined, by shard and group.
 type OldFiles = BTreeMap<Shard, Vec<Vec<OldFile>>>;
 
 /// Compacts a table.
@@ -96,8 +97,8 @@ impl Compaction<'_> {
         candidates
     }
 
-    /// Compacts the files of a date as far as possible, all shards in one commit. Returns whether any were
-    /// compacted.
+    /// Compacts the files of a date as far as possible, with one commit for all shards. Returns whether any
+    /// files were compacted.
     async fn compact_date(
         &self,
         date: Date,
@@ -125,7 +126,7 @@ impl Compaction<'_> {
         Ok(!landed.adds.is_empty())
     }
 
-    /// Stores one file with the rows of other files.
+    /// Joins files into one, stores it, and returns the replacement to commit.
     async fn join(
         &self,
         date: Date,
@@ -157,8 +158,8 @@ impl Compaction<'_> {
         Ok(Rearranged { adds: vec![entry], removes })
     }
 
-    /// Commits the files that are still to be replaced. If another writer has replaced a file meanwhile, that
-    /// writer's file stays. Returns the committed changes.
+    /// Commits the joined files whose old files are all still live. If another writer has replaced an old
+    /// file meanwhile, that writer's file stays. Returns the committed changes, which may be empty.
     async fn commit(&self, date: Date, mut joined: Vec<Rearranged>, began: Duration) -> Result<Rearranged> {
         let (table, clock) = (self.table, &*self.ports.clock);
         let mut failure = None;
@@ -214,8 +215,8 @@ fn source(file: LiveFile) -> Option<(Date, Shard, OldFile)> {
     Some((name.hour.date(), name.shard, OldFile { file, hours, of_hour: Some((name.hour, name.digest)) }))
 }
 
-/// Returns the groups of files that become one. A group has neighbours by hour, as many as together have at
-/// most [`DAY_BYTES`]. Files that stay alone are left out.
+/// Returns the groups of files to be joined. A group consists of files of neighbouring hours that together
+/// have at most [`DAY_BYTES`]. Files without a neighbour in their group are left out.
 fn groups(mut sources: Vec<OldFile>) -> Vec<Vec<OldFile>> {
     sources.sort_by_key(|source| source.hours.0.trailing_zeros());
     let mut groups: Vec<Vec<OldFile>> = Vec::new();

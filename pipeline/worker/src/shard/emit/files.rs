@@ -17,7 +17,7 @@ pub(in crate::shard) enum FileNow {
     New(CutFile),
 }
 
-/// The new set of table files of an hour, taken in the order of [`Table::ALL`].
+/// The new set of table files of an hour, filled in the order of [`Table::ALL`].
 pub(in crate::shard) struct HourFiles<'a> {
     of: ShardHour,
     before: Option<&'a HourEntry>,
@@ -27,7 +27,7 @@ pub(in crate::shard) struct HourFiles<'a> {
     pub objects: Vec<(String, Bytes)>,
     /// Whether any rows differ from before.
     pub changed: bool,
-    /// Whether any rows differ, apart from the counts of table `hours`.
+    /// Whether any rows outside table `hours` differ.
     pub costs_changed: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> HourFiles<'a> {
     }
 
     /// Takes the files of a table, in order. If a file has the same rows as before, the old file stays. The
-    /// file of `hours` carries the revision, so it stays only if all others stay.
+    /// file of `hours` carries the revision, so it stays only if all other files stay.
     pub fn take(&mut self, table: Table, files: Vec<FileNow>, namer: &ObjectNamer) {
         let old = self.before.map_or(&[][..], |before| before.files_of(table));
         let found: Vec<(FileNow, Option<&FileEntry>)> = files
@@ -99,7 +99,8 @@ mod tests {
         FileNow::New(CutFile { file, last_organization: rows.into() })
     }
 
-    /// Makes an hour from these files of a table.
+    /// Returns the entry of an hour with these files of a table, whether it has changed, and the number of
+    /// new objects.
     fn hour(before: Option<&HourEntry>, files: Vec<FileNow>) -> (HourEntry, bool, usize) {
         let draft = Decided::unowned(0).next_draft();
         let namer = draft.namer(&"owner".into(), &Arc::new(AtomicU64::new(0)));
