@@ -17,7 +17,7 @@ use crate::error::StopReason;
 use crate::names::Shard;
 use crate::ports::ErrorKind;
 
-/// The status that the worker writes and its readers share.
+/// The status that the worker writes and that probes, metrics and people read.
 #[derive(Debug, Default)]
 pub struct Status(Mutex<WorkerStatus>);
 
@@ -33,7 +33,7 @@ impl Status {
 pub struct WorkerStatus {
     /// The time at which the loop last iterated or storage last answered; `None` before the first time.
     pub heartbeat: Option<Instant>,
-    /// Whether the group has assigned shards, and every assigned shard is loaded.
+    /// Whether the group has made an assignment, every assigned shard is loaded, and the clocks agree.
     pub ready: bool,
     /// Whether the worker is stopping.
     pub draining: bool,
@@ -41,7 +41,8 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
-    /// Number of seconds by which the wall clock is ahead of its witness, if they exceed the allowed skew.
+    /// Number of seconds by which the wall clock is ahead of its witness, if they differ by more than the
+    /// allowed skew; otherwise 0.
     pub clock_skew_seconds: i64,
     /// The dependencies that the worker waits for, and why, as last observed.
     pub waits: BTreeMap<Dependency, Wait>,
@@ -64,13 +65,14 @@ impl<S: Into<String>> From<S> for Wait {
 }
 
 impl WorkerStatus {
-    /// Returns the dependencies that the worker waits for, in words; `None` if there are none.
+    /// Returns the messages of all waits as one text; `None` if the worker waits for nothing.
     pub fn waiting_for(&self) -> Option<String> {
         let causes: Vec<&str> = self.waits.values().map(|wait| wait.message.as_str()).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
     }
 
-    /// Notes how a dependency answered: after an error the worker waits for it until it answers again.
+    /// Notes how a dependency answered. After an error, the worker waits for the dependency until it answers
+    /// without an error.
     pub fn note_answer<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
         match result {
             Ok(_) => self.waits.remove(&dependency),
@@ -153,10 +155,11 @@ pub enum RecomputeGate {
     Due,
     /// The checkpoint with the late events is not decided, so the events cannot be read from the archive yet.
     Checkpoint,
-    /// A run began less than `work.checkpoint_interval` ago, and the hours are not after its end.
+    /// A run began less than `work.checkpoint_interval` ago, and the hours do not lie after the end of that
+    /// run.
     Interval,
-    /// Late events keep coming. The hours wait until none has come for an hour, until live hours have
-    /// written twice the bytes that were written again, or for `work.max_restate_delay`.
+    /// Late events keep coming. Dirty hours wait until no late event has come for an hour, until live hours
+    /// have written twice the rewritten bytes, or for `work.max_restate_delay`.
     LateEvents,
     /// The hours have rules of an engine version that this release does not compute.
     Release,
@@ -213,11 +216,11 @@ pub struct ShardStatus {
     pub dirty_hours: u64,
     /// The time at which the first of these hours began to wait.
     pub dirty_since: Option<WallTime>,
-    /// The gate at which these hours wait; `None` if there are none.
+    /// The gate at which these hours wait; `None` if no hour waits.
     pub recompute_gate: Option<RecomputeGate>,
     /// Number of organizations in the shard's state.
     pub organizations: u64,
-    /// Number of organizations that are held: the engine refused one of their hours.
+    /// Number of held organizations: the engine refused one of the hours of each.
     pub held: u64,
     /// The message of one of the held organizations.
     pub held_example: Option<String>,
@@ -249,7 +252,7 @@ pub struct TopicStatus {
     pub max_event_time: Option<Timestamp>,
     /// Whether a broker has confirmed that the partition's end is reached.
     pub at_end: bool,
-    /// Whether the partition is idle and does not hold the watermark.
+    /// Whether the partition is idle and does not hold the watermark back.
     pub idle: bool,
 }
 
@@ -260,7 +263,7 @@ pub struct Counts {
     pub events: BTreeMap<EventKind, u64>,
     /// Number of dead letters, by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Number of events that came after their hour had closed, without known events.
+    /// Number of events that came after their hour had closed and that the archive did not already hold.
     pub late_events: u64,
     /// Number of events of closed hours that the archive already held.
     pub late_duplicates: u64,
@@ -276,7 +279,7 @@ pub struct Counts {
     pub full_restatements: u64,
     /// Number of checkpoints decided.
     pub checkpoints: u64,
-    /// Number of checkpoints that another owner had decided, and of shards that a table's log fenced.
+    /// Number of checkpoints that another owner decided first, and of shards that a table's log fenced.
     pub conflicts: u64,
     /// Number of assignments and revocations by the group.
     pub rebalances: u64,
@@ -286,7 +289,7 @@ pub struct Counts {
     pub retries: u64,
     /// Number of requests to the object store, by kind.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// Number of messages about exceeded budgets that their topic has.
+    /// Number of messages about exceeded budgets that have reached their topic.
     pub budget_messages: u64,
     /// Number of failed attempts to send such messages.
     pub budget_failures: u64,
@@ -330,7 +333,7 @@ impl Counts {
     }
 }
 
-/// A kind of request to an object store, by what providers charge.
+/// A kind of request to an object store, as providers charge for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     /// An object, or a part of one, is written.
@@ -358,7 +361,7 @@ impl RequestKind {
     }
 }
 
-/// Upper bounds of the buckets of [`Durations`], in seconds; a last bucket holds the rest.
+/// Upper bounds of the buckets of [`Durations`], in seconds; one more bucket counts longer durations.
 pub const DURATION_BOUNDS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 /// A histogram of durations.

@@ -22,7 +22,7 @@ pub type IsWanted<'a> = &'a dyn Fn(EventKind, &[u8]) -> bool;
 pub struct Wanted<'a> {
     /// Organizations of the events; `None` for all.
     pub organizations: Option<&'a BTreeSet<OrganizationId>>,
-    /// A filter for bodies; `None` for all. A reader need not apply the filter: it only spares a reader
+    /// A filter for bodies; `None` for all. A reader need not apply the filter: its only purpose is to skip
     /// events that nobody needs.
     pub bodies: Option<IsWanted<'a>>,
 }

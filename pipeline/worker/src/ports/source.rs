@@ -281,9 +281,9 @@ pub trait MessageDecoder: Send + Sync {
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
     /// Asks the registry once for a schema, within seconds. After success, [`Self::decode`] knows the schema.
-    /// If the registry returns other schemas but not this one, `fetch` first returns an error of this schema
-    /// for some seconds, until the registry has been asked again. One node of the registry may know less than
-    /// another. After that, `decode` rejects messages with this schema as `unknown_schema`.
+    /// If the registry returns other schemas but not this one, `fetch` first returns an error of this schema:
+    /// one node of the registry may know less than another. If the registry still lacks the schema some
+    /// seconds later, `decode` rejects messages with it as `unknown_schema`.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 

@@ -110,7 +110,7 @@ struct OrganizationPart {
 
 /// Folds windows of several shards on all cores, off the async threads. It folds hour by hour and reduces
 /// events while it reads them. Only the events of one hour are in memory at a time, for as many shards as fit
-/// into `event_bytes`, and for at least one shard.
+/// into `event_bytes` but at least one.
 ///
 /// # Errors
 /// If an archive file is missing or damaged, or storage is unavailable.

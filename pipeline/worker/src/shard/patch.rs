@@ -1,7 +1,8 @@
 //! Snapshots in which the states of some organizations are replaced.
 //!
-//! A snapshot is not written again but gets a patch: an object with the changed states. Patches of one
-//! snapshot are merged before there are many, and the snapshot is written again before they are large.
+//! Usually the snapshot itself stays, and a patch is added: an object with the changed states. Patches of one
+//! snapshot are merged before there are too many, and the snapshot is written again before they are too
+//! large.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +18,8 @@ use crate::shard::emit;
 /// Maximum number of patches of one snapshot: each patch is a name in the checkpoint and an object to read.
 const PATCHES_MAX: usize = 3;
 
-/// The divisor of a snapshot's size that gives the size of its patches above which it is written again. With
-/// 2, the bytes written over time stay within twice the changed bytes.
+/// The divisor of a snapshot's size. If its patches are larger than the quotient, the snapshot is written
+/// again. With 2, the bytes written over time stay within twice the changed bytes.
 const PATCHES_PART: usize = 2;
 
 /// An hour's snapshot before a recomputation.
@@ -33,7 +34,7 @@ pub struct StoredStates {
 /// An hour's snapshot with the new states of some organizations.
 #[derive(Clone, Debug, Default)]
 pub struct PatchedSnapshot {
-    /// Digest of the state of all organizations; empty, and equal to no other, if it is not known.
+    /// Digest of the state of all organizations; empty if it is not known, and then equal to no other digest.
     pub state_digest: String,
     /// The object with the whole snapshot.
     pub snapshot: Option<String>,
@@ -43,7 +44,8 @@ pub struct PatchedSnapshot {
     pub objects: Vec<(String, Bytes)>,
 }
 
-/// Puts new states into an hour's snapshot. An organization without a state has left.
+/// Replaces states in an hour's snapshot, and returns the new snapshot. An organization without a new state
+/// has left.
 ///
 /// # Errors
 /// If a state cannot be encoded.

@@ -1,5 +1,5 @@
-//! Reading of archive files: a few at a time, on all cores. Events are reduced as soon as they are read, so
-//! the single events of an hour need not fit in memory.
+//! Reads archive files, a few at a time, on all cores. Events are reduced as soon as they are read, so the
+//! unreduced events of an hour need not fit in memory.
 
 pub mod order;
 mod organizations;
@@ -23,8 +23,8 @@ use crate::names::{Shard, ShardHour};
 use crate::objects::{self, StoredObject};
 use crate::ports::{self, Archive, FormatError, ObjectStore, Ports, Wanted};
 
-/// Maximum number of bytes of archive files that are fetched at a time, compressed. While they are decoded,
-/// as many more bytes are fetched. One file is always fetched whole.
+/// Maximum number of bytes of archive files, compressed, that are fetched at a time. While these are decoded,
+/// at most as many further bytes are fetched. A larger file is still fetched whole.
 pub const FETCH_BYTES_MAX: u64 = 16 << 20;
 
 /// An archive file yet to be read.
@@ -78,7 +78,7 @@ pub struct HourIntake {
 }
 
 impl HourIntake {
-    /// Returns an intake of these hours without events.
+    /// Returns an empty intake for these hours.
     pub fn new(hours: impl IntoIterator<Item = ShardHour>) -> Self {
         Self { shards: hours.into_iter().map(|of| (of.shard, Gathered::new(of.hour))).collect() }
     }
@@ -86,7 +86,7 @@ impl HourIntake {
     /// Takes events that are in memory, on all cores.
     ///
     /// # Errors
-    /// If one is damaged.
+    /// If an event is damaged.
     pub fn take_bodies(&mut self, shard: Shard, bodies: &[Body]) -> Result<()> {
         let Some(gathered) = self.shards.get_mut(&shard) else { return Ok(()) };
         let hour = gathered.hour;
@@ -136,13 +136,14 @@ impl HourIntake {
         Self::new(hours.map(|(shard, gathered)| ShardHour { shard: *shard, hour: gathered.hour }))
     }
 
-    /// Returns the events that were taken for a shard.
+    /// Removes and returns the events that were taken for a shard.
     pub fn finish(&mut self, shard: Shard) -> ByOrganization {
         self.shards.remove(&shard).map(Gathered::finish).unwrap_or_default()
     }
 }
 
-/// Runs one part of some work on each core. `work` receives the number of its part, and the number of parts.
+/// Splits work into as many parts as there are cores, and runs all parts in parallel. `work` receives the
+/// number of its part, and the number of parts.
 fn on_all_cores<T: Send>(work: impl Fn(usize, usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let parts = rayon::current_num_threads().max(1);
     (0..parts).into_par_iter().map(|part| work(part, parts)).collect()
@@ -182,8 +183,8 @@ impl ArchiveReader {
         }
     }
 
-    /// Reads the files of a step and of the shards in `intake`, off the async threads. Steps come in
-    /// ascending order, and the shards of each step in ascending order.
+    /// Reads the files of a step that belong to shards in `intake`, and returns the intake with their events.
+    /// Runs off the async threads. Calls must come in ascending order of step, and within a step, of shard.
     ///
     /// # Errors
     /// If a file is missing or damaged, or storage is unavailable.
@@ -233,7 +234,7 @@ async fn fetch(
 }
 
 /// Fetches archive files, in this order. A file that was cut off between two blocks would be read without an
-/// error, so its size must be the recorded one.
+/// error, so its size must equal the recorded size.
 ///
 /// # Errors
 /// If a file is missing or has another size, or storage is unavailable.
@@ -265,7 +266,7 @@ pub fn read_own(
     archive.read_own(&file.bytes, wanted, &mut each).map_err(|error| damaged(file, &error))
 }
 
-/// Reads a file of our own archive with its bodies: every record must be an event.
+/// Reads a file of our own archive, including the bodies of its events. Every record must be an event.
 ///
 /// # Errors
 /// If a record is damaged; the error reports what is damaged and where.

@@ -1,17 +1,19 @@
-//! Recomputation of closed hours whose events, rules or files have changed. Only in this way do the stream
-//! worker and the backfill fold an hour again.
+//! Recomputation of closed hours whose events, rules or files have changed. The stream worker and the
+//! backfill fold an hour again only in this way.
 //!
 //! A run recomputes a set of organizations, a *slice* of hours at a time. It starts at the nearest snapshot
-//! before the first dirty hour, moves the dirty marks along, and ends where the state is the recorded one.
+//! before the first dirty hour, moves the dirty marks along, and ends where the state equals the recorded
+//! state.
 //!
-//! - [`some`] recomputes the organizations with dirty hours. It folds each from its own snapshot and replaces
-//!   its rows in the existing files. Each organization ends on its own.
-//! - [`all`] recomputes all organizations. It folds them from one snapshot, writes every file again, keeps a
-//!   file whose content is the same, and ends the whole shard.
+//! - [`some`] recomputes the organizations with dirty hours. It folds each organization from the nearest
+//!   usable snapshot, and replaces the organization's rows in the existing files. The run of each
+//!   organization ends separately.
+//! - [`all`] recomputes all organizations. It folds them from one snapshot, encodes every file again, and
+//!   keeps each file whose content is the same. The run ends for all organizations at the same hour.
 //!
 //! A run covers all organizations if hours are dirty for all, if the caller asks for it, or if some
-//! organizations cannot be recomputed alone. The causes are hours that have left the checkpoint, unreadable
-//! table files, and hours without any usable snapshot.
+//! organizations cannot be recomputed alone. This is the case if hours have left the checkpoint, table files
+//! cannot be read, or no usable snapshot is near.
 
 mod all;
 mod some;
@@ -39,7 +41,7 @@ use crate::error::Result;
 use crate::ports::Ports;
 use crate::shard::rules::RuleBook;
 
-/// Number of hours in the first window, before rows are counted.
+/// Number of hours in the first window, when the number of rows per hour is not known yet.
 const WINDOW_HOURS_FIRST: i64 = 2;
 
 /// The run of one organization through its dirty hours.
@@ -77,7 +79,7 @@ impl Default for RecomputeRun {
 }
 
 impl RecomputeRun {
-    /// Returns whether a slice has begun a run that is not at its end.
+    /// Returns whether a run has begun that has not ended yet.
     pub fn is_under_way(&self) -> bool {
         self.all.is_some() || !self.some.is_empty()
     }
@@ -87,14 +89,14 @@ impl RecomputeRun {
         !self.some.is_empty()
     }
 
-    /// Returns whether the next slice of a shard may be of some organizations only.
+    /// Returns whether the next slice of a shard may cover only some organizations.
     pub fn may_be_of_some(&self, checkpoint: &Checkpoint) -> bool {
         let dirty = &checkpoint.dirty;
         self.all.is_none() && dirty.of_all().is_empty() && !dirty.of_organizations().is_empty()
     }
 }
 
-/// Everything that recomputation takes besides the shard.
+/// Everything that recomputation needs besides the shard.
 pub struct Recomputer<'a> {
     /// Ports that every owner runs on.
     pub ports: &'a Ports,
@@ -104,7 +106,7 @@ pub struct Recomputer<'a> {
     pub limits: WindowLimits,
     /// The wall clock, for `last_updated`.
     pub now: WallTime,
-    /// The owner, whose name is in the names of files that a split of a day's file creates.
+    /// The owner, whose id is part of the names of files that are split off a day's file.
     pub owner: &'a Text,
     /// The retention, which decides the snapshots that stay.
     pub retention: Retention,
@@ -131,9 +133,9 @@ pub struct RecomputeShard<'a> {
 pub enum Set {
     /// Only the organizations with dirty hours, if that is possible, through this hour at most.
     Dirty(Hour),
-    /// All organizations. The run ends early at a recorded state.
+    /// All organizations. The run ends early where the state equals the recorded state.
     All,
-    /// All organizations, through the last closed hour: its state is not known.
+    /// All organizations, through the last closed hour, because the state at its end is not known.
     AllThrough,
 }
 
@@ -143,7 +145,7 @@ pub struct Recomputed<T> {
     pub hours: Vec<EncodedHour<T>>,
     /// States at the end.
     pub states: States,
-    /// The number of folded hours of organizations.
+    /// Number of hours folded, counted once per organization.
     pub folded: u64,
     /// The reason that all organizations were folded although only some have dirty hours.
     pub fallback: Option<String>,
@@ -153,7 +155,8 @@ pub struct Recomputed<T> {
 /// States at the end of a slice.
 #[derive(Debug)]
 pub enum States {
-    /// All organizations, at the last hour of the slice; `is_current` if that is the last closed hour.
+    /// All organizations, at the last hour of the slice; `is_current` says whether that is the last closed
+    /// hour.
     All { states: ShardState, is_current: bool },
     /// Organizations that have reached the last closed hour; `None` if the organization has left.
     Some(BTreeMap<OrganizationId, Option<Arc<IdleState>>>),
@@ -167,7 +170,7 @@ impl Default for States {
 
 /// Changes of the dirty marks: finished hours, and the hour at which the run continues.
 enum Marks {
-    /// For all organizations, with snapshots of hours that were folded on the way.
+    /// For all organizations, with snapshots of hours that were folded only to reach the dirty hours.
     All { done: HourRange, continues_at: Option<Hour>, on_the_way: Vec<(Hour, String, Bytes)> },
     /// For each organization.
     Some(Vec<(OrganizationId, HourRange, Option<Hour>)>),

@@ -2,9 +2,9 @@
 //! is in force from which hour.
 //!
 //! A version is stored with the version of the engine that first used it: [`RULES_ENGINE_VERSION`]. So the
-//! meaning of rules never changes under a root. Rules of an engine version that this program does not compute
-//! can still be listed. Only the hours with these rules wait, for the release that computes the rules or for
-//! rules of another version.
+//! meaning of rules never changes within a root. Rules of an engine version that this program does not
+//! compute can still be listed. Only the hours with these rules wait, for the release that computes the rules
+//! or for rules of another version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,11 +45,11 @@ pub struct RuleBook {
 }
 
 impl RuleBook {
-    /// Stores a version unless it is there already.
+    /// Stores a version of the rules unless the root already holds it.
     ///
     /// # Errors
-    /// If storage is unavailable, or the root has other rules under this version. Also if the root has the
-    /// same rules with an engine version that this program does not compute.
+    /// If storage is unavailable, or the version cannot name a file. Also if the root holds this version with
+    /// other rules, or with an engine version that this program does not compute.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {
@@ -106,8 +106,8 @@ impl RuleBook {
         Ok(Arc::clone(rules))
     }
 
-    /// Returns the rules by which a shard's events are judged, each from an hour on, regardless of their
-    /// engine version.
+    /// Returns the rules by which a shard's events are judged, each in force from an hour on. Their engine
+    /// version does not matter.
     ///
     /// # Errors
     /// If the shard lists rules that were not loaded.
@@ -119,7 +119,8 @@ impl RuleBook {
         listed.collect::<Result<Vec<_>>>().map(RulesByHour)
     }
 
-    /// Returns the rules by which one event of a shard's hour is judged, or `None` if the shard lists none.
+    /// Returns the rules by which one event of a shard's hour is judged, or `None` if the shard lists no
+    /// rules.
     ///
     /// # Errors
     /// If the shard lists rules that were not loaded.
@@ -145,7 +146,7 @@ impl RuleBook {
     }
 }
 
-/// Rules, each from an hour on; the first are also in force before their hour.
+/// Rules, each in force from an hour on; the first rules are also in force before their hour.
 #[derive(Clone, Debug, Default)]
 pub struct RulesByHour(Vec<(Hour, Arc<Rules>)>);
 
@@ -171,9 +172,8 @@ fn parse(object: &str, bytes: &[u8]) -> Result<StoredRules> {
     serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
 }
 
-/// Puts `version` in force from `from` to `to`, both inclusive and both open if `None`; other hours keep
-/// their version. `closed` are the shard's closed hours, if any. Returns the closed hours
-/// whose version changed.
+/// Puts `version` in force from `from` to `to`, both inclusive; `None` means no limit. Other hours keep their
+/// version. `closed` holds the shard's closed hours, if any. Returns the closed hours whose version changed.
 pub fn rewrite(
     list: &mut Vec<RulesFrom>,
     version: &Text,

@@ -1,5 +1,5 @@
-//! Table files in which the rows of some organizations are replaced, while all others stay as they are. The
-//! result equals a fold of all organizations: the same table files, byte for byte.
+//! Replaces the rows of some organizations in table files, while all other rows stay as they are. The
+//! resulting files are the same, byte for byte, as after a fold of all organizations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub struct RestatedHour {
     pub hour: Hour,
     /// The hour's previous entry.
     pub before: Arc<HourEntry>,
-    /// The needed table files as they were before, by table and place; `None` if the file is gone.
+    /// The table files that are needed, as they were before, by table and place; `None` if the file is gone.
     pub files: BTreeMap<(Table, usize), Option<Bytes>>,
     /// Files that are needed but not read yet.
     pub wanted: BTreeSet<(Table, usize)>,
@@ -65,7 +65,7 @@ impl RestatedRows {
     }
 }
 
-/// Returns the places of the table files that have rows of these organizations, or will have them.
+/// Returns the places of the table files that hold rows of these organizations, or that must receive them.
 pub fn files_with(before: &HourEntry, organizations: &BTreeSet<OrganizationId>) -> BTreeSet<(Table, usize)> {
     let places = before.tables.iter().flat_map(|(table, files)| {
         organizations.iter().map(move |organization_id| (*table, files.index_of(organization_id)))
@@ -88,13 +88,13 @@ pub struct UnusableFile {
 pub enum Spliced<T> {
     /// The hours have new files.
     Done(Vec<EncodedHour<T>>),
-    /// The same hours: files end at other organizations now, so more files are wanted.
+    /// The hours as they were passed in: files now end at other organizations, so more files are wanted.
     Wants(Vec<RestatedHour>),
     /// The first file that cannot be used.
     Unusable(UnusableFile),
 }
 
-/// Puts new rows into the files of hours, on all cores, off the async threads. `summarize` summarizes the new
+/// Replaces rows in the files of hours, on all cores, off the async threads. `summarize` summarizes the new
 /// rows of an hour.
 ///
 /// # Errors
@@ -163,8 +163,7 @@ fn splice<T>(
 }
 
 /// Returns the files of a table with the new rows. Files without rows of the organizations stay. If a file no
-/// longer ends at the same organization, the next file is also written again, until a file ends where it did
-/// before.
+/// longer ends at the same organization, the next file is also written again, until an old boundary is met.
 fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> Result<Vec<FileNow>, Stop> {
     let RestatedHour { shard, hour, before, rows, file_rows, .. } = of;
     let (shard, hour) = (*shard, *hour);
@@ -196,7 +195,8 @@ fn splice_table(encoder: &dyn TableEncoder, of: &RestatedHour, table: Table) -> 
     Ok(now)
 }
 
-/// Returns consecutive files of a table with the new rows of the organizations that belong there.
+/// Returns the files that replace consecutive files of a table, with the new rows of the organizations that
+/// belong in them.
 fn splice_files(
     encoder: &dyn TableEncoder,
     of: &RestatedHour,

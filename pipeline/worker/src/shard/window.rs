@@ -27,8 +27,8 @@ pub const WINDOW_HOURS_MAX: i64 = 96;
 pub const EVENT_OVERHEAD: u64 = 64;
 
 /// The bytes of memory, overhead included, that one byte of an archive file would take as bodies. Archive
-/// files are compressed. Generated clusters give 4.5 in files of 1,000 events and 5.9 in files of 5,000.
-/// Larger files compress better, and 8 leaves room for them.
+/// files are compressed. The factor of generated clusters is 4.5 in files of 1,000 events and 5.9 in files of
+/// 5,000. Larger files compress better, and 8 leaves room for them.
 pub const ARCHIVE_FACTOR: u64 = 8;
 
 /// Bytes that folding and encoding take besides the events: reduced events and rows of the current hours, and
@@ -39,7 +39,8 @@ const FOLDING_BYTES: u64 = 256 << 20;
 /// a low limit.
 const EVENTS_PART: u64 = 8;
 
-/// Returns the bytes of events that may be in memory: a limit less folding, encoding and `other` bytes.
+/// Returns the bytes of events that may be in memory: `limit` less the bytes of folding and encoding and less
+/// `other`, but at least an eighth of `limit`.
 pub fn memory_for_events(limit: u64, other: u64) -> u64 {
     limit.saturating_sub(other.saturating_add(FOLDING_BYTES)).max(limit / EVENTS_PART)
 }
@@ -54,8 +55,8 @@ pub struct WindowLimits {
 }
 
 impl WindowLimits {
-    /// Returns the number of hours of the next window, after `hours` were folded to `rows` in total.
-    /// `windows` are in memory at a time.
+    /// Returns the number of hours of the next window, if the last `hours` hours had `rows` rows in total.
+    /// `windows` is the number of windows in memory at a time.
     pub fn next_hours(&self, rows: u64, hours: usize, windows: usize) -> i64 {
         let rows_an_hour = rows / (hours as u64).max(1) + 1;
         let rows_at_once = rows_an_hour.saturating_mul((windows as u64).max(1));
@@ -81,7 +82,7 @@ impl EventPlaces {
     }
 }
 
-/// Reads everything that folding a window takes.
+/// A reader of everything that is needed to fold a window.
 pub struct WindowReader<'a> {
     /// The root.
     pub store: &'a dyn ObjectStore,

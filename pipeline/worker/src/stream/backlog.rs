@@ -1,8 +1,8 @@
 //! Polled items that are not taken yet, by topic partition. A topic partition that waits for a schema or for
 //! the clock does not hold up the others.
 //!
-//! A topic partition that waits for long is *parked*: it is no longer read, and the items read ahead are
-//! dropped. Reading starts again once its need is met.
+//! If waiting messages take too much memory, the topic partition with the most waiting bytes is *parked*. It
+//! is no longer read, and the items read ahead are dropped. Reading starts again once its need is met.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::names::Shard;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 
 /// The number of messages of a topic partition, besides the first, that are searched for schemas to request.
-/// As many schemas are requested at once.
+/// The same number of schemas is requested at once.
 const LOOK_AHEAD: usize = 16;
 
 /// A topic partition.
@@ -42,20 +42,20 @@ impl Need {
 pub(super) struct Parked {
     /// The need that the topic partition waits for.
     pub need: Need,
-    /// The earliest time at which it is read again.
+    /// The earliest time at which the topic partition is read again.
     pub until: WallTime,
 }
 
 /// Kafka's answer about an offset that it does not have.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// The earliest existing offset, if the lost one is known to lie before it.
+    /// The earliest existing offset, if the lost offset is known to lie before it.
     pub earliest: Option<i64>,
     pub cause: String,
 }
 
 impl Loss {
-    /// Returns the loss of an offset because the log is not the log that was read before.
+    /// Returns the loss of an offset because the log differs from the log that was read before.
     pub fn of_another_log(cause: String) -> Self {
         Self { earliest: None, cause }
     }
@@ -118,7 +118,7 @@ impl Backlog {
         self.queues.keys().cloned().collect()
     }
 
-    /// Removes and returns the first item of a topic partition.
+    /// Removes and returns the first item of a topic partition; `None` if no item waits.
     pub fn pop(&mut self, place: &Place) -> Option<Item> {
         let queue = self.queues.get_mut(place)?;
         queue.need = None;
@@ -129,7 +129,7 @@ impl Backlog {
         item
     }
 
-    /// Puts messages back at the front: the first of them needs `need`.
+    /// Puts messages back at the front, because the first of them waits for `need`.
     pub fn wait(&mut self, place: Place, messages: VecDeque<Message>, need: Need) {
         let queue = self.queues.entry(place).or_default();
         queue.items.push_front(Item::Messages(messages));
@@ -147,7 +147,8 @@ impl Backlog {
         self.queues.values().map(Queue::bytes).sum()
     }
 
-    /// Returns the topic partition with the most waiting bytes, and its need.
+    /// Returns the topic partition with the most waiting bytes among all with a need, and that need. `None`
+    /// if no topic partition has a need.
     pub fn largest(&self) -> Option<(Place, Need)> {
         let waiting = self.queues.iter().filter_map(|(place, queue)| Some((place, queue, queue.need?)));
         let largest = waiting.max_by_key(|(_, queue, _)| queue.bytes());

@@ -1,10 +1,10 @@
 //! Judges the messages of a topic partition in order: is the message the next, does it decode, and may it
 //! count?
 //!
-//! `in_the_future` and `too_late` are judged here, once. The checkpoint that takes the offset makes the
+//! `in_the_future` and `too_late` are judged here, once. The checkpoint that records the offset makes the
 //! judgement final, and readers of the archive never judge again. `too_late` follows from the closed hours,
-//! never from the clock, with one exception. The first hour of a shard must not be so old that closing all
-//! hours since then would never end.
+//! never from the clock, with one exception. The first hour of a shard must not be so old that it would take
+//! too long to close all hours since then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) enum Taken {
     NeedsSchema(u32),
     /// Wall clock and witness disagree about the first remaining message.
     NeedsClock,
-    /// The last message taken differs from the record that was there before.
+    /// The log does not hold the last record that was taken before, for this reason.
     Differs(String),
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Intake<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// The rules for judging events, each event by the rules of its hour.
     pub rules: &'a RuleBook,
-    /// The configured rules, for a shard that lists none yet.
+    /// The configured rules, for a shard that lists no rules yet.
     pub configured: &'a Rules,
     /// The organizations whose events topics may bring.
     pub organizations: &'a TopicOrganizations,
     pub clock: ClockReading,
     /// Maximum time by which an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum age, in hours, of the first hour of a shard in which no hour is closed.
     pub max_history_hours: i64,
 }
 
@@ -68,8 +68,8 @@ enum Judged<'m> {
 }
 
 impl Intake<'_> {
-    /// Takes messages of one topic partition of this shard, in order. Remaining messages were not examined,
-    /// except for the first.
+    /// Takes messages of one topic partition into its shard, in order. Messages that remain were not
+    /// examined, except for the first.
     ///
     /// # Errors
     /// If the shard lists rules that were not loaded.
@@ -144,8 +144,8 @@ impl Intake<'_> {
         Ok(Taken::All)
     }
 
-    /// Judges a message. `rules` are the rules for the hour of the previous event, which is usually also the
-    /// hour of this event.
+    /// Judges a message. `rules` holds the rules for the hour of the previous event, because the next event
+    /// is usually of the same hour.
     fn judge<'r, 'm>(
         &'r self,
         shard: &LiveShard,
@@ -197,7 +197,7 @@ impl Intake<'_> {
         ClockLimit { now, max_clock_skew: self.max_clock_skew }
     }
 
-    /// Returns whether only one of wall clock and witness would take an event.
+    /// Returns whether only one of wall clock and witness would accept an event.
     fn in_doubt(&self, is_new: bool, record: &EventRecordRef<'_>) -> bool {
         let (earlier, later) = self.clock.between;
         let event_time = record.event.event_time();
@@ -207,7 +207,8 @@ impl Intake<'_> {
             && (self.latest_taken(earlier).check(event_time).is_err() || too_old(earlier) != too_old(later))
     }
 
-    /// Returns whether a shard's first hour would be so old that the hours since then cannot be closed.
+    /// Returns whether an hour is too old to be a shard's first hour, because every hour since then would
+    /// have to be closed.
     fn is_too_old(&self, hour: Hour, now: WallTime) -> bool {
         now.hour().0.saturating_sub(hour.0) > self.max_history_hours
     }
@@ -230,7 +231,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Returns the reason that an event of this hour comes too late, if it does.
+    /// Returns the reason that an event of this hour comes too late; `None` if the event is in time.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
         let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
         let is_too_old = self.is_too_old(hour, self.clock.between.0);
@@ -252,7 +253,7 @@ impl Intake<'_> {
     }
 }
 
-/// Returns how a message shows that the last record taken no longer exists; `None` if it does not show that.
+/// Returns a reason if a message proves that the last record taken no longer exists, and otherwise `None`.
 /// Reading began at that record, and the log does not begin after it, so the record must be the first
 /// message.
 fn differs(before: &LastRecord, message: &Message) -> Option<String> {

@@ -1,9 +1,9 @@
 //! The stream worker: the same fold as in a backfill, fed by Kafka. It owns each shard that its group
 //! assigns.
 //!
-//! One task loops [`Worker::step`]: take the events of the source, checkpoint the due shards, publish them
-//! together, recompute a slice of dirty hours. Checkpoints alone decide; the next owner completes whatever a
-//! crash leaves half done.
+//! One task repeats [`Worker::step`], which takes the events of the source, checkpoints the due shards and
+//! publishes them together. A checkpoint also recomputes a slice of dirty hours. Checkpoints alone decide;
+//! the next owner completes whatever a crash leaves half done.
 //!
 //! Read in this order: `worker` (the loop), `worker/poll` and `intake` (messages into a shard), `shard` (the
 //! state of one shard and its results), `shard_table` (the states of all shards), `watermark`, `worker/tasks`
@@ -64,7 +64,7 @@ pub struct SkippedBatch {
     pub through: i64,
 }
 
-/// The options of a worker. The options with a key are the section `work` of the configuration.
+/// The options of a worker. The serialized options are the section `work` of the configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkerOptions {
@@ -83,22 +83,22 @@ pub struct WorkerOptions {
     /// Rules for hours that have none yet.
     #[serde(skip)]
     pub rules: Rules,
-    /// The time by which events of one topic partition may be out of order before an hour closes.
+    /// Maximum time by which events of one topic partition may be out of order without being late.
     #[serde(with = "duration")]
     pub out_of_orderness: Duration,
     /// The time without newer events after which a partition at its end is idle.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
-    /// Maximum time by which a partition at its end may hold the watermark back from the wall clock.
+    /// Maximum lag of the watermark, relative to the wall clock, that a partition read to its end can cause.
     #[serde(with = "duration")]
     pub max_watermark_hold: Duration,
     /// Maximum time by which an event may lie in the future.
     #[serde(with = "duration")]
     pub max_clock_skew: Duration,
-    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum age, in hours, of the first hour of a shard in which no hour is closed.
     pub max_history_hours: i64,
-    /// Maximum time between two checkpoints of a shard with new input. A shard with less than 4 MiB of it,
-    /// all events of open hours, waits ten times as long.
+    /// Maximum time between two checkpoints of a shard with new input. A shard whose new input is less than 4
+    /// MiB and consists only of events of open hours waits ten times as long.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
@@ -112,15 +112,17 @@ pub struct WorkerOptions {
     /// The part of `memory_limit` that the source may hold, in bytes.
     #[serde(skip)]
     pub queue_bytes: u64,
-    /// Bytes of memory that the process holds now; 0 if not known.
+    /// A function that returns the bytes of memory that the process holds now; 0 if this is not known.
     #[serde(skip)]
     pub resident: fn() -> u64,
-    /// Maximum number of rows of `cost_allocation` in memory at a time, as far as hours can be divided.
+    /// Maximum number of rows of `cost_allocation` in memory at a time. Windows shrink down to one hour to
+    /// stay within it, but an hour is never divided.
     pub rows_in_flight: u64,
-    /// The silence of the source after which the last record read is compared again.
+    /// The silence of a topic partition after which the last record read is compared with Kafka's record
+    /// again.
     #[serde(skip)]
     pub compare_after: Duration,
-    /// Whether to continue from the earliest message if Kafka lost the next one.
+    /// Whether to continue from the earliest message if Kafka has lost the next message.
     #[serde(skip)]
     pub continue_without_lost: bool,
     /// The organizations whose events topics may bring.
@@ -129,8 +131,8 @@ pub struct WorkerOptions {
     /// Batches of messages to skip if they cannot be read.
     #[serde(skip)]
     pub skip_batches: Vec<SkippedBatch>,
-    /// The consumer that has read for the root, if this worker's consumer is to replace it:
-    /// [`crate::source::ConsumerId`] as displayed. Empty if there is none.
+    /// The consumer that this worker's consumer is to replace as the reader of the root, as
+    /// [`crate::source::ConsumerId`] displays it. Empty if there is none.
     #[serde(skip)]
     pub moved_from: String,
     /// Topics that were read before and are no longer read.

@@ -1,7 +1,7 @@
 //! Ports that report storage to the status: every answer is a sign of life, and an error says what the worker
 //! waits for.
 //!
-//! One step may take minutes while storage is slow or silent, and the worker is alive all the same.
+//! One step may take minutes while storage is slow or silent, yet the worker is alive.
 //!
 //! A wait ends when the failed request succeeds, not when any request does. A full disk, or a bucket that
 //! refuses writes, can still be read.

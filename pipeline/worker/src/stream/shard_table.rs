@@ -28,7 +28,7 @@ use crate::names::Shard;
 /// The state of a shard that the group has assigned.
 pub(super) enum Slot {
     /// The shard is to be claimed and loaded, after the back-off; with `ask`, only if the group still assigns
-    /// it. A claim of this worker that was not loaded yet is kept, because each claim is a checkpoint.
+    /// it. A claim of this worker that was not loaded yet is kept, because each claim writes a checkpoint.
     Waiting { backoff: Backoff, ask: bool, claimed: Option<Claimed> },
     /// The shard is held and read.
     Live(Box<LiveShard>),
@@ -37,8 +37,8 @@ pub(super) enum Slot {
 }
 
 impl Slot {
-    /// Returns the log of a shard that has a claim to be released. Events that no checkpoint has taken are
-    /// dropped: the next owner reads them again.
+    /// Returns the log of a shard whose claim is still to be released; `None` if there is no such claim.
+    /// Events that no checkpoint has taken are dropped: the next owner reads them again.
     pub fn into_claimed_log(self) -> Option<Log> {
         match self {
             Self::Waiting { claimed, .. } => claimed.map(|claimed| Log::new(claimed.decided)),
@@ -120,7 +120,8 @@ impl ShardTable {
         }
     }
 
-    /// Takes a waiting shard out to be loaded. Returns its back-off, and its claim if it has one.
+    /// Removes a waiting shard from the table, to be loaded. Returns the shard's back-off, and its claim if
+    /// it has one; `None` if the shard is not waiting.
     pub fn begin_loading(&mut self, shard: Shard) -> Option<(Backoff, Option<Claimed>)> {
         match self.0.remove(&shard)? {
             Slot::Waiting { backoff, claimed, .. } => Some((backoff, claimed)),
@@ -137,7 +138,7 @@ impl ShardTable {
     }
 
     /// Puts back a shard that could not be loaded, with its claim. If only reading could not be started, the
-    /// shard is loaded, and stays so.
+    /// shard is live already and stays live.
     pub fn not_loaded(&mut self, shard: Shard, backoff: Backoff, claimed: Option<Claimed>) {
         self.0.entry(shard).or_insert(Slot::Waiting { backoff, ask: true, claimed });
     }
@@ -156,7 +157,7 @@ impl ShardTable {
         self.0.iter().filter_map(due).collect()
     }
 
-    /// Takes out a stopped shard, to be looked at.
+    /// Removes a stopped shard from the table, to be checked; `None` if the shard is not stopped.
     pub fn take_stopped(&mut self, shard: Shard) -> Option<Box<StoppedShard>> {
         match self.0.remove(&shard)? {
             Slot::Stopped(stopped) => Some(stopped),
@@ -167,7 +168,7 @@ impl ShardTable {
         }
     }
 
-    /// Takes out the first shard if all are stopped and released: then the worker ends.
+    /// Removes and returns the first shard if all shards are stopped and released, which ends the worker.
     pub fn take_if_all_stopped(&mut self) -> Option<Box<StoppedShard>> {
         let released = |slot: &Slot| matches!(slot, Slot::Stopped(stopped) if stopped.is_released());
         if !self.0.values().all(released) {
@@ -177,7 +178,7 @@ impl ShardTable {
         self.take_stopped(first)
     }
 
-    /// Takes out a shard: it is no longer this worker's.
+    /// Removes a shard that no longer belongs to this worker, and returns its state.
     pub fn remove(&mut self, shard: Shard) -> Option<Slot> {
         self.0.remove(&shard)
     }

@@ -14,7 +14,7 @@ use crate::ports::{ObjectStore, Ports};
 use crate::status::ShardStop;
 
 /// The time between two reads of a stopped shard's log: short enough that a person who has fixed the shard
-/// need not wait.
+/// need not wait long.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// The longest time that a backfill may work on a stopped shard without a checkpoint before it counts as
@@ -34,16 +34,18 @@ pub(super) struct StoppedShard {
     decided: Option<Decided>,
     /// The log with a claim that is still to be released.
     unreleased: Option<Log>,
-    /// The back-off for tries although nothing seems to have changed.
+    /// The back-off of tries that are made although nothing seems to have changed.
     tries: Backoff,
     /// The time at which the shard's log is read next.
     look_at: WallTime,
-    /// A backfill that works on the shard: its last checkpoint, and the time since which it is the last.
+    /// A backfill that works on the shard: the sequence number of its last checkpoint, and the time at which
+    /// that checkpoint was first seen.
     backfill: Option<(u64, WallTime)>,
 }
 
 impl StoppedShard {
-    /// Creates a stopped shard. `unreleased` is its log if it was claimed; `tries` says when to try again.
+    /// Creates a stopped shard. `unreleased` is the shard's log if the shard was claimed; `tries` says when
+    /// to try again.
     pub fn new(error: WorkerError, unreleased: Option<Log>, tries: Backoff, now: WallTime) -> Self {
         let decided = unreleased.as_ref().map(|log| log.decided().clone());
         let mut stopped = Self { error, decided, unreleased, tries, look_at: now, backfill: None };
@@ -61,7 +63,7 @@ impl StoppedShard {
         self.error
     }
 
-    /// Returns the log with a claim that is still to be released.
+    /// Returns the log with a claim that is still to be released; `None` if there is no such claim.
     pub fn into_unreleased(self) -> Option<Log> {
         self.unreleased
     }
@@ -71,7 +73,7 @@ impl StoppedShard {
         self.unreleased = claimed.map(Log::new);
     }
 
-    /// Releases the shard, unless that is done.
+    /// Releases the shard, unless it is released already.
     pub async fn release(&mut self, shard: Shard, ports: &Ports) {
         let Some(log) = &mut self.unreleased else { return };
         match log.release(&*ports.store, &*ports.clock).await {
@@ -111,8 +113,8 @@ impl StoppedShard {
         Some(ShardStop { reason, message: self.error.to_string() })
     }
 
-    /// Returns whether to take the shard again: another owner has decided since and is done, or the retry is
-    /// due.
+    /// Returns whether to take the shard again: another owner has decided a checkpoint since and is done, or
+    /// the next try is due.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -150,7 +152,8 @@ impl Stops {
         Self { tries: Backoff::new(backoff::STOPPED_SHARD), last: now }
     }
 
-    /// Counts a stop, and returns when to try again. The count of a shard that has run for long starts over.
+    /// Counts a stop, and returns the back-off of the next try. The count starts over if the shard has run
+    /// for long enough.
     pub fn count(&mut self, now: WallTime) -> Backoff {
         if now.since(self.last) > FIXED {
             *self = Self::new(now);

@@ -206,7 +206,7 @@ fn split_content(
     Ok(stored)
 }
 
-/// Removes the content that is to be stored separately from the checkpoint, and returns it as parts.
+/// Takes the content that belongs in parts out of the checkpoint, and returns the parts.
 fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatError> {
     let mut parts = Vec::new();
     let mut days: BTreeMap<Date, CheckpointPart> = BTreeMap::new();

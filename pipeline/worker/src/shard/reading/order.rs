@@ -1,6 +1,7 @@
 //! The order of events in an archive file: by organization, then kind, then a sample's pod and time, then
-//! body. So equal events make equal files, and a reader of one organization can skip the blocks of others.
-//! The samples of a pod are adjacent, in order of time, so the pod's uid is stored and looked up only once.
+//! body. So equal sets of events give equal files, and a reader of one organization can skip the blocks of
+//! all others. The samples of a pod are adjacent, in order of time, so the pod's uid is stored and looked up
+//! only once.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -33,11 +34,12 @@ fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     }
 }
 
-/// Returns these events in the order of an archive file, each once: by organization, then kind, then a
-/// sample's pod and time, then body.
+/// Returns these events in archive order and without duplicates. The order is by organization, then kind,
+/// then a sample's pod and time, then body.
 ///
 /// Bodies are in memory in the order of arrival, and are read once, in that order. A second read in sorted
-/// order would miss the processor's caches. So each event gets a key, which nearly always decides.
+/// order would miss the processor's caches. So each event gets a key, which nearly always decides a
+/// comparison.
 pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     let mut organizations = Organizations::<Arc<[u8]>, Organization<B>>::new();
     let count = events.len();
@@ -74,7 +76,7 @@ struct Organization<B> {
 /// The position of the kind in a key.
 const KIND_SHIFT: u32 = 120;
 
-/// The position of the pod's number in the key of a sample. The 64 bits after it are the time.
+/// The position of the pod's number in the key of a sample. The 64 bits below it are the time.
 const POD_SHIFT: u32 = 64;
 
 impl<B: Borrow<Body> + Ord> Organization<B> {
@@ -99,7 +101,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
         (EventKind::PodUsage as u128) << KIND_SHIFT | u128::from(number) << POD_SHIFT | u128::from(time)
     }
 
-    /// Returns the events in the order of an archive file, each once. Keys distinguish nearly all of them.
+    /// Returns the events in archive order and without duplicates. The keys distinguish nearly all events.
     fn sorted(self) -> Vec<(u128, B)> {
         let Self { mut events, pods } = self;
         let mut by_uid: Vec<_> = pods.into_iter().collect();
@@ -120,7 +122,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
     }
 }
 
-/// Returns the kind and the first bytes after the organization.
+/// Returns a key from the kind and the first bytes after the organization.
 fn key_of_other(kind: EventKind, rest: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     bytes[0] = kind as u8;

@@ -3,11 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// A value for each organization with an event so far, by its id.
+/// A value for each organization with an event so far, by organization id.
 pub struct Organizations<Id, T> {
     places: BTreeMap<Id, usize>,
     all: Vec<T>,
-    /// The organization of the last event; in most cases the next event has the same one.
+    /// The organization of the last event. In most cases, the next event belongs to it, too.
     last: Option<(Id, usize)>,
 }
 
@@ -17,7 +17,7 @@ impl<Id: Clone + Ord, T> Organizations<Id, T> {
         Self { places: BTreeMap::new(), all: Vec::new(), last: None }
     }
 
-    /// Returns the value of an organization. `new` makes it at the organization's first event.
+    /// Returns the value of an organization. `new` creates the value at the organization's first event.
     pub fn of<Q>(&mut self, id: &Q, new: impl FnOnce() -> T) -> &mut T
     where
         Id: Borrow<Q> + for<'a> From<&'a Q>,

@@ -15,7 +15,7 @@ use crate::objects::StoredObject;
 use crate::ports::{Archive, Ports, Wanted};
 use crate::shard::Body;
 
-/// Returns the events that none of these files of their hour holds, each once, in the order of the archive. A
+/// Returns the events that none of these files of their hour hold, in archive order and without duplicates. A
 /// few files are fetched at a time, and compared off the async threads.
 ///
 /// # Errors
@@ -66,8 +66,8 @@ impl Unknown {
         Self { events, known, organizations, marks: Arc::new(marks) }
     }
 
-    /// Compares the events with all events of a file of the archive. A stored event is read only if one of
-    /// the events has its mark. Most stored events have no such mark.
+    /// Compares the events with all events of an archive file, and notes which are known. A stored event is
+    /// read only if it shares its mark with an event in `self`, which is rare.
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
         let (organizations, marks) = (self.organizations.clone(), Arc::clone(&self.marks));
         let is_marked = |kind: EventKind, body: &[u8]| marks.contains(&mark(marks.hasher(), kind, body));
@@ -94,8 +94,8 @@ impl Unknown {
     }
 }
 
-/// Returns the mark of an event, which few other events share: its kind and time, and the pod of a sample.
-/// More bytes may follow the body.
+/// Returns the mark of an event: a hash of the kind and time, and of the pod of a sample. Few events share a
+/// mark. More bytes may follow the body.
 fn mark(hasher: &RandomState, kind: EventKind, body: &[u8]) -> u64 {
     let (pod, time) = match kind {
         EventKind::PodUsage => body::pod_and_time(body),

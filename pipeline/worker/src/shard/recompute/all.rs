@@ -20,7 +20,7 @@ use crate::shard::window::{EventPlaces, WindowReader};
 type FoldedHours = BTreeMap<Hour, Vec<OrganizationHour>>;
 
 impl Recomputer<'_> {
-    /// Recomputes a window of hours of all organizations.
+    /// Recomputes a window of hours of all organizations. Returns `None` if there is nothing to do.
     pub(super) async fn slice_of_all<T: Send + 'static>(
         &self,
         shard: &mut RecomputeShard<'_>,
@@ -75,7 +75,8 @@ impl Recomputer<'_> {
         }))
     }
 
-    /// Returns the position of the run; begins the run at the first dirty hour.
+    /// Returns the position of the run. If no run is under way, begins one that leads to the first dirty
+    /// hour; `None` if no hour is dirty.
     async fn position(&self, shard: &mut RecomputeShard<'_>) -> Result<Option<FoldPosition>> {
         if let Some(position) = &shard.run.all {
             return Ok(Some(position.clone()));
@@ -124,9 +125,9 @@ impl Recomputer<'_> {
     }
 }
 
-/// Returns the first hour, `emit_from` or later, at which a run of all organizations may end. The state at
-/// its end equals the recorded one. No later hour is dirty, or the next dirty hour has a base snapshot of its
-/// own.
+/// Returns the first hour, `emit_from` or later, at which a run of all organizations may end; `None` if there
+/// is none. The state at the end of that hour equals the recorded state. No later hour is dirty, or the next
+/// dirty hour has a base snapshot of its own.
 fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option<Hour> {
     let has_later_base = |hour: Hour| {
         checkpoint.dirty.first_after(hour).is_none_or(|dirty| {
@@ -141,8 +142,9 @@ fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option
     recorded.map(|(hour, _)| *hour)
 }
 
-/// Returns snapshots from a long lead-up, so that the next owner continues from there: hour, path and
-/// content. They cover only hours that keep a snapshot and whose state is the recorded one.
+/// Returns snapshots of hours that were folded only to reach the dirty hours: hour, path and content. They
+/// let the next owner continue from there. They cover only hours that keep a snapshot and whose state equals
+/// the recorded state.
 fn snapshots_on_the_way(
     shard: &RecomputeShard<'_>,
     keeps: impl Fn(Hour) -> bool,

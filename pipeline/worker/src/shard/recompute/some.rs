@@ -1,9 +1,9 @@
-//! Recomputation of some organizations of closed hours, while all others stay as they are.
+//! Recomputation of closed hours for some organizations; the rows of all others stay as they are.
 //!
 //! Each organization has its own run. The run starts at the nearest snapshot before the first dirty hour and
 //! folds hour by hour. It ends when the state equals the state in a kept snapshot, or after the last closed
-//! hour. A slice is a span of hours, limited by the bytes of the table files that it rewrites. Its runs stop
-//! at its end and continue in the next slice.
+//! hour. A slice is a span of hours, limited by the bytes of the table files that it rewrites. Runs pause at
+//! the end of a slice and continue in the next slice.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ struct Part {
     run: OrganizationRun,
     /// The first hour whose rows are wanted.
     from: Hour,
-    /// The hour at whose end the state was the recorded one.
+    /// The hour at whose end the state equalled the recorded state; `None` if there was no such hour yet.
     ended: Option<Hour>,
 }
 
@@ -110,8 +110,9 @@ impl Recomputer<'_> {
         }
     }
 
-    /// Takes out the organizations with an hour whose rules this release does not compute, and returns one
-    /// such hour. They wait for a release that computes the rules; all others are recomputed.
+    /// Removes from `wanted` the organizations with an hour whose rules this release does not compute.
+    /// Returns one such hour, if any. These organizations wait for a release that computes the rules; all
+    /// others are recomputed.
     fn take_waiting(
         &self,
         draft: &Draft,
@@ -130,8 +131,8 @@ impl Recomputer<'_> {
         unknown
     }
 
-    /// Returns the last hour of the next slice. The slice has as many hours as their table files leave memory
-    /// for, and at least one. Returns `None` if one of the hours has left the checkpoint.
+    /// Returns the last hour of the next slice. The slice has as many hours as fit, by the bytes of their
+    /// table files, and at least one. Returns `None` if one of the hours has left the checkpoint.
     fn last(&self, draft: &Draft, first: Hour, end: Hour) -> Option<Hour> {
         let (mut bytes, mut last) = (0_u64, first);
         for hour in (first.0..=end.0.min(first.0 + WINDOW_HOURS_MAX - 1).max(first.0)).map(Hour) {
@@ -144,8 +145,8 @@ impl Recomputer<'_> {
         Some(last)
     }
 
-    /// Returns the organizations of a slice, each with its run, or with a new run from its nearest
-    /// snapshot. Returns `None` if such a snapshot is missing or too far away.
+    /// Returns the organizations of a slice, each with its run, or with a new run from the nearest usable
+    /// snapshot. Returns `None` if a new run has no starting point, or one that is too far away.
     async fn parts(
         &self,
         shard: &mut RecomputeShard<'_>,
@@ -186,7 +187,8 @@ impl Recomputer<'_> {
         Ok(Some(parts))
     }
 
-    /// Folds the organizations of a slice hour by hour. Keeps only the wanted part of an hour.
+    /// Folds the organizations of a slice hour by hour. Returns the hours with wanted rows, and only the
+    /// organizations whose rows are wanted.
     async fn fold_runs(
         &self,
         shard: &mut RecomputeShard<'_>,
@@ -208,7 +210,8 @@ impl Recomputer<'_> {
         Ok(restated)
     }
 
-    /// Folds the organizations of a slice whose next hour this is, and moves them past it.
+    /// Folds an hour for the organizations of a slice whose runs have reached it, and moves their runs past
+    /// it.
     async fn fold_hour(
         &self,
         shard: &mut RecomputeShard<'_>,
@@ -236,8 +239,8 @@ impl Recomputer<'_> {
         Ok(folded)
     }
 
-    /// Returns the new snapshot and rows of an hour. The run of an organization ends here if its state is
-    /// the recorded one.
+    /// Returns the new snapshot and rows of an hour. The run of an organization ends here if its state equals
+    /// the recorded state. Returns `None` if the hour has left the checkpoint.
     async fn restated_hour(
         &self,
         shard: &RecomputeShard<'_>,
@@ -287,7 +290,7 @@ impl Recomputer<'_> {
         }))
     }
 
-    /// Reads the wanted table files, which keep a part of their rows.
+    /// Reads the wanted table files, whose other rows stay.
     async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
         let store = &*self.ports.store;
         let paths = hours.iter().enumerate().flat_map(|(index, hour)| {
@@ -311,7 +314,7 @@ impl Recomputer<'_> {
     }
 }
 
-/// Returns the result of a folded slice, and moves the run to its end.
+/// Returns the result of a folded slice, and moves the runs to the end of the slice.
 fn finished<T>(
     shard: &mut RecomputeShard<'_>,
     slice: SliceParts,
@@ -336,8 +339,8 @@ fn finished<T>(
     Ok(Recomputed { hours, states: States::Some(states), folded, marks: Marks::Some(marks), fallback: None })
 }
 
-/// Returns the hour at which each organization of the next slice begins. While a run is under way, it takes
-/// only organizations of the run and marks ahead of it. All other marks wait for the next run.
+/// Returns the hour from which each organization of the next slice is wanted. While runs are under way, the
+/// slice includes only their organizations and marks ahead of them. All other marks wait for the next run.
 fn wanted(dirty: &Dirty, runs: &OrganizationRuns, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
     let marks = dirty.of_organizations();
     let first = |id: &OrganizationId| Some((id.clone(), marks.get(id)?.first()?));

@@ -55,13 +55,14 @@ impl LiveShard {
         Arc::clone(&self.costs.report)
     }
 
-    /// Returns whether the tables equal a checkpoint whose costs are to be read now.
+    /// Returns whether the last decided checkpoint is published, and its costs are not read yet and may be
+    /// read now.
     pub fn has_unread_costs(&self, now: WallTime) -> bool {
         !self.is_publish_due() && self.decided().seq != self.costs.seq && self.costs.backoff.is_due(now)
     }
 
     /// Reads the costs of the current day, the UTC day of the last closed hour, and the budgets at that
-    /// hour's end. Only what has changed is read. After an error the report stays as it was.
+    /// hour's end. Only files that have changed are read. After an error, the report stays as it was.
     ///
     /// # Errors
     /// If storage is unavailable, or a file is missing or damaged.
@@ -103,8 +104,7 @@ impl LiveShard {
         self.decided().unsent_budgets.iter().filter(|hour| draft.contains(*hour))
     }
 
-    /// Returns the budgets that unsent hours were the first of their period to exceed, and the hours that
-    /// were read.
+    /// Returns the budgets that were first exceeded in an unsent hour, and the hours that were read.
     ///
     /// # Errors
     /// If storage is unavailable. If the file of an hour is missing or damaged, the hour counts as read,

@@ -10,10 +10,11 @@ use crate::ports::DeadLetter;
 use crate::shard::Body;
 use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
-/// Bytes that a dead letter takes in memory besides its message: its origin and the error message.
+/// Bytes that a dead letter takes in memory besides the rejected bytes: its origin and the error message.
 const DEAD_LETTER_OVERHEAD: u64 = 256;
 
-/// Bytes of new events below which a shard is quiet: about 16,000 events, which are read again within 50 ms.
+/// Bytes of new events below which a shard is quiet: about 16,000 events, which a new owner reads again
+/// within 50 ms.
 const QUIET_BYTES: u64 = 4 << 20;
 
 /// Events of an hour that is not closed.
@@ -78,7 +79,7 @@ impl EventBuffer {
         self.new_bytes
     }
 
-    /// Returns whether the new input is a few events of open hours alone.
+    /// Returns whether the new input consists only of a few events of open hours.
     pub fn is_quiet(&self) -> bool {
         self.new_bytes < QUIET_BYTES && self.late.is_empty() && self.dead_letters.is_empty()
     }
@@ -93,8 +94,8 @@ impl EventBuffer {
         self.open.keys().next_back().copied()
     }
 
-    /// Returns the open hours with events that are not objects yet. Each hour has all of its events, and the
-    /// number of events that already are objects.
+    /// Returns the open hours with events that are not objects yet. Each hour comes with all of its events in
+    /// memory, and the number of events that are objects already.
     pub fn unflushed(&self) -> Vec<(Hour, Arc<Vec<Body>>, usize)> {
         let unflushed = self.open.iter().filter(|(_, open)| open.flushed < open.events.len());
         unflushed.map(|(hour, open)| (*hour, Arc::clone(&open.events), open.flushed)).collect()
@@ -117,7 +118,7 @@ impl EventBuffer {
         self.late.get(&hour).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Drops the late events of an hour: the draft or the archive has them.
+    /// Drops the late events of an hour, because the draft or the archive holds them.
     pub fn drop_late(&mut self, hour: Hour) {
         let bodies = self.late.remove(&hour).unwrap_or_default();
         self.late_bytes -= bodies.iter().map(|(_, body)| body.len() as u64 + EVENT_OVERHEAD).sum::<u64>();
@@ -128,7 +129,7 @@ impl EventBuffer {
         &self.dead_letters
     }
 
-    /// Drops the rejected messages: the draft has them.
+    /// Drops the rejected messages, because the draft holds them.
     pub fn drop_dead_letters(&mut self) {
         self.dead_letters.clear();
         self.dead_letter_bytes = 0;
@@ -139,7 +140,7 @@ impl EventBuffer {
         self.new_bytes = 0;
     }
 
-    /// Notes that flushed events are decided: they need not stay in memory.
+    /// Notes that a decided checkpoint names the flushed events, which thus need not stay in memory.
     pub fn note_decided(&mut self) {
         self.open.values_mut().for_each(|open| open.decided = open.flushed);
     }
@@ -158,7 +159,7 @@ impl EventBuffer {
         })
     }
 
-    /// Drops the events of closed hours through this one.
+    /// Drops the events of all hours up to and including this hour, which are closed.
     pub fn close_through(&mut self, hour: Hour) {
         self.open = self.open.split_off(&hour.next());
     }
@@ -168,7 +169,7 @@ impl EventBuffer {
         self.open.values().any(|open| open.decided > 0)
     }
 
-    /// Drops archived events of one open hour from memory: the latest hour that still has any.
+    /// Drops from memory the archived events of the latest open hour that still has any in memory.
     pub fn spill(&mut self) {
         let Some(open) = self.open.values_mut().rev().find(|open| open.decided > 0) else { return };
         let events = Arc::make_mut(&mut open.events);

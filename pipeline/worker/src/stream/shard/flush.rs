@@ -1,6 +1,7 @@
 //! First part of a checkpoint: new events and rejected messages as objects of the draft.
 //!
-//! An event of a closed hour is dropped if the archive already holds it; any other makes its hour dirty.
+//! An event of a closed hour is dropped if the archive already holds it; any other late event marks its hour
+//! dirty.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::status::Counts;
 use crate::stream::StreamPorts;
 
 /// Maximum number of closed hours of one checkpoint whose archive is read to distinguish known events from
-/// new ones. Events of further hours count as new, which costs a fold but changes nothing.
+/// new events. Events of further hours count as new, which costs a fold but changes nothing.
 const KNOWN_HOURS_MAX: usize = 64;
 
 /// Maximum number of bytes that are read for this purpose, so that a burst of late events does not take long.
@@ -99,7 +100,8 @@ impl LiveShard {
         }
     }
 
-    /// Makes an hour dirty: it is recomputed, and so are the hours that depend on it.
+    /// Marks an hour dirty for the organizations of its late events. It is recomputed, and so are the hours
+    /// that depend on it.
     fn mark_late(&mut self, hour: Hour, events: &[Body]) {
         let mut late = LateCounts::new();
         for (kind, body) in events {
@@ -113,7 +115,7 @@ impl LiveShard {
     }
 }
 
-/// Encodes an archive file of these events, each once, in the order of the archive.
+/// Encodes these events as an archive file, in archive order and without duplicates.
 pub(super) fn write_sorted(archive: &dyn Archive, events: &[Body]) -> Result<Vec<u8>> {
     let sorted = in_archive_order(events.iter().collect()).into_iter();
     let bodies: Vec<(EventKind, &[u8])> = sorted.map(|(kind, body)| (*kind, &**body)).collect();

@@ -1,14 +1,14 @@
-//! Second part of a checkpoint: hours are folded, first the hours to be recomputed, then the hours that the
+//! Second part of a checkpoint: folds hours, first the hours to be recomputed, then the hours that the
 //! watermark lets close.
 //!
 //! Recomputation ([`crate::shard::recompute`]) runs while hours close, a slice per checkpoint. Meanwhile
 //! hours continue to close from the current state. They lie after the dirty mark, so they are recomputed if
-//! that state was not the right one.
+//! that state proves wrong.
 //!
 //! A late event of an hour that was just recomputed marks that hour, which waits for the next run. It does
 //! not stop the run in progress: otherwise a steady flow of late events would keep the last hours from ever
-//! being recomputed. Late events that keep coming are collected, so that they write no more than live hours
-//! write; see `run_limit` in [`super::schedule`].
+//! being recomputed. Late events that keep coming are collected, so that their recomputation writes no more
+//! than live hours write; see `run_limit` in [`super::schedule`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::status::Counts;
 pub(in crate::stream) struct Folding<'a> {
     pub ports: &'a Ports,
     pub rules: &'a mut RuleBook,
-    /// The configured rules, for a shard that has none yet.
+    /// The configured rules, for a shard that lists no rules yet.
     pub configured: &'a Rules,
     pub now: WallTime,
     pub limits: WindowLimits,
@@ -42,7 +42,7 @@ pub(in crate::stream) struct Folding<'a> {
 
 impl Folding<'_> {
     /// Recomputes one slice if hours are dirty. The dirty hours must have no events that came since the last
-    /// checkpoint: those events are not readable yet.
+    /// checkpoint: such events cannot be read yet.
     pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
         let (Some(closed), Some(namer)) = (shard.next().closed_through, shard.namer()) else { return Ok(()) };
         let set = match shard.states {
@@ -77,7 +77,7 @@ impl Folding<'_> {
         }
     }
 
-    /// Takes a slice into the draft. If its states are the current ones, they become the shard's states.
+    /// Takes a slice into the draft. States that have reached the last closed hour become the shard's states.
     fn take_recomputed(&mut self, shard: &mut LiveShard, mut recomputed: Recomputed<()>) {
         self.counts.full_restatements += u64::from(recomputed.fallback.is_some());
         self.counts.folded_organization_hours += recomputed.folded;
@@ -171,7 +171,7 @@ impl Folding<'_> {
         emit::encode_all(Arc::clone(&self.ports.encoder), jobs.collect(), |_| ()).await
     }
 
-    /// Lists the configured rules with a shard's first hour.
+    /// Lists the configured rules from a shard's first hour on, if the shard lists no rules yet.
     async fn list_rules(&mut self, shard: &mut LiveShard, first: Hour) -> Result<()> {
         if shard.next().rules.is_empty() {
             self.rules.store(&*self.ports.store, self.configured).await?;
@@ -183,8 +183,9 @@ impl Folding<'_> {
     }
 }
 
-/// Lets late events wait for a release that computes their rules, if this release does not. Hours that close
-/// meanwhile need the current state, not the state of those events.
+/// Makes late events wait for a release that computes the rules of their hours, if `error` says that this
+/// release does not. Hours that close meanwhile need the current state, not the state of these late events.
+/// Returns any other error, and also this one if the current state is not known.
 fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
     if !matches!(error, WorkerError::UnknownEngineVersion { .. }) || shard.states.is_none() {
         return Err(error);
@@ -196,7 +197,7 @@ fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
 }
 
 impl LiveShard {
-    /// Returns whether hours are dirty for some organizations alone, and the current state of all others is
+    /// Returns whether hours are dirty only for some organizations, and the current state of all others is
     /// known.
     pub(super) fn has_dirty_organizations_only(&self) -> bool {
         self.states.is_some() && self.recompute.run().may_be_of_some(self.next())

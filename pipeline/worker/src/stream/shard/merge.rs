@@ -1,8 +1,8 @@
-//! Merges the archive: each checkpoint that took events of a closed hour wrote one file, and these files are
-//! merged into one.
+//! Merges archive files: each checkpoint that takes events of an hour writes one file, and these files are
+//! merged into one once the hour is closed.
 //!
-//! The merged file waits for the checkpoint like any other object. The checkpoint names it in place of the
-//! files that it replaces. Once the checkpoint is decided, those files are deleted, some at a time.
+//! The merged file waits for the checkpoint like any other object. The checkpoint names the merged file in
+//! place of the files that were merged. Once the checkpoint is decided, these are deleted, a few at a time.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use crate::stream::StreamPorts;
 /// the hour's events again.
 const LATE_FILES: usize = 16;
 
-/// Maximum size of files that become one, compressed, in bytes: about 64 MiB of events in memory.
+/// Maximum total size, in compressed bytes, of the files that become one: about 64 MiB of events in memory.
 const MERGED_BYTES: u64 = 8 << 20;
 
 /// Maximum number of hours that one checkpoint merges. Their files also have at most [`MERGED_BYTES`]
-/// together, unless there is only one hour. Merging takes a moment, and a worker that catches up merges
+/// together, unless there is only one hour. A merge takes a moment, and a worker that catches up can merge
 /// later.
 const HOURS_AT_ONCE: usize = 16;
 
 /// Number of hours before the last closed hour that a new owner checks, because the earlier owner may have
-/// ended before their merge.
+/// ended before it merged their files.
 const LOOKED_BACK_HOURS: i64 = 24;
 
-/// Number of hours whose files are checked for one checkpoint: one or two dates are listed for them.
+/// Number of hours whose files are checked for one checkpoint.
 const LOOKED_AT_HOURS: i64 = 24;
 
 /// The progress of merging.
@@ -47,14 +47,14 @@ pub(super) struct Merging {
 
 impl LiveShard {
     /// Merges archive files of some hours that are closed in the last decided checkpoint. A failed merge is
-    /// retried at a later checkpoint: no hour waits for it.
+    /// retried at a later checkpoint; no hour waits for a merge.
     pub async fn merge_archive(&mut self, ports: &StreamPorts) {
         if let Err(error) = self.try_merge(ports).await {
             tracing::debug!(shard = self.shard(), %error, "archive files not merged yet; trying again later");
         }
     }
 
-    /// Returns whether another owner has decided since the last checkpoint of this owner.
+    /// Returns whether another owner has decided a checkpoint since the last checkpoint of this owner.
     ///
     /// # Errors
     /// If storage is unavailable.
@@ -140,7 +140,7 @@ fn group(mut files: Vec<ArchivedFile>) -> Vec<ArchivedFile> {
     files
 }
 
-/// Merges the events of several files into one, each once, in the order of an archive file.
+/// Merges several archive files into one file, which holds each event once and in archive order.
 fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {

@@ -1,9 +1,9 @@
 //! A shard that this worker holds: its last decided checkpoint, the draft of the next, and the waiting
 //! events.
 //!
-//! The parts change only together and only on success: folding and encoding work on the contents of the
-//! shard, and the results replace them at the end. So an error in between leaves the shard unchanged, and the
-//! step can be retried.
+//! The parts change only together and only on success: folding and encoding only read the contents of the
+//! shard, and the results replace the contents at the end. So an error in between leaves the shard unchanged,
+//! and the step can be retried.
 
 mod budgets;
 mod buffer;
@@ -95,7 +95,8 @@ pub(super) struct LiveShard {
     topics: ShardTopics,
     archive: ArchiveIndex,
     merging: Merging,
-    /// State at the end of the last closed hour; `None` while it must still be recomputed from an older one.
+    /// State at the end of the last closed hour; `None` while it must still be recomputed from an older
+    /// state.
     states: Option<ShardState>,
     /// Bytes of the state's last snapshot.
     state_bytes: u64,
@@ -104,7 +105,7 @@ pub(super) struct LiveShard {
     garbage: Garbage,
     backoff: Backoff,
     costs: Costs,
-    /// The back-off for reading, while reading could not be started.
+    /// The back-off of the next attempt to start reading; `None` once reading has started.
     unread: Option<Backoff>,
     /// The hour up to which events are too late, because earlier hours have left the last checkpoint; see
     /// [`Retention::oldest_base`].
@@ -161,7 +162,7 @@ impl LiveShard {
         &mut self.garbage
     }
 
-    /// Returns when to start reading the shard, if that was not possible yet.
+    /// Returns the back-off of the next attempt to start reading; `None` once reading has started.
     pub fn unread(&self) -> Option<Backoff> {
         self.unread
     }
@@ -191,7 +192,8 @@ impl LiveShard {
         self.states.as_ref().map_or(0, |states| states.len() as u64)
     }
 
-    /// Returns the number of held organizations, and why the first of them is held.
+    /// Returns the number of held organizations, and a message about the first of them; `None` if there are
+    /// none.
     pub fn held(&self) -> (u64, Option<String>) {
         let states = self.states.iter().flatten();
         let mut held = states.filter_map(|(id, state)| Some((id, state.hold.as_ref()?))).peekable();
@@ -204,7 +206,7 @@ impl LiveShard {
         self.buffer.first_open()
     }
 
-    /// Takes an event of an hour that is open or closed.
+    /// Takes an event, as a late event if its hour is closed.
     pub fn push(&mut self, hour: Hour, body: Body) {
         if self.is_closed(hour) {
             self.buffer.push_late(hour, body);
@@ -233,7 +235,7 @@ impl LiveShard {
         self.buffer.can_spill()
     }
 
-    /// Drops archived events of one open hour from memory: the latest hour that still has any.
+    /// Drops from memory the archived events of the latest open hour that still has any in memory.
     pub fn spill(&mut self) {
         self.buffer.spill();
     }
@@ -243,7 +245,8 @@ impl LiveShard {
         !self.is_sealed() && self.draft.is_changed() || self.topics.have_moved()
     }
 
-    /// Returns whether all that is new are a few events of open hours. Nothing waits for their checkpoint.
+    /// Returns whether the only news is a few events of open hours. Nothing waits for a checkpoint of these
+    /// events.
     pub fn is_quiet(&self) -> bool {
         !self.draft.is_changed() && self.buffer.is_quiet()
     }
@@ -253,17 +256,17 @@ impl LiveShard {
         self.next().closed_through.is_some_and(|closed| hour <= closed)
     }
 
-    /// Returns whether an event of this hour is too late: its hour is closed, and no state from before the
-    /// hour is kept. For a shard younger than the horizon, its empty beginning is that state, but only back
-    /// to the horizon. Otherwise, one event of 1970 would recompute half a century.
+    /// Returns whether an event of this hour is too late: the hour is closed, and no state from before the
+    /// hour is kept. A shard younger than the horizon has its empty beginning as such a state, but only back
+    /// to the horizon. Without this limit, one event of 1970 would recompute half a century.
     pub fn is_too_late(&self, hour: Hour) -> bool {
         let horizon = || Some(self.retention.horizon(self.next().closed_through?));
         let oldest = self.oldest_base.or_else(horizon);
         self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
     }
 
-    /// Freezes the draft: its contents will be decided. `sends_budgets` says whether exceeded budgets have a
-    /// topic.
+    /// Freezes the draft: its contents will be decided. `release` says whether the checkpoint releases the
+    /// shard. `sends_budgets` says whether exceeded budgets have a topic.
     pub fn seal(&mut self, now: WallTime, release: bool, sends_budgets: bool) {
         if self.is_sealed() {
             return;
@@ -279,8 +282,8 @@ impl LiveShard {
         self.buffer.note_sealed();
     }
 
-    /// Sends the sealed checkpoint to the log; each retry sends the same one. Returns `false` if another
-    /// owner has decided.
+    /// Sends the sealed checkpoint to the log; each retry sends the same checkpoint. Returns `false` if
+    /// another owner has decided this sequence number.
     ///
     /// # Errors
     /// If storage is unavailable: the checkpoint stays sealed.
@@ -312,7 +315,8 @@ impl LiveShard {
         self.publication.behind_since.is_some()
     }
 
-    /// Returns when tables were last known to be equal to the last decided checkpoint.
+    /// Returns the time at which tables were last known to equal the last decided checkpoint: `now` if they
+    /// equal it.
     pub fn published_at(&self, now: WallTime) -> WallTime {
         self.publication.behind_since.unwrap_or(now)
     }
@@ -325,7 +329,8 @@ impl LiveShard {
         self.publication.behind_since = (self.decided().seq != published.seq).then_some(now);
     }
 
-    /// Returns a decided file of dead letters that has not reached its topic.
+    /// Returns the path of a decided file of dead letters that has not reached its topic. `None` if there is
+    /// none, or a checkpoint is sealed.
     pub fn next_dead_letters(&self) -> Option<&String> {
         if self.is_sealed() {
             return None;

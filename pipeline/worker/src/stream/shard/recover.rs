@@ -1,4 +1,4 @@
-//! Takes a shard: claims it, and loads what its last owner left.
+//! Takes a shard: claims it, and loads the state that its last owner left.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(in crate::stream) struct Claimed {
     owner: Text,
     /// The checkpoint that records the claim.
     pub decided: Decided,
-    /// The monotonic time from the start of its request to the answer.
+    /// The monotonic time from the start of the claim to its end.
     pub wrote: Range<Duration>,
 }
 
@@ -53,13 +53,13 @@ pub(in crate::stream) struct Recovery<'a> {
     pub topics: &'a [Text],
     /// Topics that are no longer read.
     pub retired: &'a [Text],
-    /// Maximum number of hours before the wall clock at which a shard that has closed no hour may begin.
+    /// Maximum age, in hours, of the first hour of a shard in which no hour is closed.
     pub max_history_hours: i64,
     pub retention: Retention,
 }
 
 impl Recovery<'_> {
-    /// Claims a shard, with an owner id of its own.
+    /// Claims a shard under `owner`, an id that only this claim uses.
     pub async fn claim(&self, shard: Shard, owner: Text) -> Result<Claimed> {
         let claimant = Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true };
         let began = self.ports.clock.monotonic();
@@ -68,7 +68,7 @@ impl Recovery<'_> {
         Ok(Claimed { owner, decided, wrote })
     }
 
-    /// Returns whether no other owner has decided since a claim.
+    /// Returns whether a claim is still the latest checkpoint of its shard.
     pub async fn is_latest(&self, claimed: &Claimed) -> Result<bool> {
         let next = names::checkpoint(claimed.decided.shard, claimed.decided.next_seq());
         Ok(self.ports.store.get(&next).await?.is_none())
@@ -112,8 +112,9 @@ impl Recovery<'_> {
         Ok(live)
     }
 
-    /// Refuses to begin with an hour that this worker would reject in a message: a backfill has archived it.
-    /// Hours that the worker has taken itself may have waited for as long as late events may.
+    /// Refuses a shard whose first hour is so old that this worker would reject a message of it: a backfill
+    /// has archived the hour. Events that a worker has taken itself may have waited for as long as the
+    /// horizon.
     fn check_history(&self, live: &LiveShard, now: WallTime) -> Result<()> {
         let first = live.next_hour().filter(|_| live.decided().closed_through.is_none());
         let Some(first) = first else { return Ok(()) };
@@ -125,7 +126,8 @@ impl Recovery<'_> {
         Err(WorkerError::HistoryTooLong { shard, first, hours, max_history_hours })
     }
 
-    /// Returns how far each topic that the checkpoint or the configuration names has been read.
+    /// Returns the offsets up to which each configured topic has been read. Drops retired topics, and refuses
+    /// any other topic that the checkpoint names.
     fn offsets(&self, claimed: &Decided) -> Result<BTreeMap<Text, TopicOffsets>> {
         let mut offsets = claimed.offsets.clone();
         // The next checkpoint omits them, as if no topic of that name had been read.
@@ -147,7 +149,7 @@ impl Recovery<'_> {
         Ok(offsets)
     }
 
-    /// Returns the archive, with the names of the open hours.
+    /// Returns the index of the archive, with the names of the files of open hours.
     async fn archive(&self, decided: &Decided) -> Result<ArchiveIndex> {
         let mut archive = ArchiveIndex::of(decided);
         match decided.closed_through {
@@ -160,9 +162,9 @@ impl Recovery<'_> {
         Ok(archive)
     }
 
-    /// Lists the configured rules if their version is not listed yet. They hold from the first hour that has
-    /// no event. If this program does not compute the last listed version, they hold from the first hour that
-    /// is not closed. Nothing of that hour is published.
+    /// Lists the configured rules if their version is not listed yet. They are in force from the first hour
+    /// without an event. If this program does not compute the last listed version, they are in force from the
+    /// first open hour, of which nothing is published.
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided().rules;
@@ -220,8 +222,8 @@ impl Recovery<'_> {
     }
 
     /// Returns the state at the end of the last closed hour, or `None` while hours must be recomputed before
-    /// it is known. Without a snapshot of that hour, all hours since the newest snapshot are dirty, and
-    /// slices recompute them.
+    /// it is known. Without a usable snapshot of that hour, all hours since the newest usable snapshot become
+    /// dirty, and slices recompute them.
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
         let store = &*self.ports.store;
         let Some(closed) = live.decided().closed_through else { return Ok(Some(ShardState::new())) };
@@ -246,7 +248,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Notes which open hours have events in the archive, as listed when the shard was taken.
+/// Notes which open hours have events in the archive, as the claimed checkpoint names them.
 fn note_listed(live: &mut LiveShard) {
     let first = match live.decided().closed_through {
         Some(closed) => closed.next(),
@@ -256,8 +258,8 @@ fn note_listed(live: &mut LiveShard) {
     live.note_archived(HourRange::new(first, Hour(i64::MAX)));
 }
 
-/// Marks as dirty the hours since which organizations are held: this release may be able to fold them. If it
-/// is not, the state at the end of that hour is unchanged, and recomputation ends there.
+/// Marks the refused hour of each held organization dirty, because this release may be able to fold it. If
+/// the engine refuses it again, the state at the end of that hour is unchanged, and recomputation ends there.
 fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
     let horizon = live.retention.horizon(closed);
     let Some(draft) = live.draft() else { return };

@@ -14,7 +14,7 @@ use crate::status::RecomputeGate;
 /// events that come one at a time cause at most one run an hour.
 const QUIET: Duration = Duration::from_secs(3_600);
 
-/// The divisor of the bytes of closing hours that gives the bytes they pay for rewritten hours: a half. The
+/// The divisor of the bytes that closing hours write. The quotient, one half, pays for rewritten hours. The
 /// other half is for hours that have waited long enough.
 const PAYING_PART: u64 = 2;
 
@@ -26,7 +26,7 @@ const HORIZON_MARGIN_HOURS: i64 = 48;
 pub(in crate::stream) struct RestatePace {
     /// Minimum time between two runs.
     pub every: Duration,
-    /// Maximum time that a dirty hour waits for live hours to write as many bytes as are written again.
+    /// Maximum time that a dirty hour waits until live hours have written enough bytes to pay for it.
     pub delay_max: Duration,
 }
 
@@ -37,7 +37,8 @@ enum RunLimit {
     All,
     /// Through this hour.
     Through(Hour),
-    /// Through dirty hours whose table files together have this many bytes, at least through the first.
+    /// Through dirty hours whose table files together have this many bytes, at least through the first dirty
+    /// hour.
     Bytes(u64),
 }
 
@@ -46,7 +47,7 @@ enum RunLimit {
 pub(super) struct Recomputation {
     /// The run, if one is in progress.
     run: RecomputeRun,
-    /// Bytes of rewritten table files that hours closed since have not paid for.
+    /// Bytes of rewritten table files for which closing hours have not paid yet.
     debt: u64,
     /// The time since which each dirty hour waits.
     waiting: BTreeMap<Hour, WallTime>,
@@ -80,7 +81,7 @@ impl Recomputation {
         self.began_at = Some(now);
     }
 
-    /// Lets all dirty hours wait for a release that computes their rules, until the next late event.
+    /// Makes all dirty hours wait for a release that computes their rules, until the next late event.
     pub fn wait_for_release(&mut self) {
         self.waits_for_release = true;
     }
@@ -90,7 +91,7 @@ impl Recomputation {
         self.debt += bytes;
     }
 
-    /// Reduces the debt by the bytes of table files of closed hours.
+    /// Reduces the debt by half the bytes of the table files of hours that have closed.
     pub fn pay(&mut self, bytes: u64) {
         self.debt = self.debt.saturating_sub(bytes / PAYING_PART);
     }
@@ -116,7 +117,7 @@ impl LiveShard {
     ///    events arrive in bursts.
     /// 4. Hours that are dirty for some organizations alone also wait while [`Self::run_limit`] is `None`.
     ///
-    /// Then the late events must be in the archive: a slice reads nothing else.
+    /// Finally, the late events must be in the archive, because a slice reads events only there.
     pub fn recompute_gate(&self, now: WallTime, pace: RestatePace) -> Option<RecomputeGate> {
         let recompute = &self.recompute;
         if self.next().dirty.is_empty() {
@@ -142,12 +143,12 @@ impl LiveShard {
         })
     }
 
-    /// Returns how far a run for some organizations that begins now may go, or `None` if it waits.
+    /// Returns how far a run for some organizations that begins now may go, or `None` if it must wait.
     ///
-    /// Late events that keep coming may write at most half as many bytes as live hours write. The bytes that
-    /// they write are a debt, which hours pay when they close. A run begins while the debt is smaller than
-    /// the files of the last closed hour. Hours that have waited for `delay_max`, or are near the horizon,
-    /// are written at any cost. So are all dirty hours once no late event has come for an hour.
+    /// While late events keep coming, runs may write at most half as many bytes as live hours write. The
+    /// bytes that runs write are a debt, which hours pay when they close. A run begins while the debt is
+    /// smaller than the files of the last closed hour. Hours that have waited for `delay_max`, or are near
+    /// the horizon, are written at any cost. So are all dirty hours once no late event has come for an hour.
     fn run_limit(&self, now: WallTime, delay_max: Duration) -> Option<RunLimit> {
         let (next, recompute) = (self.next(), &self.recompute);
         let closed = next.closed_through?;
@@ -165,9 +166,9 @@ impl LiveShard {
         (recompute.debt < allowed).then(|| RunLimit::Bytes(allowed - recompute.debt))
     }
 
-    /// Returns the last hour that a slice of some organizations may have. A run that may not take all dirty
-    /// hours begins with as many hours as it may write. If they change later hours, the run also takes the
-    /// hours that are dirty there.
+    /// Returns the last hour that a slice of some organizations may include. A new run that may not take all
+    /// dirty hours begins with as many hours as it may write. A run under way may continue through the last
+    /// closed hour, and takes the dirty hours on its way.
     pub(super) fn slice_end(&self, closed: Hour, now: WallTime, delay_max: Duration) -> Hour {
         if self.recompute.run.is_of_some() {
             return closed;
@@ -202,8 +203,8 @@ impl LiveShard {
         self.recompute.waiting = hours.map(|hour| (hour, since(hour))).collect();
     }
 
-    /// Returns the number of hours that wait to be recomputed, and the time since which the first of them
-    /// waits.
+    /// Returns the number of hours that wait to be recomputed, and the time since which the first of them has
+    /// waited.
     pub fn waiting(&self) -> (u64, Option<WallTime>) {
         let waiting = &self.recompute.waiting;
         (waiting.len() as u64, waiting.values().min().copied())
