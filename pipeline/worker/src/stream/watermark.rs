@@ -3,8 +3,8 @@
 //! The watermark is the minimum of (largest event time - `out_of_orderness`) over the topic partitions. An
 //! event ahead of the clock counts as an event of now, so no producer closes an hour of the others early. A
 //! partition is idle, and left out, if a broker has confirmed that its end is reached and nothing newer has
-//! come for `idle_timeout`. A partition at its end never holds the watermark back more than
-//! `max_watermark_hold` from the wall clock. The watermark decides when hours close and nothing else:
+//! come for `idle_timeout`. A partition that is read to its end never holds the watermark more than
+//! `max_watermark_hold` before the wall clock. The watermark decides when hours close and nothing else:
 //! restatement corrects an hour that closes too early.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::shard::clock::ClockReading;
 use crate::source::{Message, Start};
 
-/// The time that a broker's confirmation of a partition's end counts. The source asks every few seconds, and
-/// a broker that does not answer does not confirm an end.
+/// The time for which a broker's confirmation of a partition's end counts. The source asks every few seconds,
+/// and a broker that does not answer does not confirm an end.
 const CONFIRMED: Duration = Duration::from_secs(30);
 
 /// The parameters of the watermark.
@@ -28,16 +28,16 @@ pub struct WatermarkRule {
     pub out_of_orderness: Duration,
     /// The time without newer events after which a partition at its end is idle.
     pub idle_timeout: Duration,
-    /// Maximum time by which a partition at its end may hold the watermark back from the wall clock.
+    /// Maximum lag of the watermark, relative to the wall clock, that a partition read to its end can cause.
     pub max_watermark_hold: Duration,
 }
 
 /// A topic partition as it is read.
 #[derive(Clone, Debug, Default)]
 pub struct TopicProgress {
-    /// The offsets as the next checkpoint will have them, except for `last`.
+    /// The offsets as the next checkpoint will record them, except for `last`.
     pub offsets: TopicOffsets,
-    /// The last message taken since that checkpoint was sealed.
+    /// The last message taken since the previous checkpoint was sealed.
     pub last: Option<Message>,
     /// The record at which reading must begin, while nothing has been read.
     pub verify: Option<LastRecord>,
@@ -50,7 +50,8 @@ pub struct TopicProgress {
 }
 
 impl TopicProgress {
-    /// Creates the progress of a topic partition from a checkpoint, to be read from now on.
+    /// Creates the progress of a topic partition that is read from now on, starting at the offsets of a
+    /// checkpoint.
     pub fn new(offsets: TopicOffsets, now: WallTime) -> Self {
         let verify = offsets.last.clone();
         Self { offsets, last: None, verify, grown_at: now, heard_at: now, end: None }
@@ -61,8 +62,9 @@ impl TopicProgress {
         self.verify.is_none() && (self.last.is_some() || self.offsets.last.is_some())
     }
 
-    /// Notes that something was read from the partition. Returns `true` if that ends a silence longer than
-    /// `silence`: then the last record taken must be compared with the record in Kafka.
+    /// Notes that something was read from the partition. Returns `true` if this ends a silence longer than
+    /// `silence` and a record was taken before. Then the last record taken must be compared with the record
+    /// in Kafka.
     pub fn hear(&mut self, now: WallTime, silence: Duration) -> bool {
         let silent = now.since(self.heard_at) > silence;
         self.heard_at = now;
@@ -75,8 +77,8 @@ impl TopicProgress {
         self.verify = self.offsets.last.clone();
     }
 
-    /// Continues at an offset and skips the records before it. Earlier records are no longer compared: none
-    /// can be read without the skipped ones.
+    /// Continues at offset `next` and skips the records before it. The last record taken is no longer
+    /// compared, because a read from there would meet the skipped records.
     pub fn pass_over(&mut self, next: i64) {
         (self.offsets.next, self.offsets.last) = (Some(next), None);
         (self.last, self.verify) = (None, None);
@@ -89,8 +91,8 @@ impl TopicProgress {
         }
     }
 
-    /// Returns where reading starts: at the record before the next, if one is known, to check that it is the
-    /// same.
+    /// Returns where reading starts: at the last record taken, if it must be compared, or else at the next
+    /// offset. Without either, reading starts at the earliest message.
     pub fn start(&self) -> Start {
         match (&self.verify, self.offsets.next) {
             (Some(last), _) => Start::At(last.offset),
@@ -107,8 +109,8 @@ impl TopicProgress {
         }
     }
 
-    /// Returns the reason that the record to compare will never come, if it will not: all records before this
-    /// end were read.
+    /// Returns the reason that the record to compare will never come, because all records before `end` were
+    /// read. `None` if no record is to be compared.
     pub fn lacks_last(&self, end: i64) -> Option<String> {
         let last = self.verify.as_ref()?;
         let is_shorter = end <= last.offset;
@@ -130,7 +132,7 @@ impl TopicProgress {
         moves
     }
 
-    /// Returns whether the end is reached, by a recent confirmation of a broker.
+    /// Returns whether the partition is read up to an end that a broker has confirmed recently.
     pub fn at_end(&self, now: WallTime) -> bool {
         let read = |end: i64| end == 0 || self.offsets.next.is_some_and(|next| next >= end);
         self.end.is_some_and(|(end, confirmed)| read(end) && now.since(confirmed) <= CONFIRMED)
@@ -161,7 +163,8 @@ pub struct ShardTopics {
 }
 
 impl ShardTopics {
-    /// Creates the progress of a shard's topic partitions from a checkpoint, to be read from now on.
+    /// Creates the progress of topic partitions that are read from now on, starting at the offsets of a
+    /// checkpoint.
     pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: WallTime) -> Self {
         let progress = offsets.into_iter().map(|(topic, offsets)| (topic, TopicProgress::new(offsets, now)));
         Self { progress: progress.collect(), watermark: None, moved: false }
@@ -202,7 +205,8 @@ impl ShardTopics {
         self.progress.values_mut().for_each(|progress| progress.heard_at = now);
     }
 
-    /// Requires that the last record of each be compared with the record in Kafka when reading starts again.
+    /// Requires that the last record of each topic partition be compared with the record in Kafka when
+    /// reading starts again.
     pub fn compare_again(&mut self) {
         self.progress.values_mut().for_each(TopicProgress::compare_again);
     }

@@ -1,4 +1,4 @@
-//! The loop: steps until the worker is asked to stop, then a clean stop.
+//! The loop of the worker: runs steps until the worker is asked to stop, then stops cleanly.
 
 mod assignments;
 mod budgets;
@@ -41,22 +41,23 @@ use tasks::Tasks;
 /// The time that a step waits for messages if there is nothing else to do.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// The time without a checkpoint after which a shard is recovered first: one day, as the protocol says.
-/// Objects that its checkpoint names may be gone.
+/// The time without a checkpoint after which a shard is loaded again before it continues: one day, as the
+/// protocol says. Objects that the shard's checkpoint names may be gone by then.
 const STALE: Duration = Duration::from_secs(86_400);
 
 /// The divisor of `checkpoint_interval` that gives the minimum time between checkpoints that can wait, while
 /// messages flow. Hours close in batches, at most an eighth of the interval late.
 const FLOWING_PART: i64 = 8;
 
-/// The number of `checkpoint_interval`s between two checkpoints of a quiet shard. After a crash its events
-/// are read again from Kafka, and otherwise, as all events of open hours, from the archive.
+/// The number of `checkpoint_interval`s between two checkpoints of a quiet shard. After a crash, the next
+/// owner reads the events of the quiet shard from Kafka again. After a clean stop, it reads them from the
+/// archive, like all events of open hours.
 const QUIET_INTERVALS: i64 = 10;
 
 /// The parts of a worker that stay the same once it is open.
 struct Setup {
     ports: StreamPorts,
-    /// The same clock as in `ports`, with its witness.
+    /// The clock in `ports`, with access to its witness.
     clock: Arc<WitnessedClock>,
     options: WorkerOptions,
     root: Root,
@@ -96,7 +97,7 @@ pub struct Worker<S> {
 }
 
 impl<S: Source> Worker<S> {
-    /// Opens the root and compares it with the topics.
+    /// Creates a worker: opens the root, or creates it, and compares it with the topics.
     ///
     /// # Errors
     /// If a topic is missing or has another number of partitions than the root has shards, or storage or
@@ -157,9 +158,9 @@ impl<S: Source> Worker<S> {
 }
 
 impl<S: Source> Worker<S> {
-    /// Runs until `stop` is set, then stops cleanly: last checkpoints, shards released, group left. A clean
-    /// stop takes at most `drain_timeout`, including the current step. After an error no checkpoint is made,
-    /// and the next owner continues from the decided checkpoints.
+    /// Runs until `stop` is set, then stops cleanly, as [`Self::drain`] does. A clean stop takes at most
+    /// `drain_timeout`, including the current step. After an error no checkpoint is made, and the next owner
+    /// continues from the decided checkpoints.
     ///
     /// # Errors
     /// Returns an error that no retry can fix: see [`WorkerError`].
@@ -342,7 +343,8 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Handles a failed checkpoint: the present owner of the shard may have merged a missing archive file.
+    /// Handles the error of a checkpoint. If an object is missing because the shard has a new owner, which
+    /// may have merged archive files, drops the shard. Otherwise, returns the error.
     async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let WorkerError::Damaged { object, cause } = error else { return Err(error) };
         let store = &*self.setup.ports.shared.store;
@@ -354,9 +356,9 @@ impl<S: Source> Worker<S> {
         Err(WorkerError::Damaged { object, cause })
     }
 
-    /// Writes the draft, unless a checkpoint is already sealed, and has it decided. Returns `false` if
-    /// another owner was first. After an error the shard keeps the parts that succeeded and is otherwise
-    /// unchanged, and this can be called again.
+    /// Completes and seals the draft, unless a checkpoint is sealed already, and decides the checkpoint.
+    /// Returns `false` if another owner was first. After an error the shard keeps the parts that succeeded
+    /// and is otherwise unchanged, and this can be called again.
     async fn try_checkpoint(&mut self, shard: Shard, now: WallTime, release: bool) -> Result<bool> {
         let pace = self.pace();
         let Some(live) = self.shards.get_live(shard) else { return Ok(true) };
@@ -431,7 +433,7 @@ impl<S: Source> Worker<S> {
         shards.iter().for_each(|shard| self.forget(*shard));
     }
 
-    /// Makes the checkpoint that releases a shard, after the sealed one, if any.
+    /// Decides the sealed checkpoint of a shard, if any, and then the checkpoint that releases the shard.
     async fn last_checkpoint(&mut self, shard: Shard) -> Result<()> {
         if self.shards.get_live(shard).is_some_and(|live| live.is_sealed()) {
             self.checkpoint(shard, true).await?;
@@ -439,7 +441,7 @@ impl<S: Source> Worker<S> {
         self.checkpoint(shard, true).await
     }
 
-    /// Stops cleanly: last checkpoints, shards released, group left.
+    /// Stops cleanly: makes last checkpoints, releases the shards, and leaves the group.
     pub async fn drain(&mut self) {
         let shards = self.shards.shards();
         self.revoke(&shards).await;

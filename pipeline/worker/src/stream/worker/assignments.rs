@@ -14,7 +14,8 @@ use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 use crate::stream::shard::{Claimed, LiveShard, Recovery};
 
-/// The pause of a shard after another owner has decided a checkpoint: the group may be about to take it away.
+/// The pause of a shard after another owner has decided a checkpoint, because the group may be about to take
+/// the shard away.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
 
 impl<S: Source> Worker<S> {
@@ -29,8 +30,8 @@ impl<S: Source> Worker<S> {
         self.backlog.drop_shard(shard);
     }
 
-    /// Handles a shard that another owner has. If the group, asked again, still assigns it to this worker,
-    /// the shard is claimed again.
+    /// Drops a shard that another owner has taken. If the group still assigns the shard to this worker after
+    /// a pause, it is claimed again.
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided; dropping the shard");
         self.setup.ports.status.lock().counts.conflicts += 1;
@@ -45,9 +46,9 @@ impl<S: Source> Worker<S> {
         self.shards.load_again(shard, backoff);
     }
 
-    /// Asks the group whether a shard still belongs to this worker. If it does not, the shard is released. If
-    /// the group does not answer, it is asked again later: a member that is cut off must not take shards from
-    /// others.
+    /// Returns whether the group still assigns a shard to this worker. If it does not, drops the shard. If
+    /// the group does not answer, it is asked again later, because a member that is cut off must not take
+    /// shards from others.
     async fn still_assigned(&mut self, shard: Shard) -> bool {
         match self.source.assigned(shard).await {
             Ok(true) => return true,
@@ -62,7 +63,7 @@ impl<S: Source> Worker<S> {
         false
     }
 
-    /// Claims and loads waiting shards, and starts reading them.
+    /// Claims and loads the waiting shards whose back-off is over, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         for (shard, ask) in self.shards.due(now) {
@@ -86,8 +87,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Claims a shard unless it is claimed already, loads it, and starts reading it. After an error the claim
-    /// is kept.
+    /// Claims a shard unless it is claimed already, loads it, and starts reading it. After an error,
+    /// `claimed` keeps the claim.
     pub(super) async fn load(&mut self, shard: Shard, claimed: &mut Option<Claimed>) -> Result<()> {
         let mut recovery = Recovery {
             ports: &self.setup.ports.shared,
@@ -163,7 +164,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Retries reading of shards whose reading could not be started.
+    /// Tries again to start reading the shards that could not be read.
     pub(super) async fn start_unread(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         let due = self.shards.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
@@ -173,8 +174,8 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Starts reading a shard at its next offsets. The shard keeps its memory while Kafka does not answer,
-    /// and reading starts later.
+    /// Starts reading a shard at its next offsets. If Kafka does not answer, the shard stays in memory, and
+    /// reading starts later.
     pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
         let Some(live) = self.shards.get_live(shard) else { return Ok(()) };
         let mut starts = live.topics().starts();
@@ -205,7 +206,7 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// Returns the number of partitions of the first topic that exists.
+/// Returns the number of partitions of the first topic that exists; `None` if no topic exists.
 pub(super) fn partitions(topics: &BTreeMap<Text, u32>) -> Option<Shard> {
     topics.values().find(|partitions| **partitions > 0).and_then(|found| Shard::try_from(*found).ok())
 }

@@ -1,7 +1,7 @@
 //! Reads the costs of published hours, and sends messages about exceeded budgets.
 //!
-//! Messages are sent in the background, so a topic that does not answer delays no step. Hours whose messages
-//! may be missing are in the checkpoint, so that the next owner sends them after a crash.
+//! Messages are sent in the background, so a topic that does not answer delays no step. The checkpoint lists
+//! the hours whose messages may be missing, so that after a crash the next owner sends these messages.
 
 use prorata_schemas::time::WallTime;
 use tokio::task::JoinHandle;
@@ -36,7 +36,8 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Sends the messages of one shard, unless some are on their way. Returns at once.
+    /// Starts to send the messages of one shard, unless others are still on their way. Does not wait for the
+    /// topic.
     pub(super) async fn send_budgets(&mut self) {
         let Some(topic) = self.setup.ports.budgets.clone() else { return };
         let now = self.setup.ports.shared.clock.now();
@@ -63,7 +64,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Notes the end of an attempt to send.
+    /// Notes the result of an attempt to send messages.
     async fn note_sent(&mut self, sending: Sending, now: WallTime) {
         let Sending { shard, hours, messages, task } = sending;
         let sent = match task.await {

@@ -13,9 +13,9 @@ use crate::source::{Message, Source};
 use crate::stream::backlog::{Loss, Place};
 
 impl<S: Source> Worker<S> {
-    /// Handles an offset that Kafka does not have. Retention may have removed the record before it and then
-    /// offsets without records. In that case reading starts after them, and nothing is lost. Anything else
-    /// stops the shard, unless configured otherwise.
+    /// Handles an offset that Kafka does not have. Retention may have removed only records that were read,
+    /// and offsets without records. Then reading resumes after them, and nothing is lost. Any other loss
+    /// stops the shard, unless the configuration lets the worker continue.
     pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
         let continues = self.setup.options.continue_without_lost;
@@ -56,8 +56,8 @@ impl<S: Source> Worker<S> {
         self.stop_shard(shard, lost).await
     }
 
-    /// Handles a batch that begins at `offset` and cannot be read. It stops the shard, unless configuration
-    /// skips it: then a dead letter records it, and reading continues after it.
+    /// Handles a batch that begins at `offset` and cannot be read. The batch stops the shard, unless the
+    /// configuration skips it. Then a dead letter records the batch, and reading continues after it.
     pub(super) async fn unreadable(&mut self, place: &Place, offset: i64, cause: String) -> Result<()> {
         let (shard, topic) = (place.0, &place.1);
         let skipped = self.setup.options.skip_batches.iter().find(|skipped| {

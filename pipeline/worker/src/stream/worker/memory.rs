@@ -1,12 +1,13 @@
-//! The part of the memory limit that is left for events, and the events that are dropped when they exceed it.
+//! Computes the part of the memory limit that is left for events, and drops archived events from memory when
+//! events exceed it.
 
 use super::Worker;
 use crate::shard::window::memory_for_events;
 use crate::source::Source;
 use crate::stream::shard::LiveShard;
 
-/// The bytes of a state in memory as a multiple of the bytes of its snapshot, roughly. The real ratio is a
-/// quarter while the state is idle, and eight while its organization is folded.
+/// The approximate bytes of a state in memory, as a multiple of the bytes of its snapshot. The real ratio is
+/// a quarter while the state is idle, and eight while its organization is folded.
 const STATE_FACTOR: u64 = 4;
 
 /// The memory of everything besides events, in bytes.
@@ -45,8 +46,9 @@ impl<S: Source> Worker<S> {
         other.budget(self.setup.options.memory_limit)
     }
 
-    /// If events take too much memory, drops archived events from memory, latest hours first. It drops a
-    /// large part at once: otherwise every few messages would exceed the limit again.
+    /// Drops archived events from memory if events take too much: largest shards first, and within a shard
+    /// latest hours first. It drops a large part at once, because otherwise every few messages would exceed
+    /// the limit again.
     pub(super) fn evict(&mut self) {
         let mut bytes = self.bytes();
         let budget = self.budget();

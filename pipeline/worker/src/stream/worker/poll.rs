@@ -16,14 +16,15 @@ use crate::stream::backlog::{Item, Loss};
 use crate::stream::intake::{Intake, Taken};
 
 /// The longest silence of Kafka before the worker gives up: 10 minutes. A rolling restart of brokers takes
-/// less, and a new process may find brokers that this one does not.
+/// less, and a new process may find brokers that this process does not find.
 const SILENCE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The silence of Kafka after which the worker reports that it waits. Ends are confirmed every few seconds.
+/// The silence of Kafka after which the worker reports that it waits. Brokers usually confirm ends every few
+/// seconds.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// The time after its start within which a fenced worker must have a rival with the same id: one took over
-/// from the other. Later, the worker may have been fenced by a session of its own that ended under load.
+/// The time after its start within which only a rival with the same id can have fenced a worker. Later, a
+/// session of its own that ended under load may have fenced the worker.
 const FENCED_SOON: Duration = Duration::from_secs(600);
 
 /// The last known answers of the group and its brokers.
@@ -31,7 +32,8 @@ const FENCED_SOON: Duration = Duration::from_secs(600);
 pub(super) struct Contact {
     /// Whether the group has assigned anything yet, even an empty set of shards.
     assigned: bool,
-    /// Whether the group has taken all shards away and has not assigned any set since, not even an empty one.
+    /// Whether the group has taken all shards away and has not assigned any set of shards since, not even an
+    /// empty set.
     cut_off: bool,
     /// The time at which the worker started.
     began_at: WallTime,
@@ -53,7 +55,7 @@ impl Contact {
     }
 }
 
-/// Returns the topic partition from which an event was read.
+/// Returns the topic partition from which messages or an end were read; `None` for all other events.
 fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
     match event {
         SourceEvent::Messages(messages) => {
@@ -108,7 +110,8 @@ impl<S: Source> Worker<S> {
 
     /// Returns the shards with a topic partition that is heard again after a silence. They are read again
     /// from the last record, because the topic may have been recreated meanwhile and have grown beyond the
-    /// offset that was read. Silence is counted by topic partition, because the others continue.
+    /// offset that was read. Silence is measured for each topic partition, because other topic partitions may
+    /// continue.
     fn after_silence(&mut self, events: &[SourceEvent]) -> BTreeSet<Shard> {
         let (now, compare_after) = (self.setup.ports.shared.clock.now(), self.setup.options.compare_after);
         let mut again = BTreeSet::new();
@@ -125,7 +128,7 @@ impl<S: Source> Worker<S> {
 
     /// Checks how long Kafka has been silent. While a shard is read, the source reports something every few
     /// seconds. A member that has lost all shards soon gets a new assignment, perhaps an empty one. So
-    /// silence means that no broker answers. The worker waits, but not forever.
+    /// silence means that no broker answers. The worker waits, but after [`SILENCE_MAX`] it returns an error.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         let reads = self.shards.live().any(|live| {
@@ -149,7 +152,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Waits a little if Kafka is only unavailable.
+    /// Pauses for a moment if Kafka is only unavailable. Returns any other error.
     async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
         if let SourceError::Fenced(_) = error {
             let age = self.setup.ports.shared.clock.now().since(self.contact.began_at);

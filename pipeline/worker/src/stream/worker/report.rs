@@ -86,7 +86,7 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// Returns the version of the rules by which open hours are folded.
+/// Returns the version of the rules by which open hours are folded; `None` if no rules are listed.
 fn in_force(checkpoint: &Checkpoint) -> Option<Text> {
     checkpoint.rules.last().map(|rules| rules.version.clone())
 }

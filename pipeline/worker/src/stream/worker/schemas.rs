@@ -19,15 +19,15 @@ use crate::stream::intake::Taken;
 /// Maximum number of schemas requested at once.
 const FETCHES_MAX: usize = 16;
 
-/// Maximum number of requests to the registry in one step. A flood of unknown ids must not hold up the rest
-/// of the loop for long.
+/// Maximum number of rounds of requests to the registry in one step. A flood of unknown ids must not hold up
+/// the rest of the loop for long.
 const ROUNDS_MAX: usize = 16;
 
 /// The divisor of `queue_bytes` that gives the bytes that may wait to be taken.
 const WAITING_PART: u64 = 4;
 
-/// Minimum time that a topic partition is parked. Each time, all partitions are assigned again, and the
-/// messages that were read ahead are read again.
+/// Minimum time that a topic partition is parked. Whenever a topic partition is parked or resumed, all
+/// partitions are assigned again, and messages that were read ahead are read again.
 const PARKED_FOR: Duration = Duration::from_secs(5);
 
 impl<S: Source> Worker<S> {
@@ -54,7 +54,7 @@ impl<S: Source> Worker<S> {
         Ok(continues)
     }
 
-    /// Takes the waiting items of a topic partition until its next message needs something.
+    /// Takes the waiting items of a topic partition until its next message needs a schema or the clock.
     async fn take_place(&mut self, place: Place) -> Result<()> {
         let (shard, topic) = &place;
         while let Some(item) = self.backlog.pop(&place) {
@@ -92,7 +92,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Requests schemas that messages wait for, if the registry may be asked. Returns whether the registry
-    /// has returned any schema, or reported that one does not exist.
+    /// has returned any schema, or reported that a schema does not exist.
     async fn fetch_schemas(&mut self) -> Result<bool> {
         let now = self.setup.ports.shared.clock.now();
         let mut ids = self.backlog.schemas(&*self.setup.ports.decoder, now);
@@ -137,7 +137,7 @@ impl<S: Source> Worker<S> {
         status.waits.insert(Dependency::Registry, wait);
     }
 
-    /// Stops reading a topic partition until what it needs is there, and for at least [`PARKED_FOR`].
+    /// Stops reading a topic partition until its need is met, and for at least [`PARKED_FOR`].
     async fn park(&mut self, place: Place, need: Need) -> Result<()> {
         let shard = place.0;
         tracing::warn!(shard, topic = %place.1, ?need, "topic partition is read no further until it can be");
@@ -147,7 +147,7 @@ impl<S: Source> Worker<S> {
         self.restart_but(shard, parked).await
     }
 
-    /// Resumes topic partitions that were parked for something that is there now.
+    /// Resumes the parked topic partitions whose need is met now, according to `is_there`.
     async fn unpark(&mut self, is_there: impl Fn(Need) -> bool) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         let ready = |parked: &Parked| parked.until <= now && is_there(parked.need);

@@ -15,7 +15,7 @@ use crate::stream::shard_table::Slot;
 use crate::stream::stopped::{StoppedShard, Stops};
 
 impl<S: Source> Worker<S> {
-    /// Stops a shard for an error of its own, and releases it.
+    /// Stops a shard because of an error that concerns only this shard, and releases it.
     ///
     /// # Errors
     /// Returns the same error if it does not concern one shard.
@@ -33,7 +33,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Checks stopped shards at intervals, and takes again the shards that may continue.
+    /// Checks stopped shards at intervals, and claims again the shards that may continue.
     pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         for shard in self.shards.due_stopped(now) {
@@ -56,7 +56,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Claims and loads a stopped shard. It stays stopped while storage does not answer.
+    /// Claims and loads a stopped shard. The shard stays stopped while storage or Kafka does not answer.
     async fn take_up_again(&mut self, shard: Shard, mut stopped: Box<StoppedShard>) -> Result<()> {
         tracing::info!(shard, "resuming a stopped shard");
         let mut claimed = None;
@@ -76,13 +76,14 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Returns the error of a stopped shard if no running shard is left: then the process ends.
+    /// Returns the error of a stopped shard if no running shard is left, which ends the process; otherwise
+    /// `None`.
     pub(super) fn all_stopped(&mut self) -> Option<WorkerError> {
         self.shards.take_if_all_stopped().map(|stopped| stopped.into_error())
     }
 
-    /// Releases all shards without a last checkpoint, as after an error that ends the process: the next owner
-    /// continues from the decided checkpoints.
+    /// Releases all shards after an error that ends the process, but makes no last checkpoints. The next
+    /// owner continues from the decided checkpoints.
     pub(super) async fn release_all(&mut self) {
         for shard in self.shards.shards() {
             if let Some(slot) = self.shards.remove(shard) {
@@ -91,7 +92,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Releases a shard without a last checkpoint.
+    /// Releases a shard, but makes no last checkpoint of its new input.
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
         let Some(mut log) = slot.into_claimed_log() else { return };
         let ports = &self.setup.ports.shared;

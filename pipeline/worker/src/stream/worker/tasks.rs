@@ -23,7 +23,8 @@ use crate::stream::shard::LiveShard;
 const COLLECT: Duration = Duration::from_secs(3_600);
 
 /// Maximum number of objects of one shard that are deleted between two steps, so that steps stay short: four
-/// rounds of concurrent requests. That is hundreds a second, many times the objects that a shard writes.
+/// rounds of concurrent requests. This allows hundreds of deletions a second, many times the number of
+/// objects that a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
 
 /// The number of bad reads of a file of dead letters after which the file counts as damaged.
@@ -34,7 +35,7 @@ const DEAD_LETTER_READS: usize = 3;
 pub(super) enum Task {
     /// Asks the schema registry.
     Registry,
-    /// Makes tables equal to the decided checkpoints.
+    /// Makes the tables equal to the decided checkpoints.
     Publish,
     /// Sends decided dead letters to their topic.
     ForwardDeadLetters,
@@ -62,7 +63,7 @@ impl Tasks {
 }
 
 impl<S: Source> Worker<S> {
-    /// Publishes together all shards whose tables may differ.
+    /// Publishes all shards whose tables may differ from the decided checkpoints, together.
     pub(super) async fn publish(&mut self) -> Result<()> {
         let now = self.setup.ports.shared.clock.now();
         let due = self.shards.live().filter(|live| live.is_publish_due());
@@ -142,7 +143,7 @@ impl<S: Source> Worker<S> {
         self.tasks.note(Task::ForwardDeadLetters, !failed, now);
     }
 
-    /// Deletes objects that no checkpoint needs. A failed deletion is left for the next time.
+    /// Deletes objects that no checkpoint needs. A failed deletion is retried the next time.
     pub(super) async fn collect_garbage(&mut self) {
         let now = self.setup.ports.shared.clock.now();
         if !self.tasks.is_due(Task::CollectGarbage, now) {
@@ -159,8 +160,8 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// Sends one decided file of dead letters to their topic. The next checkpoint no longer lists the file. A
-/// file that is gone or damaged also leaves the list, because it would hold up all later files.
+/// Sends one decided file of dead letters to the dead-letter topic. The next checkpoint no longer lists the
+/// file. A file that is gone or damaged also leaves the list, because it would hold up all later files.
 async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.dead_letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
@@ -202,8 +203,9 @@ async fn read_dead_letters(ports: &StreamPorts, path: &str) -> Result<Vec<DeadLe
     ports.shared.archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
-/// Deletes objects that the shard no longer needs, some at a time. Occasionally, it searches the listing of
-/// the shard's state for them. Only the shard's latest owner may do so, after its own decision.
+/// Deletes objects that the shard no longer needs, at most [`COLLECTED_AT_ONCE`] at a time. Once an hour, it
+/// also searches the shard's state folder for such objects. Only the shard's latest owner may do so, after
+/// its own decision.
 async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;
     let now = ports.shared.clock.now();
