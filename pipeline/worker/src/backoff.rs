@@ -73,7 +73,7 @@ pub const REGISTER: Policy = Policy {
 
 /// A stopped shard of the stream worker. Each attempt writes two checkpoints, a claim and a release, and the
 /// cause rarely goes away on its own. So the first delay is a minute, and the longest is an hour. A shard
-/// that somebody has fixed is taken at once, regardless of the delay.
+/// that somebody has fixed is claimed at once, regardless of the delay.
 pub const STOPPED_SHARD: Policy = Policy {
     first: Duration::from_secs(60),
     factor: 2,
@@ -170,7 +170,7 @@ impl Backoff {
         self.failures
     }
 
-    /// Notes that the operation failed: it is retried after the policy's delay.
+    /// Notes that the operation failed, so that it is retried after the policy's delay.
     pub fn fail(&mut self, now: WallTime) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = now.after(self.policy.delay(self.failures));

@@ -44,7 +44,7 @@ pub struct WorkerStatus {
     /// Number of seconds by which the wall clock is ahead of its witness, if they differ by more than the
     /// allowed skew; otherwise 0.
     pub clock_skew_seconds: i64,
-    /// The dependencies that the worker waits for, and why, as last observed.
+    /// The dependencies that the worker waits for, each with the reason, as last observed.
     pub waits: BTreeMap<Dependency, Wait>,
 }
 
@@ -183,7 +183,7 @@ impl RecomputeGate {
         matches!(self, Self::Running | Self::Due)
     }
 
-    /// Returns whether the next checkpoint helps: it recomputes the hours, or stores their late events.
+    /// Returns whether the hours need a checkpoint, which recomputes them or stores their late events.
     pub const fn wants_checkpoint(self) -> bool {
         matches!(self, Self::Running | Self::Due | Self::Checkpoint)
     }
@@ -194,7 +194,7 @@ impl RecomputeGate {
 pub struct ShardStatus {
     /// Whether the shard's state is loaded and the shard is read.
     pub loaded: bool,
-    /// The reason that the shard is stopped; `None` if it is not.
+    /// The reason that the shard is stopped; `None` if the shard is not stopped.
     pub stopped: Option<ShardStop>,
     /// The sequence number of the shard's latest checkpoint.
     pub seq: u64,

@@ -54,8 +54,8 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
-/// Maximum number of times that the input is listed again because some of its files are gone. Merging
-/// replaces the files of each hour once or twice.
+/// Maximum number of times that the input is listed again because some of its files are gone. An owner that
+/// merges its archive replaces the files of each hour once or twice.
 const LISTED_AGAIN_MAX: usize = 8;
 
 /// Returns the limit on how far in the future an event may lie. The limit counts from the wall clock, or from

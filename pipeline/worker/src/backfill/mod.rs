@@ -109,11 +109,11 @@ pub struct BackfillOptions {
     /// Minimum time between two checkpoints of a long fold.
     #[serde(with = "duration")]
     pub checkpoint_interval: Duration,
-    /// Maximum number of hours of one shard to fold in one run: more hours count as a wrong clock. An event
+    /// Maximum number of hours of one shard to fold in one run: more hours indicate a wrong clock. An event
     /// further back becomes a dead letter.
     pub max_hours: i64,
-    /// The limit in place of `max_hours`, if it is lower, for a shard that a worker has owned without closing
-    /// an hour. The worker closes the hours of such a shard.
+    /// The limit in place of `max_hours`, if it is lower, for a shard that a worker has owned and that has no
+    /// closed hour. The worker closes the hours of such a shard.
     #[serde(skip)]
     pub max_history_hours: i64,
     /// Number of threads that read foreign files; 0 for one per core. The program starts the same number of
@@ -168,7 +168,7 @@ struct Run {
     checkpointed: Instant,
 }
 
-/// Folds foreign events into the root, and makes its tables equal to the result.
+/// Folds foreign events into the root, and makes the root's tables equal to the result.
 ///
 /// # Errors
 /// See [`WorkerError`]. All checkpoints decided before the error remain valid, and the next run continues

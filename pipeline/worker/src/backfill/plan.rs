@@ -5,9 +5,9 @@
 //! at the hour of its own last event. In a root without a worker, every shard ends at the later of the last
 //! closed hour and the hour of the archive's last event. `--to` overrides the end of all shards.
 //!
-//! No hour later than the wall clock's is closed: otherwise all events of a later worker would be late. Later
-//! events stay in the archive until their hour comes or `--to` names that hour. `--to` may name a future hour
-//! only in a root that no worker has owned.
+//! No hour later than the wall clock's hour is closed, because all events of a later worker would otherwise
+//! be late. Later events stay in the archive until their hour comes or `--to` names that hour. `--to` may
+//! name a future hour only in a root that no worker has owned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +56,8 @@ pub(super) fn history_limits(run: &Run) -> BTreeMap<Shard, HistoryLimit> {
 }
 
 /// Returns the age limit of events of a shard. The limit counts back from the latest hour up to which the
-/// shard may be folded: the hour of the last event is not known yet. If a worker has owned the shard without
-/// closing an hour, the worker's limit applies if it is lower, because the worker closes the hours.
+/// shard may be folded: the hour of the last event is not known yet. If a worker has owned the shard but
+/// closed no hour, the worker's limit applies if it is lower, because the worker closes the hours.
 pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLimit {
     let (options, now) = (&run.options, run.ports.shared.clock.now().hour());
     let closed = owned.and_then(|owned| owned.draft.closed_through);
@@ -162,7 +162,7 @@ pub(super) async fn segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<
     Ok(Some(Segment { position, end }))
 }
 
-/// Returns the number of hours of a segment. More than `max_hours` hours count as a wrong clock and are an
+/// Returns the number of hours of a segment. More than `max_hours` hours indicate a wrong clock and are an
 /// error.
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
     let Segment { position, end } = segment;

@@ -273,7 +273,7 @@ impl Draft {
     }
 
     /// Records that hours were recomputed. The recomputation continues at the hour `continues_at`; `None` if
-    /// it is done. Marks of earlier hours stay, because they were added meanwhile.
+    /// the recomputation is done. Marks of earlier hours stay, because they were added meanwhile.
     pub fn recomputed(&mut self, HourRange { first, last }: HourRange, continues_at: Option<Hour>) {
         self.next.dirty.clear(first, last);
         if let Some(hour) = continues_at {
@@ -348,7 +348,7 @@ impl Draft {
         }
     }
 
-    /// Drops everything that need not be kept.
+    /// Drops all hours, snapshots and marks that need not be kept.
     pub fn prune(&mut self, retention: Retention) {
         self.replaced.extend(retention.prune(&mut self.next));
     }
@@ -403,7 +403,8 @@ pub struct ObjectNamer {
 }
 
 impl ObjectNamer {
-    /// Returns the next name. A counter makes it differ from all other names of this owner, over all shards.
+    /// Returns the next name. A counter distinguishes the name from all other names of this owner, over all
+    /// shards.
     pub fn next(&self) -> ObjectId {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         ObjectId { seq: self.seq, owner: Arc::clone(&self.owner), n }

@@ -132,8 +132,8 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
 }
 
 /// Refuses a log that has lost its last checkpoints. Normally, an object belongs to the checkpoint after the
-/// newest one, or to an earlier checkpoint. An object of a still later checkpoint was stored only after its
-/// previous checkpoint, which the log has then lost.
+/// newest one, or to an earlier checkpoint. An object of a still later checkpoint was stored only after the
+/// checkpoint before that one, which the log has then lost.
 fn refuse_lost(listed: &[ObjectMeta], shard: Shard, newest: u64) -> Result<()> {
     for object in listed {
         let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);

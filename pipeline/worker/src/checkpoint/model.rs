@@ -114,7 +114,7 @@ pub struct RulesFrom {
 pub struct HourEntry {
     /// The number of times that the hour's rows have changed since they were first published.
     pub revision: i64,
-    /// Digest of the state at the hour's end; empty if it is not known.
+    /// Digest of the state at the hour's end; empty if the digest is not known.
     pub state_digest: String,
     /// Object with the state at the hour's end; `None` if the state is not kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]

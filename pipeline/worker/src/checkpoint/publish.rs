@@ -64,8 +64,8 @@ pub async fn publish_at_claim(ports: &Ports, latest: &Decided, id: &str) -> Resu
 /// describes the rows of all other tables.
 ///
 /// # Errors
-/// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that must
-/// be split cannot be read.
+/// If storage is unavailable, a touched partition holds a file that is not ours, or a file of a day to split
+/// cannot be read.
 pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result<Published> {
     publish_all(ports, checkpoints, Publishing { id, asks_all: false }).await
 }

@@ -88,7 +88,7 @@ pub struct PackedState {
     pub hold: Option<Hold>,
 }
 
-/// One organization's state as it is stored in a snapshot.
+/// One organization's state in the form in which a snapshot stores it.
 #[derive(Deserialize)]
 struct StoredState<'a> {
     organization_id: OrganizationId,

@@ -5,7 +5,7 @@ use crate::ports::{DeadLetter, Origin};
 use crate::source::Header;
 
 /// The prefix of the headers that prorata adds. If a message comes back and is rejected again, these headers
-/// get new values instead of being repeated.
+/// get new values, and no header is added twice.
 const OURS: &str = "prorata.";
 
 /// Returns the message's key; `None` if the message has no key, or the letter is from a file.

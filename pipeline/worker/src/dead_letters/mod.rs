@@ -1,4 +1,4 @@
-//! Dead letters of a root: lists them, judges which of them can count now, and replays these.
+//! Dead letters of a root: lists all of them, judges which can count now, and replays the latter.
 //!
 //! A replay itself never adds an event to the archive. A message goes back to its topic in its original form,
 //! and the worker judges it again. An event that only came too late, or was read from a file, goes through a

@@ -285,7 +285,7 @@ pub(super) enum Undecoded {
     Registry(RegistryError),
 }
 
-/// Decodes a message's value, after fetching the schema if it is not known yet.
+/// Decodes a message's value. Fetches the schema first if it is not known yet.
 pub(super) async fn decode(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Undecoded> {
     for _ in 0..FETCHES_MAX {
         match decoder.decode(value) {

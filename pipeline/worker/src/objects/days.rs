@@ -3,7 +3,7 @@
 //!
 //! Each join or split is a commit that changes no rows: it replaces files by files with the same rows. Files
 //! are immutable, and a commit lands only directly after the version from which it was made. So no ownership
-//! is needed: two concurrent runs, a zombie, or a crash after any step lead to the same rows.
+//! is needed: after two concurrent runs, the work of a zombie, or a crash at any step, the rows are the same.
 
 use std::sync::Arc;
 

@@ -64,7 +64,7 @@ impl ErrorKind {
     }
 }
 
-/// A failure of an object store: it did not do what was asked, or did not answer.
+/// A failure of an object store, which did not carry out a request or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} '{path}': {source}")]
 pub struct StoreError {
@@ -95,7 +95,7 @@ impl StoreError {
     }
 }
 
-/// A failure of a table's log: it did not do what was asked, or did not answer.
+/// A failure of a table's log, which did not carry out a request or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("table {table}: {operation}: {source}", table = .table.name())]
 pub struct TableError {

@@ -127,14 +127,14 @@ pub enum SourceEvent {
         /// The partition.
         partition: Shard,
         /// The earliest offset that Kafka has, if the requested offset is known to lie before it, for example
-        /// after retention. `None` in all other cases, such as an offset past the end: then it is a different
-        /// log.
+        /// after retention. `None` in all other cases, such as an offset past the end: then the log is not
+        /// the log that was read before.
         earliest: Option<i64>,
         /// The reason that Kafka gave.
         cause: String,
     },
-    /// A batch of messages cannot be read, however often it is fetched: it cannot be decompressed, or it is
-    /// damaged. No further message of the topic partition is read until its shard is started again.
+    /// A batch of messages cannot be read, however often it is fetched, because it cannot be decompressed or
+    /// is damaged. No further message of the topic partition is read until its shard is started again.
     Unreadable {
         /// The topic.
         topic: Text,
@@ -154,7 +154,7 @@ pub enum SourceEvent {
     },
 }
 
-/// A failure of a source: it did not do what was asked, or did not answer.
+/// A failure of a source, which did not carry out a request or did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// Kafka is unavailable; the request may be repeated.
@@ -166,7 +166,7 @@ pub enum SourceError {
     /// A message is larger than the topic accepts; all other messages of the same call have been sent.
     #[error("{0}")]
     TooLarge(String),
-    /// Another member with the same static membership has taken over: this member must stop.
+    /// Another member with the same static membership has taken over, so this member must stop.
     #[error(
         "another member of the consumer group uses the same kafka.group_instance_id: {0}; give each worker \
          its own"
@@ -263,7 +263,7 @@ pub struct RegistryError {
 }
 
 impl RegistryError {
-    /// Returns an error that may end on its own.
+    /// Returns the error of a failure that may end on its own.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Transient, message: message.into(), is_of_schema: false }
     }
@@ -274,7 +274,7 @@ impl RegistryError {
     }
 }
 
-/// Turns messages' values into events.
+/// A decoder of the values of messages into events.
 #[async_trait]
 pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.

@@ -157,7 +157,7 @@ pub struct TrimmedLog {
 /// The number of rows at which a table file ends.
 pub const FILE_ROWS: u64 = 131_072;
 
-/// Turns rows into table files.
+/// An encoder of rows as table files.
 pub trait TableEncoder: Send + Sync {
     /// Returns the number of rows at which a file of an hour is cut, once the current organization is
     /// complete.

@@ -35,7 +35,7 @@ use crate::ports::{
 use crate::root::Root;
 use crate::shard::archive::ArchiveIndex;
 
-/// The time for which replaced files stay. For as long, a reader can finish with its version of a table, and
+/// The time for which replaced files stay. Until then, a reader can finish with its version of a table, and
 /// can return to earlier versions.
 pub const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
@@ -83,8 +83,8 @@ pub struct MaintainedTable {
     pub log_checkpoint: bool,
 }
 
-/// Compacts and trims everything. A table that fails, or a shard whose checkpoint cannot be read, does not
-/// hold up the others. `id` is a random id of the run.
+/// Compacts and trims all tables, and deletes objects of all shards that nothing needs. A table that fails,
+/// or a shard whose checkpoint cannot be read, does not hold up the others. `id` is a random id of the run.
 ///
 /// # Errors
 /// If there is no root, storage is unavailable, or a shard was left out; completed work stays.

@@ -73,7 +73,7 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
 }
 
 /// Returns the state of an hour's snapshot; `None` if the snapshot cannot be used, so that the caller must
-/// use an older one.
+/// use an older snapshot.
 ///
 /// # Errors
 /// If storage is unavailable.

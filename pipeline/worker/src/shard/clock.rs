@@ -58,8 +58,8 @@ pub(crate) struct ClockReading {
     pub steady: WallTime,
     /// The time of the machine's wall clock, right or wrong, for people to read.
     pub machine: WallTime,
-    /// The wall clock and its witness, the earlier one first. While they agree, both are the wall clock's
-    /// time.
+    /// The times of the wall clock and of its witness, the earlier time first. While they agree, both are the
+    /// wall clock's time.
     pub between: (WallTime, WallTime),
     /// Number of seconds by which the wall clock is ahead of its witness; `None` while they agree.
     pub ahead_seconds: Option<i64>,

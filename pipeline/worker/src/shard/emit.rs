@@ -84,9 +84,9 @@ pub struct LiveTables {
 }
 
 impl LiveTables {
-    /// Reads the live files of the wanted dates that were not read before. Files of these days are first
-    /// replaced by files of one hour each, because hours are written again one by one. `id` identifies the
-    /// caller.
+    /// Reads the live files of the wanted dates that were not read before. Any file of a day among them is
+    /// first replaced by files of one hour each, because hours are written again one by one. `id` identifies
+    /// the caller.
     ///
     /// # Errors
     /// If a table's log or storage is unavailable.

@@ -72,7 +72,7 @@ impl Gathered {
     }
 }
 
-/// Events of several shards, one hour each.
+/// Events of several shards, of one hour for each shard.
 pub struct HourIntake {
     shards: BTreeMap<Shard, Gathered>,
 }

@@ -65,7 +65,7 @@ pub struct RecomputeRun {
     some: OrganizationRuns,
     /// The last hour that was recomputed.
     pub through: Option<Hour>,
-    /// Table files that cannot be used: they are written again when their hours are folded.
+    /// Table files that cannot be used, and are written again when their hours are folded.
     pub unusable: BTreeSet<(Hour, Table)>,
     /// Number of hours in the next window of all organizations.
     pub window_hours: i64,

@@ -1,8 +1,8 @@
 //! Windows: consecutive hours of a shard, folded one after the other and emitted together.
 //!
 //! One rule sets the number of hours in a window, for the stream worker and the backfill alike. The events of
-//! a window stay within a number of bytes, so that the window ends soon. The rows of all windows in memory
-//! stay within a number of rows. One hour always fits: its events are reduced while they are read.
+//! a window stay within a number of bytes, so that the window is folded soon. The rows of all windows in
+//! memory stay within a number of rows. One hour always fits: its events are reduced while they are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Polled items that are not taken yet, by topic partition. A topic partition that waits for a schema or for
-//! the clock does not hold up the others.
+//! the clock does not hold up other topic partitions.
 //!
 //! If waiting messages take too much memory, the topic partition with the most waiting bytes is *parked*. It
 //! is no longer read, and the items read ahead are dropped. Reading starts again once its need is met.

@@ -1,5 +1,5 @@
-//! Judges the messages of a topic partition in order: is the message the next, does it decode, and may it
-//! count?
+//! Judges the messages of a topic partition in order: whether each is the next message, decodes to an event,
+//! and may count.
 //!
 //! `in_the_future` and `too_late` are judged here, once. The checkpoint that records the offset makes the
 //! judgement final, and readers of the archive never judge again. `too_late` follows from the closed hours,
@@ -36,7 +36,7 @@ pub(super) enum Taken {
     NeedsSchema(u32),
     /// Wall clock and witness disagree about the first remaining message.
     NeedsClock,
-    /// The log does not hold the last record that was taken before, for this reason.
+    /// The log no longer holds the last record that was taken, for the reason that is given.
     Differs(String),
 }
 
@@ -253,9 +253,9 @@ impl Intake<'_> {
     }
 }
 
-/// Returns a reason if a message proves that the last record taken no longer exists, and otherwise `None`.
-/// Reading began at that record, and the log does not begin after it, so the record must be the first
-/// message.
+/// Returns the reason for which a message proves that the last record taken no longer exists; `None` if it
+/// does not prove this. Reading began at that record, and the log does not begin after it, so the record must
+/// be the first message.
 fn differs(before: &LastRecord, message: &Message) -> Option<String> {
     let found = LastRecord::of(message);
     let offset = before.offset;

@@ -32,7 +32,7 @@ struct Observed<P: ?Sized> {
 /// Reports of storage's answers to the status.
 struct Reports {
     status: Arc<Status>,
-    /// The failed request whose success the worker waits for; `None` if it does not wait for storage.
+    /// The failed request whose success the worker waits for; `None` if the worker does not wait for storage.
     failed: Mutex<Option<Request>>,
 }
 

@@ -1,9 +1,9 @@
 //! The progress of a shard's topic partitions, and the watermark that follows from it.
 //!
 //! The watermark is the minimum of (largest event time - `out_of_orderness`) over the topic partitions. An
-//! event ahead of the clock counts as an event of now, so no producer closes an hour of the others early. A
-//! partition is idle, and left out, if a broker has confirmed that its end is reached and nothing newer has
-//! come for `idle_timeout`. A partition that is read to its end never holds the watermark more than
+//! event ahead of the clock counts as an event of now, so no producer closes an hour of other producers
+//! early. A partition is idle, and left out, if a broker has confirmed that its end is reached and nothing
+//! newer has come for `idle_timeout`. A partition that is read to its end never holds the watermark more than
 //! `max_watermark_hold` before the wall clock. The watermark decides when hours close and nothing else:
 //! restatement corrects an hour that closes too early.
 

@@ -1,4 +1,4 @@
-//! Known parts of the last checkpoint, so that the next one need not encode them again.
+//! Known parts of the last checkpoint, so that the next checkpoint need not encode them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{self, ArchivePath, ObjectId, Shard};
 
-/// The name of an object of one kind.
+/// A name by which a checkpoint lists objects of one kind.
 pub trait Name: Clone + Ord {
     /// Returns the group whose part holds the name, once the checkpoint itself no longer does.
     fn group(&self) -> String;

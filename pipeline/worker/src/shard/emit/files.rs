@@ -11,7 +11,7 @@ use crate::ports::FileEntry;
 
 /// A file of an hour's new set of files.
 pub(in crate::shard) enum FileNow {
-    /// A file that stays: it has no rows of the folded organizations.
+    /// A file that stays, because it holds no rows of the folded organizations.
     Kept(FileEntry),
     /// A file that was encoded.
     New(CutFile),

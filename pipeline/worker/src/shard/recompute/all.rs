@@ -142,9 +142,9 @@ fn end(checkpoint: &Checkpoint, folded: &FoldedHours, emit_from: Hour) -> Option
     recorded.map(|(hour, _)| *hour)
 }
 
-/// Returns snapshots of hours that were folded only to reach the dirty hours: hour, path and content. They
-/// let the next owner continue from there. They cover only hours that keep a snapshot and whose state equals
-/// the recorded state.
+/// Returns snapshots of hours that were folded only to reach the dirty hours: hour, path and content. With
+/// these snapshots, the next owner continues from there. They cover only hours that keep a snapshot and whose
+/// state equals the recorded state.
 fn snapshots_on_the_way(
     shard: &RecomputeShard<'_>,
     keeps: impl Fn(Hour) -> bool,

@@ -290,7 +290,7 @@ impl Recomputer<'_> {
         }))
     }
 
-    /// Reads the wanted table files, whose other rows stay.
+    /// Reads the wanted table files, because the rows of other organizations in them are kept.
     async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
         let store = &*self.ports.store;
         let paths = hours.iter().enumerate().flat_map(|(index, hour)| {

@@ -107,8 +107,8 @@ impl LiveShard {
     /// Returns the budgets that were first exceeded in an unsent hour, and the hours that were read.
     ///
     /// # Errors
-    /// If storage is unavailable. If the file of an hour is missing or damaged, the hour counts as read,
-    /// because it would hold up all others. An error in the log names the file.
+    /// If storage is unavailable. If a file of an hour is missing or damaged, an error is logged that names
+    /// the file. Such an hour counts as read, because it would hold up all others.
     pub async fn exceeded_budgets(
         &self,
         ports: &Ports,

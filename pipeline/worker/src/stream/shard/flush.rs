@@ -100,8 +100,8 @@ impl LiveShard {
         }
     }
 
-    /// Marks an hour dirty for the organizations of its late events. It is recomputed, and so are the hours
-    /// that depend on it.
+    /// Marks an hour dirty for the organizations of its late events. The hour is recomputed, and so are the
+    /// hours that depend on it.
     fn mark_late(&mut self, hour: Hour, events: &[Body]) {
         let mut late = LateCounts::new();
         for (kind, body) in events {

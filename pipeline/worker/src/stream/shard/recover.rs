@@ -258,8 +258,9 @@ fn note_listed(live: &mut LiveShard) {
     live.note_archived(HourRange::new(first, Hour(i64::MAX)));
 }
 
-/// Marks the refused hour of each held organization dirty, because this release may be able to fold it. If
-/// the engine refuses it again, the state at the end of that hour is unchanged, and recomputation ends there.
+/// Marks the refused hour of each held organization dirty if it lies inside the horizon, because this release
+/// may be able to fold it. If the engine refuses it again, the state at the end of that hour is unchanged,
+/// and recomputation ends there.
 fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
     let horizon = live.retention.horizon(closed);
     let Some(draft) = live.draft() else { return };

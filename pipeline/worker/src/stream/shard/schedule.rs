@@ -10,7 +10,7 @@ use crate::checkpoint::HourSet;
 use crate::shard::recompute::RecomputeRun;
 use crate::status::RecomputeGate;
 
-/// The time without late events after which all dirty hours are written. It is one hour, so that late
+/// The time without late events after which all dirty hours are recomputed. It is one hour, so that late
 /// events that come one at a time cause at most one run an hour.
 const QUIET: Duration = Duration::from_secs(3_600);
 
@@ -146,8 +146,8 @@ impl LiveShard {
     /// Returns how far a run for some organizations that begins now may go, or `None` if it must wait.
     ///
     /// While late events keep coming, runs may write at most half as many bytes as live hours write. The
-    /// bytes that runs write are a debt, which hours pay when they close. A run begins while the debt is
-    /// smaller than the files of the last closed hour. Hours that have waited for `delay_max`, or are near
+    /// bytes that runs write are a debt, which hours pay when they close. A run may begin only while the debt
+    /// is smaller than the files of the last closed hour. Hours that have waited for `delay_max`, or are near
     /// the horizon, are written at any cost. So are all dirty hours once no late event has come for an hour.
     fn run_limit(&self, now: WallTime, delay_max: Duration) -> Option<RunLimit> {
         let (next, recompute) = (self.next(), &self.recompute);

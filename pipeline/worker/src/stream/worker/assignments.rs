@@ -1,4 +1,4 @@
-//! Shards that come and go: claimed and loaded, dropped, reloaded, resumed.
+//! Handles shards that come and go: claims, loads, drops, reloads and resumes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -72,7 +72,7 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
 }
 
 impl<S: Source> Worker<S> {
-    /// Polls the source and handles its events.
+    /// Polls the source, and handles the events that it returns.
     pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
         let began = self.setup.ports.shared.clock.now();
         if began.since(self.contact.polled_at) > QUIET {

@@ -18,7 +18,7 @@ impl<S: Source> Worker<S> {
     /// Stops a shard because of an error that concerns only this shard, and releases it.
     ///
     /// # Errors
-    /// Returns the same error if it does not concern one shard.
+    /// Returns `error` itself if it does not concern one shard.
     pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let Some(reason) = error.stop_reason() else { return Err(error) };
         tracing::error!(shard, reason = reason.name(), %error, "shard stopped; the others continue");

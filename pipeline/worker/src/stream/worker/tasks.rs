@@ -120,7 +120,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Sends decided files of dead letters to their topic, one file per shard. A shard whose file cannot be
-    /// read does not hold up the others.
+    /// read does not hold up other shards.
     pub(super) async fn forward_dead_letters(&mut self) {
         let now = self.setup.ports.shared.clock.now();
         if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.setup.ports.dead_letters.is_none() {
