@@ -1,4 +1,4 @@
-//! Files of events, named by their content, so that the same events make the same file.
+//! Archive files of events, named by a hash of their content, so that equal events give equal files.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Documents and arguments agree: pages list every command, and name only commands and options that exist.
+//! Tests that pages list every command, and name only commands and options that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn pages() -> Vec<(String, String)> {
     there.map(|path| (path.to_owned(), std::fs::read_to_string(repository().join(path)).unwrap())).collect()
 }
 
-/// The page that must have a table of commands. If another page has one, it is checked too.
+/// Page that must have a table of commands. Other pages are checked if they have such a table.
 const PAGE: &str = "pipeline/cli/README.md";
 
 #[test]
@@ -52,7 +52,8 @@ fn a_table_of_commands_has_every_command() {
     }
 }
 
-/// Returns the program's command lines in a page: in code, from `prorata` to the end of the command.
+/// Returns the command lines of the program in the code of a page: the words after `prorata`, up to the end
+/// of the command.
 fn command_lines(page: &str) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for (index, part) in page.replace("\\\n", " ").split("```").enumerate() {
@@ -78,7 +79,7 @@ fn command_lines(page: &str) -> Vec<Vec<String>> {
 /// digest.
 const NO_COMMANDS: &[&str] = &["rows"];
 
-/// Returns the fault of a command line of the program; `None` if it has none.
+/// Returns a message about an unknown command or option in a command line; `None` if all of them exist.
 fn fault(arguments: &clap::Command, words: &[String]) -> Option<String> {
     let mut command = arguments;
     for (index, word) in words.iter().enumerate() {

@@ -10,7 +10,7 @@ use prorata_worker::WorkerError;
 /// Exit code if some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;
 
-/// Exit code if something was left out, and a person must fix the cause first.
+/// Exit code if something was left out until a person fixes the cause.
 pub const LEFT_OUT: u8 = 1;
 
 const INTERNAL: u8 = 1;

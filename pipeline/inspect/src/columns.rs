@@ -33,7 +33,7 @@ pub enum ReadError {
 /// The rows of one batch of a file.
 pub struct Rows(RecordBatch);
 
-/// Reads columns of a file, batch by batch.
+/// Reads columns of a file, and passes the rows to `each`, batch by batch.
 ///
 /// # Errors
 /// If the file cannot be read, or `each` returns an error.
@@ -60,7 +60,8 @@ fn read_columns(
     Ok(())
 }
 
-/// Returns how a file's columns differ from the columns of this release, if a reader would notice.
+/// Returns a message about how the columns of a file differ from the columns of this release. Returns `None`
+/// if they do not differ, or if no reader would notice.
 ///
 /// # Errors
 /// If the file is not Parquet.
@@ -148,7 +149,7 @@ impl Rows {
         Ok(self.column(name, |column| column.as_boolean_opt())?.iter().collect())
     }
 
-    /// Returns the hours of a column of instants: for each instant, the hour that contains it.
+    /// Returns the hour that contains each instant of a column.
     ///
     /// # Errors
     /// If there is no such column of instants.

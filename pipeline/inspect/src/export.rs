@@ -1,5 +1,5 @@
-//! Exports the current rows of one organization, for a reader who must see no other organization. Each table
-//! and date is one plain Parquet file.
+//! Exports the current rows of one organization, for a reader who must not see rows of others. An export has
+//! one plain Parquet file for each table and date.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::ArrowError;
@@ -158,7 +158,7 @@ impl Writer {
     }
 }
 
-/// Selects the rows of the organization that are in range.
+/// Returns for each row whether it belongs to the organization and its hour is in range.
 fn wanted(
     rows: &Rows,
     [organizations, hours]: [&'static str; 2],

@@ -112,13 +112,13 @@ impl<'a> LakeTables<'a> {
         days
     }
 
-    /// Returns live files that are in no date's partition, and so were not written by prorata.
+    /// Returns the live files outside the partitions of dates. Prorata did not write these files.
     pub fn undated(&self) -> BTreeSet<FoundFile> {
         self.files().filter(|file| file.date().is_none()).collect()
     }
 
-    /// Reads live files in order, some at a time, and passes them to `each`. The bytes are `None` if there is
-    /// no such object.
+    /// Reads live files, several at a time, and passes them to `each` in order. The bytes are `None` if the
+    /// object does not exist.
     ///
     /// # Errors
     /// If storage is unavailable.

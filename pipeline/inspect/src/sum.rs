@@ -4,7 +4,8 @@ use std::fmt;
 
 use prorata_schemas::decimal::Decimal12;
 
-/// A sum of amounts in units of 10^-12. Beyond 38 digits it stays "too many digits"; it is never wrong.
+/// A sum of amounts in units of 10^-12. A sum that has exceeded 38 digits stays without an amount, so no
+/// amount is ever wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<Decimal12>);
 
@@ -31,7 +32,7 @@ impl Sum {
         self == Self::default()
     }
 
-    /// Returns the sum of an amount that may have had too many digits.
+    /// Creates a sum from an amount, or from `None` if the amount had too many digits.
     pub const fn checked(amount: Option<Decimal12>) -> Self {
         Self(amount)
     }

@@ -1,5 +1,5 @@
-//! Text for people: text that tenants wrote cannot move a terminal's cursor, change its colour, or fake a
-//! line.
+//! Text for people, in which text written by tenants cannot move a terminal's cursor, change its colour, or
+//! fake a line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ pub fn plain(line: &str) -> Cow<'_, str> {
     if line.contains(is_unsafe) { line.replace(is_unsafe, "\u{fffd}").into() } else { line.into() }
 }
 
-/// Plain lines: each `writeln!` writes exactly one, whatever line ends are in its values.
+/// A text of plain lines. Each `writeln!` writes exactly one line, even if the values contain line ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainText(String);
 
@@ -34,7 +34,7 @@ impl PlainText {
         Ok(())
     }
 
-    /// Returns the lines, without white space after the last.
+    /// Returns the lines, without trailing white space.
     pub fn as_str(&self) -> &str {
         self.0.trim_end()
     }

@@ -106,7 +106,7 @@ fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> 
     from_input(subject, folded.input.clone().into(), found).unwrap()
 }
 
-/// Checks a law for every explanation of the histories, and returns their number.
+/// Checks a law for every explanation of the histories, and returns the number of explanations.
 fn for_all(law: impl Fn(&Folded, &Answer)) -> usize {
     let seeds = std::env::var("PRORATA_SEEDS").ok().map_or(SEEDS, |text| text.parse().unwrap());
     let mut answers = 0;
@@ -125,8 +125,8 @@ fn sum<'a>(numbers: impl IntoIterator<Item = &'a ExactNumber>) -> ExactNumber {
     numbers.into_iter().fold(ExactNumber::default(), |sum, number| sum + number)
 }
 
-/// Returns whether a rounded number is the exact one, except for the last decimal, which the
-/// largest-remainder method may change.
+/// Returns whether a rounded number is the exact number rounded, up to one unit of the last decimal, which
+/// the largest-remainder method may change.
 fn is_near(rounded: Decimal12, exact: &ExactNumber) -> bool {
     (rounded.atoms() - exact.rounded().atoms()).abs() <= 1
 }

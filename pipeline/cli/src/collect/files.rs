@@ -1,12 +1,13 @@
 //! Events as files in a folder or object store, which `prorata backfill` folds. The state is a log of
 //! numbered files in the same place.
 //!
-//! A record of the log is the whole state, or the changes of one step. So a batch writes only its changes.
-//! The whole state is written after [`STEPS_MAX`] steps, or when the steps are larger than the last whole
-//! state. Earlier records are then removed.
+//! Each record of the log holds the whole state or the changes of one step, so a batch writes only its
+//! changes. The whole state is written after [`STEPS_MAX`] steps, or when the steps are larger than the last
+//! whole state. Earlier records are then removed.
 //!
 //! The store lets only one collector write each number. A collector that starts takes the next number for the
-//! whole state. The earlier collector finds its next number taken, or finds a later one, and ends.
+//! whole state. The earlier collector finds that its next number is taken or that a later number exists, and
+//! ends.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,9 +23,9 @@ use crate::failure::Failure;
 
 /// Number of steps after which the whole state is written.
 const STEPS_MAX: u64 = 64;
-/// Maximum size of the steps, in bytes, that never causes the whole state to be written.
+/// Total size of the steps, in bytes, up to which their size never causes the whole state to be written.
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// Number of attempts of a starting collector to get the next number.
+/// Maximum number of attempts of a starting collector to claim the next number.
 const CLAIMS_MAX: u32 = 5;
 
 /// A record of the log, as it is read.
@@ -73,7 +74,7 @@ impl FileJournal {
         }
     }
 
-    /// Returns the folder. Names in it do not end in `.avro`, so a backfill skips them.
+    /// Returns the folder of the log. File names in it do not end in `.avro`, so a backfill skips them.
     fn folder(&self) -> String {
         format!("collector-state/{}/", self.cluster_id)
     }
@@ -275,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Stores a batch after which the state is as the batch says.
+    /// Applies the changes of a batch to `state`, and stores the batch.
     async fn store(
         writer: &mut FileJournal,
         batch: &Batch,

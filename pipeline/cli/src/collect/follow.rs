@@ -24,7 +24,7 @@ use crate::config::CollectConfig;
 use crate::failure::Failure;
 use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
 
-/// Maximum number of changes in the queue. A pod has about a kilobyte.
+/// Maximum number of changes in the queue. A pod takes about a kilobyte.
 const QUEUE: usize = 1_024;
 /// Number of changes after which a batch is stored early. Its events and state changes stay in memory until
 /// then.
@@ -33,15 +33,15 @@ const BATCH_CHANGES: usize = 2_000;
 const TICK: Duration = Duration::from_secs(10);
 /// Time between two checks for a stop.
 const ROUND: Duration = Duration::from_millis(250);
-/// Time between two reports. A report counts all pods.
+/// Minimum time between two reports, because a report counts all pods.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// First wait between attempts to store a batch.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// Maximum time that a stop waits for a failing journal. Changes that are not stored are watched or listed
-/// again after a restart.
+/// Maximum time that a stop waits for a failing journal. After a restart, a watch or a list delivers the
+/// changes that were not stored.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
-/// Time after which a list that was not believed is requested again.
+/// Time after which a suspect list is requested again.
 const DOUBTED_AFTER: Duration = Duration::from_secs(60);
 
 /// Time between recurring actions.
@@ -163,7 +163,8 @@ impl Following {
         change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Reads measured use, if the existing pods are known.
+    /// If the existing pods are known, takes the events of a finished round of measured use, and begins the
+    /// next round.
     fn measure(&mut self, run: &mut Progress) {
         let Some(usage) = self.usage.as_mut().filter(|_| run.is_ready) else { return };
         let mut events = usage.finish(&run.collector);
@@ -203,7 +204,8 @@ impl Following {
         }
     }
 
-    /// Stores the pending changes, however long that takes.
+    /// Stores the pending changes, and repeats failed attempts until they succeed. Fails if another collector
+    /// has begun, or after `STOP_PATIENCE` during a stop.
     async fn store(
         &mut self,
         run: &mut Progress,
@@ -353,7 +355,7 @@ impl Following {
     }
 }
 
-/// Returns the time since the later of two instants; 0 if nothing was stored yet.
+/// Returns the seconds from the later of `stored_to` and `contact` to `now`; 0 if nothing was stored yet.
 fn lag_seconds(stored_to: Option<Timestamp>, contact: Option<Timestamp>, now: Timestamp) -> f64 {
     let known = stored_to.map(|stored| contact.unwrap_or(stored).max(stored));
     let behind = known.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
@@ -373,8 +375,8 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// Returns the lag of the stored changes behind the API server. If nothing is left to store, the last
-    /// contact counts, because pods that do not change have no bookmarks and cause no lag.
+    /// Returns the lag of the stored changes behind the API server, in seconds. If nothing is left to store,
+    /// the last contact counts, because pods that do not change have no bookmarks and cause no lag.
     fn lag_seconds(&self, queued: usize, now: Timestamp) -> f64 {
         let is_idle = self.changes == 0 && queued == 0;
         let status = is_idle.then(|| self.watches.status());

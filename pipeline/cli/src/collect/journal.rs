@@ -1,7 +1,7 @@
 //! Destination of events and of the collector's state.
 //!
-//! Each batch is stored in three steps: intents, events, changes. A step that failed may be repeated, and so
-//! may the whole batch: state is replaced, and repeated events count once.
+//! Each batch is stored in three steps: intents, events, changes. A failed step or the whole batch may be
+//! repeated, because state is replaced and repeated events count once.
 
 use std::collections::BTreeMap;
 

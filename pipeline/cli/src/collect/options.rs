@@ -68,9 +68,9 @@ pub fn options(
     })
 }
 
-/// Returns the time at which the price list's file was written, and its size. If neither changes, the list is
-/// unchanged. Returns `None` if they cannot be read, or if the file is so new that it may change within the
-/// precision of that time.
+/// Returns the modification time and the size of the price list's file. If both are equal to earlier values,
+/// the list is unchanged. Returns `None` if they cannot be read, or if the file is so new that another write
+/// may not change its time.
 pub fn price_stamp(collect: &CollectConfig) -> Option<(SystemTime, u64)> {
     let found = std::fs::metadata(&collect.price_list).ok()?;
     let written = found.modified().ok()?;

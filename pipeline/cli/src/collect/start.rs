@@ -1,4 +1,4 @@
-//! Requests of a collector to the API server before it follows.
+//! Requests that a collector sends to the API server before it follows the cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::DeviceClass,
 ];
 
-/// Requests of a start to the API server. A request without a response is repeated until a deadline.
+/// Requests to the API server at a start. A request without a response is repeated until a deadline.
 pub(super) struct Start<'c> {
     cluster: &'c KubeCluster,
     deadline: Instant,

@@ -2,11 +2,11 @@
 //! object, and one progress record for each cluster. All records are keyed by cluster. The progress record
 //! holds the time up to which the cluster is known.
 //!
-//! The progress record names the collector that wrote it, and has a number higher than any before. A
-//! collector that starts first writes such a record, and only then reads the state. An earlier collector
-//! stores its intents, checks whether there is a higher number, and only then sends events. So either the
-//! earlier collector finds the new record and ends, or the new collector has read its intents. If numbers are
-//! equal, the name decides.
+//! The progress record names the collector that wrote it, and has a higher number than every earlier progress
+//! record. A collector that starts first writes such a record, and only then reads the state. An earlier
+//! collector stores its intents, checks whether there is a higher number, and only then sends events. So
+//! either the earlier collector finds the new record and ends, or the new collector has read the intents of
+//! the earlier collector. If numbers are equal, the name decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ struct HeldProgress {
     state: CollectorState,
 }
 
-/// A message to send. Without a value, it removes its key.
+/// A message to send. A message without a value removes the record of its key.
 struct Outgoing {
     topic: String,
     key: Vec<u8>,
@@ -56,7 +56,7 @@ pub struct TopicJournal {
     cluster_id: Text,
     producer: Option<Arc<KafkaProducer>>,
     reader: Option<KafkaReader>,
-    /// Offset up to which each partition of the state was read.
+    /// Offset up to which each partition of the state topic was read.
     positions: Vec<i64>,
     /// Number and name of this collector.
     holder: (u64, String),
@@ -200,7 +200,8 @@ impl TopicJournal {
         Err(shut_out(&self.cluster_id, &format!("topic {}", self.state_topic)))
     }
 
-    /// Takes a record into the state. Records of other clusters are skipped.
+    /// Applies a record to the state, if one is given, and remembers the highest progress record. Skips
+    /// records of other clusters and of collectors that were shut out.
     fn take(&mut self, state: Option<&mut CollectorState>, message: &Message) -> Result<(), Failure> {
         let place = || format!("topic {}, offset {}", message.topic, message.offset);
         let unreadable = |error: serde_json::Error| {

@@ -78,7 +78,7 @@ impl UsageRounds {
         self.reading.spawn(async move { (end, reader.read(nodes, every).await) });
     }
 
-    /// Returns the intervals of a round that has been read meanwhile.
+    /// Returns the intervals of a round that has been read completely; none if there is no such round.
     pub fn finish(&mut self, collector: &Collector) -> Vec<Event> {
         let Some(Ok((end, read))) = self.reading.try_join_next() else { return Vec::new() };
         for problem in &read.problems {

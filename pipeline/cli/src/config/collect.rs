@@ -9,37 +9,38 @@ use serde::{Deserialize, Serialize};
 
 use super::duration;
 
-/// The settings of `prorata collect`: the cluster that it watches, and the events that it makes.
+/// Settings of `prorata collect`: the cluster that it watches, and the events that it writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CollectConfig {
     /// Organization that owns the cluster.
     pub organization_id: String,
-    /// Id of the cluster in events. If empty, the uid of the namespace kube-system.
+    /// Id of the cluster in events. If empty, the uid of the namespace `kube-system` is used.
     pub cluster_id: String,
-    /// Path of the kubeconfig. If empty, the one that kubectl would use, else the pod's service account.
+    /// Path of the kubeconfig. If empty, kubectl's default kubeconfig is used, or else the pod's service
+    /// account.
     pub kubeconfig: String,
-    /// Context of the kubeconfig. If empty, the current context.
+    /// Context of the kubeconfig. If empty, the current context is used.
     pub context: String,
     /// Compacted topic with the collector's state.
     pub state_topic: String,
     /// File with the price list. If empty, there is none.
     pub price_list: String,
-    /// Price of a vCPU for an hour, for nodes that the list has no price for. If empty, there is none.
+    /// Price of a vCPU for an hour, for nodes without a price in the list. If empty, there is none.
     pub price_per_vcpu_hour: String,
     /// Price of a GiB of memory for an hour.
     pub price_per_gib_hour: String,
     /// Price of a GPU for an hour.
     pub price_per_gpu_hour: String,
-    /// Provider of nodes that do not name one.
+    /// Provider of nodes that do not name their provider.
     pub provider: String,
-    /// Account that is billed for nodes that do not name one. If empty, it is unknown.
+    /// Account that is billed for nodes that do not name their account. If empty, the account is unknown.
     pub account_id: String,
-    /// Region of nodes that do not name one.
+    /// Region of nodes that do not name their region.
     pub region: String,
-    /// Instance type of nodes that do not name one.
+    /// Instance type of nodes that do not name their instance type.
     pub instance_type: String,
-    /// Time before which nothing is sent. If empty, the time of the first start.
+    /// Time before which nothing is sent. If empty, the time of the first start is used.
     pub since: String,
     /// Moment from which a pod counts.
     pub pod_start: PodStart,
@@ -49,17 +50,17 @@ pub struct CollectConfig {
     pub labels: Vec<Text>,
     /// Label of virtual nodes, as `name=value`.
     pub virtual_node_label: String,
-    /// Label of pods with their quality of service. If empty, there is none.
+    /// Name of the pod label that holds the quality of service. If empty, there is none.
     pub qos_label: String,
-    /// Label of pods with the GPU model that they request. If empty, there is none.
+    /// Name of the pod label that holds the requested GPU model. If empty, there is none.
     pub gpu_model_label: String,
-    /// Label of pods and nodes with their GPU pool. If empty, there is none.
+    /// Name of the label of pods and nodes that holds their GPU pool. If empty, there is none.
     pub pool_label: String,
-    /// Annotation of nodes with their price for an hour.
+    /// Name of the node annotation that holds the price for an hour.
     pub price_annotation: String,
     /// Domain of TensorFusion's labels and annotations.
     pub tensor_fusion_domain: String,
-    /// Names of GPU models in events, by the names that objects have.
+    /// Names of GPU models in events, by their names in Kubernetes objects.
     pub gpu_models: BTreeMap<Text, Text>,
     /// Names of resources whose units are GPUs.
     pub gpu_resources: Vec<Text>,
@@ -67,7 +68,7 @@ pub struct CollectConfig {
     pub device_classes: BTreeMap<Text, Text>,
     /// Ways in which pods share GPUs.
     pub gpu_sharing: Vec<GpuScheme>,
-    /// Patterns of names of resources that look like parts of GPUs.
+    /// Patterns for names of resources that look like parts of GPUs.
     pub gpu_share_names: Vec<Text>,
     /// Maximum share of running objects, in percent, that one list may end.
     pub mass_stop_percent: u32,
@@ -80,7 +81,7 @@ pub struct CollectConfig {
     pub usage_interval: Duration,
     /// Selector of the pods of the DCGM exporter. If empty, GPUs are not measured.
     pub dcgm_selector: String,
-    /// Namespace of these pods. If empty, any namespace.
+    /// Namespace of the exporter's pods. If empty, all namespaces are searched.
     pub dcgm_namespace: String,
     /// Port of these pods that serves `/metrics`.
     pub dcgm_port: u16,

@@ -14,7 +14,7 @@ pub const PREFIX: &str = "PRORATA_";
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// Takes these variables. Variables that are not `PRORATA_SECTION__KEY` are ignored.
+    /// Creates a provider from variables. Variables that are not `PRORATA_SECTION__KEY` are ignored.
     pub const fn new(variables: Vec<(String, String)>) -> Self {
         Self(variables)
     }

@@ -1,11 +1,11 @@
-//! Configuration that lets others on the network read secrets or change messages. It may be intended, so it
-//! is only a warning.
+//! Warnings about configuration that lets others on the network read secrets or change messages. Such
+//! configuration may be intended, so it is not an error.
 
 use prorata_connectors::store::unverified_certificates;
 
 use super::{KafkaConfig, RegistryConfig, SaslMechanism, SecurityProtocol};
 
-/// Returns what the connection to Kafka exposes; `None` if nothing.
+/// Returns a warning if the connection to Kafka exposes a password or token, and otherwise `None`.
 pub fn kafka(kafka: &KafkaConfig) -> Option<&'static str> {
     let is_plain = kafka.security_protocol == SecurityProtocol::SaslPlaintext
         && matches!(kafka.sasl_mechanism, SaslMechanism::Plain | SaslMechanism::OauthBearer);
@@ -14,14 +14,14 @@ pub fn kafka(kafka: &KafkaConfig) -> Option<&'static str> {
     )
 }
 
-/// Returns what the connection to the schema registry exposes; `None` if nothing.
+/// Returns a warning if the connection to the schema registry exposes a password, and otherwise `None`.
 pub fn registry(registry: &RegistryConfig) -> Option<&'static str> {
     let is_plain = registry.url.to_ascii_lowercase().starts_with("http://") && !registry.username.is_empty();
     is_plain
         .then_some("the password for the schema registry is sent without encryption; name an https:// URL")
 }
 
-/// Returns what connections to object stores expose; `None` if nothing.
+/// Returns a warning if connections to object stores do not verify certificates, and otherwise `None`.
 pub fn store() -> Option<String> {
     let variable = unverified_certificates()?;
     Some(format!(

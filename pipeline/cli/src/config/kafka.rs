@@ -35,12 +35,12 @@ pub struct KafkaConfig {
     pub moved_from: String,
     /// Id of static membership. If empty, membership is dynamic.
     pub group_instance_id: String,
-    /// Maximum time that a member may be silent before its shards go to other members.
+    /// Maximum silence of a member before its shards are assigned to other members.
     #[serde(with = "duration")]
     pub session_timeout: Duration,
     /// Maximum bytes of prefetched messages.
     pub queue_bytes: u64,
-    /// Behaviour when Kafka no longer has an offset.
+    /// Behaviour if Kafka no longer has the offset to continue from.
     pub offsets_lost: OffsetsLost,
     /// Batches of messages to skip if they cannot be read.
     pub skip_batches: Vec<SkippedBatchConfig>,
@@ -64,7 +64,7 @@ pub struct KafkaConfig {
     pub ssl_key_file: String,
 }
 
-/// Behaviour when Kafka no longer has an offset.
+/// Behaviour if Kafka no longer has the offset to continue from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OffsetsLost {

@@ -53,7 +53,7 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// Settings of the stream worker.
     pub work: WorkerOptions,
-    /// The cluster that the collector watches, and the events that it makes.
+    /// The cluster that the collector watches, and the events that it writes.
     pub collect: CollectConfig,
     /// Address at which the stream worker serves probes, metrics and status.
     pub http: HttpConfig,

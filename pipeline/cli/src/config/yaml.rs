@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 32;
 /// Maximum number of values. A value counts as often as aliases repeat it.
 const VALUES_MAX: usize = 100_000;
 
-/// Errors of a text that is not one YAML mapping or exceeds a limit.
+/// Error of a text that is not a single YAML mapping, or that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
     /// The file has more bytes than a configuration needs.

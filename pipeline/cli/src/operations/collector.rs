@@ -1,4 +1,5 @@
-//! Endpoints of a collector: the same four paths as a worker, made from a copy of [`CollectorReport`].
+//! Endpoints of a collector: the four paths of a worker, with responses made from a copy of
+//! [`CollectorReport`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +85,7 @@ pub struct CollectorReport {
     pub waiting_pods: usize,
     /// Nodes without a price, each with the entry that the price list lacks.
     pub unpriced_nodes: BTreeMap<String, String>,
-    /// Nodes with parts of GPUs that are not known, by reason, each with its first cause.
+    /// Nodes with parts of GPUs that are not known: for each node, the reasons, each with the first cause.
     pub unknown_gpu_shares: BTreeMap<String, BTreeMap<String, String>>,
     /// Number of events written.
     pub events: u64,
@@ -94,7 +95,7 @@ pub struct CollectorReport {
     pub lag_seconds: f64,
     /// Error that currently prevents events from being written.
     pub write_error: Option<String>,
-    /// Number of objects whose stop was missed: a list lacked them.
+    /// Number of objects whose stop was missed, so that only their absence from a list showed it.
     pub missed_stops: u64,
     /// Number of objects whose change the watch missed and a list repaired.
     pub repaired_objects: u64,

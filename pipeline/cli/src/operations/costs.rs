@@ -26,7 +26,8 @@ impl Snapshot {
         out.gauge("budget_used", help, Some(Unit::Other("ratio".to_owned())), self.used_shares())
     }
 
-    /// Returns the largest costs, and one sample for all other organizations of a currency.
+    /// Returns one sample for each of the largest costs, and one for all other organizations of each
+    /// currency.
     fn day_costs(&self) -> Vec<(Labels, f64)> {
         let mut costs: Vec<(&OrganizationId, &Text, Decimal12)> = Vec::new();
         for shard in self.status.shards.values() {

@@ -50,8 +50,8 @@ const COST_SERIES: usize = 1_000;
 /// Limits of what the server reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum time between two iterations of the worker's loop or responses of storage, and before the first
-    /// one.
+    /// Maximum time between two signs of life of a live worker, and before the first. A sign of life is an
+    /// iteration of the worker's loop or a response of storage.
     pub live_within: Duration,
     /// Maximum number of series of each metric of costs and budgets.
     pub cost_series: usize,

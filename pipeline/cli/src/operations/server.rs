@@ -1,8 +1,8 @@
 //! Connections: their number and duration are limited, so that clients that disappear cost nothing.
 //!
-//! A new connection is always accepted. If there are too many, the server ends the connection with the oldest
-//! last request, first among connections from the same address. So no client can block probes by holding
-//! connections.
+//! A new connection is always accepted. If one address has too many, the server ends the connection of this
+//! address with the oldest last request. If there are too many in total, it ends the connection with the
+//! oldest last request of all. So no client can block probes by holding connections.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -29,8 +29,8 @@ pub(super) struct Bounds {
     pub connections: usize,
     /// Maximum number of connections at a time from one address. A browser opens six.
     pub connections_of_address: usize,
-    /// Maximum time that a connection may wait for the end of a request's head, from its start or its last
-    /// response.
+    /// Maximum time from the start or the last response of a connection to the end of the next request's
+    /// head.
     pub head_within: Duration,
     /// Maximum duration of a connection, over all of its requests.
     pub connection_within: Duration,
@@ -49,8 +49,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// A connection that the server serves.
 struct Open {
     address: IpAddr,
-    /// Number of the connection's last request. Connections share the numbering: before the first request,
-    /// this is the number of the connection.
+    /// Number of the connection's last request, or of the connection itself before its first request. All
+    /// connections share one numbering.
     last: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }

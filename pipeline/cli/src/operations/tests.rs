@@ -114,7 +114,7 @@ async fn ask(status: &Arc<Status>, path: &str) -> Answer {
     ask_with(status, Limits::default(), path, None).await
 }
 
-/// Returns the sample of a metric, named with its labels.
+/// Returns the value of a sample. `name` is the name of the metric with its labels.
 fn sample(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} has no sample: {text}")).parse().unwrap()
@@ -227,7 +227,7 @@ async fn metrics_say_what_the_status_holds() {
 /// Metrics by name, with their type and labels.
 type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Reads the metrics of a text, which has a sample with each label.
+/// Returns the metrics of a text, each with the labels of its samples.
 fn metrics_of(text: &str) -> Metrics {
     let mut found = Metrics::new();
     for line in text.lines() {

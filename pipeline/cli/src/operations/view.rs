@@ -32,8 +32,8 @@ impl Snapshot {
         self.limits.cost_series
     }
 
-    /// Returns whether the loop iterates. Dependencies do not matter, but one call to storage may take too
-    /// long.
+    /// Returns `Ok` with a message if the worker's loop has iterated or storage has responded recently, and
+    /// `Err` otherwise. A dependency that is down does not matter, but one call to storage may take too long.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.heartbeat_age.as_secs(), self.limits.live_within);
         let since = match self.status.heartbeat {
@@ -47,8 +47,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns whether shards are assigned and loaded, storage needs no action by a person, and the worker is
-    /// not stopping.
+    /// Returns `Ok` with a message if shards are assigned and loaded, storage needs no action by a person,
+    /// and the worker is not stopping. Otherwise, returns `Err` with the reason.
     pub(super) fn ready(&self) -> Result<String, String> {
         let status = &self.status;
         let (loaded, all) = (self.loaded(), status.shards.len());
@@ -99,7 +99,7 @@ impl Snapshot {
         if topic.at_end { Some(0.0) } else { topic.max_event_time.map(|seen| self.age_seconds(seen)) }
     }
 
-    /// Returns the largest lag of all topic partitions.
+    /// Returns the largest lag of all topic partitions, in seconds; `None` if no lag is known.
     pub(super) fn lag_max(&self) -> Option<f64> {
         let topics = self.status.shards.values().flat_map(|shard| shard.topics.values());
         topics.filter_map(|topic| self.lag_seconds(topic)).max_by(f64::total_cmp)
@@ -111,7 +111,7 @@ impl Snapshot {
         loaded.map(|shard| shard.closed_through).min().flatten()
     }
 
-    /// Returns the first hour that waits to be recomputed, over all shards.
+    /// Returns the first hour that waits to be recomputed, over all shards; `None` if no hour waits.
     pub(super) fn dirty_from(&self) -> Option<Hour> {
         self.status.shards.values().filter_map(|shard| shard.dirty_from).min()
     }

@@ -62,7 +62,7 @@ pub async fn empty(flag: &str, name: &str) -> anyhow::Result<Store> {
     Ok(output)
 }
 
-/// The message before a lake is read again.
+/// Message that is printed before a lake is read again.
 const READ_AGAIN: &str = "the tables do not match the checkpoints yet; reading the lake again";
 
 /// Pauses before a lake is read again while a worker writes it.
@@ -84,8 +84,8 @@ pub fn may_be_under_way(checkpoints: &Checkpoints) -> bool {
     checkpoints.newest().is_some_and(|newest| SystemClock.now().since(newest) < COMMITTED_WITHIN)
 }
 
-/// Prints a message and waits before a lake is read again after this many attempts. Returns `false` if the
-/// lake must not be read again.
+/// Prints a message, and waits before the lake is read again after this many `attempts`. Returns `false`
+/// without waiting if there were too many attempts.
 pub async fn try_again(attempts: usize) -> bool {
     let Some(pause) = PAUSES.get(attempts) else { return false };
     // If the message cannot be written, the command still prints its result.
@@ -109,8 +109,8 @@ pub fn hours(from: Option<Hour>, to: Option<Hour>) -> Result<HourRange, Failure>
 
 /// Reads the tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first,
 /// and then commits to one table after another. If a worker is running, this function reads the lake again
-/// until tables and checkpoints agree. The tables of a worker that died in between stay as the worker left
-/// them.
+/// until tables and checkpoints agree. If a worker died between these steps, this function returns the tables
+/// as the worker left them.
 ///
 /// # Errors
 /// If the lake changes faster than it is read, or storage is unavailable.

@@ -64,7 +64,8 @@ pub async fn ports(store: Store) -> Result<Ports, WorkerError> {
     Ok(look_ports(store))
 }
 
-/// Returns the same ports without the check. The check writes, so read-only commands use this function.
+/// Returns the ports of backfill and stream worker without checking the store. The check writes, so read-only
+/// commands use this function.
 pub fn look_ports(store: Store) -> Ports {
     Ports {
         store: Arc::new(store.clone()),
@@ -75,7 +76,7 @@ pub fn look_ports(store: Store) -> Ports {
     }
 }
 
-/// Creates a random id of this process, as owner of shards.
+/// Creates a random id under which this process owns shards.
 pub fn owner() -> Text {
     format!("{:016x}", rand::random::<u64>()).into()
 }

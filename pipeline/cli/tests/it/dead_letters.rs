@@ -47,7 +47,7 @@ fn late() -> EventRecord {
     pod("acme", 45, "late", 1)
 }
 
-/// Builds a lake of the trace, with a worker that has put these letters in it.
+/// Builds a lake from the events of the trace, and adds these letters as a worker would.
 fn lake_with(letters: &[DeadLetter], released: bool) -> Room {
     let room = Room::new();
     room.put_events("good.avro", &trace());

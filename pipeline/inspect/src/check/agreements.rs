@@ -39,10 +39,11 @@ type PodPlace = (String, String, String);
 /// Matches of a lake's agreements in the hours that were read so far.
 #[derive(Debug, Default)]
 pub struct MatchedAgreements {
-    /// Number of hours in which each commitment was effective. `None` once there was a node for it.
+    /// Number of hours in which each commitment was effective. `None` if in one of them there was something
+    /// that the commitment could cover.
     commitments: BTreeMap<AgreementId, Option<u64>>,
-    /// Number of hours in which each reservation was effective, and the place of its pods. `None` once a pod
-    /// held a unit.
+    /// Number of hours in which each reservation was effective, and the place of its pods. `None` if in one
+    /// of them a pod held a unit.
     reservations: BTreeMap<AgreementId, Option<(u64, PodPlace)>>,
     /// Places of serverless pods.
     pods: BTreeSet<PodPlace>,

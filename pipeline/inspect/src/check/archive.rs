@@ -11,8 +11,8 @@ use prorata_worker::{ArchiveIndex, WorkerError};
 use super::files::{Shards, Unpublished};
 use super::finding::{Findings, Problem};
 
-/// Hours with a row in `hours`. The shard is `None` if a file's name does not give it: then any shard's row
-/// counts.
+/// Hours with a row in `hours`. The shard is `None` if the file's name does not contain it. Such a row counts
+/// for every shard.
 pub type WithTotals = BTreeSet<(Option<Shard>, Hour)>;
 
 /// The archives of all shards whose checkpoint can be read.

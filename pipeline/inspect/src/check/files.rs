@@ -49,13 +49,14 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// Returns the time at which the newest readable checkpoint was decided, by its worker's clock.
+    /// Returns the time at which the newest readable checkpoint was decided, by the clock of its worker;
+    /// `None` if no checkpoint can be read.
     pub fn newest(&self) -> Option<WallTime> {
         self.shards.values().map(|decided| decided.written_at).max()
     }
 
     /// Returns whether the tables hold exactly the files that these checkpoints name. If the tables were read
-    /// before the checkpoints, this holds unless a worker was just publishing, or died before it could.
+    /// before the checkpoints, they do, unless a worker was publishing, or died before it could publish.
     pub fn are_published(&self, lake: &LakeTables<'_>, range: HourRange) -> bool {
         let mut findings = Findings::default();
         let unpublished = compare(lake, &self.shards, range, &mut findings);
@@ -100,10 +101,11 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
 }
 
 /// Hours whose newest revision is not in every table yet. They are reported as unpublished and not compared
-/// further: tables of two revisions never agree.
+/// further, because tables of two revisions never agree.
 pub type Unpublished = BTreeSet<ShardHour>;
 
-/// Compares the files that every checkpoint names with the live files.
+/// Compares the files that every checkpoint names with the live files. Returns the hours that are not
+/// published yet.
 pub fn check_checkpoints(
     lake: &LakeTables<'_>,
     checkpoints: &Checkpoints,

@@ -33,7 +33,7 @@ pub enum Problem {
     SchemaDrift,
     /// A live file has no object.
     FileMissing,
-    /// The size of a live file differs from its log.
+    /// The size of a live file differs from the size in the table's log.
     FileSizeMismatch,
     /// A live file cannot be read.
     FileDamaged,
@@ -41,11 +41,11 @@ pub enum Problem {
     ForeignFile,
     /// Two live files hold the same hour of the same shard.
     DuplicateHour,
-    /// The checkpoint does not name a live file of an hour that it knows.
+    /// A live file holds an hour that the checkpoint knows, but the checkpoint does not name the file.
     UnreferencedFile,
     /// A checkpoint cannot be read.
     CheckpointDamaged,
-    /// The checkpoint names an archive file that has no object.
+    /// The checkpoint names an archive file that does not exist.
     ArchiveFileMissing,
     /// An hour has rows of cost, but no row in `hours`.
     TotalsMissing,
@@ -157,7 +157,7 @@ pub struct Finding {
     pub what: String,
 }
 
-/// Findings by kind: the first findings of each kind, and the number of all.
+/// Findings by kind: the first findings of each kind, and the number of all findings of the kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     reported: Vec<Finding>,

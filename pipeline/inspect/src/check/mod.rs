@@ -1,4 +1,4 @@
-//! Checks from its table files alone that a lake is complete and that its money adds up.
+//! Checks that a lake is complete and that its money adds up, without folding events again.
 //!
 //! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
 //! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds
@@ -128,7 +128,8 @@ async fn check_day(
     Ok(day.with_totals())
 }
 
-/// Compares the hours in a day's file with the hours in its name, and returns the difference, if any.
+/// Compares the hours in a file of a day with the hours in its name. Returns a message if they differ or
+/// cannot be read, and otherwise `None`.
 fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
     let named = file.day()?;
     let parts = match prorata_tables::day_parts(file.table, bytes) {

@@ -60,7 +60,7 @@ struct OrganizationHour {
     reservation_billed: Sum,
     commitment_unused: Sum,
     purchases: Sum,
-    /// The unused and used amounts again, from their own tables.
+    /// Unused and used costs from `reservation_usage` and `commitment_utilization`, to compare with the rows.
     reservation_usage: Sum,
     used_in_utilization: Sum,
     unused_in_utilization: Sum,
@@ -239,7 +239,8 @@ impl Day {
         Ok(())
     }
 
-    /// Returns the hours that have totals, by shard. The shard is `None` if a file's name does not give it.
+    /// Returns the hours that have totals, by shard. The shard is `None` if the file's name does not contain
+    /// it.
     pub fn with_totals(self) -> BTreeSet<(Option<Shard>, Hour)> {
         self.with_totals
     }

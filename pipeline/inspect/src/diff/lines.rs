@@ -118,7 +118,7 @@ impl DayCosts {
         }
     }
 
-    /// Adds the differences and the totals to the difference of the lakes.
+    /// Adds the changes and the totals of the date to the difference of the lakes.
     pub fn finish(self, difference: &mut Difference) {
         for ((organization, hour), change) in &self.totals {
             difference.hours = Some(difference.hours.unwrap_or((*hour).into()).with(*hour));

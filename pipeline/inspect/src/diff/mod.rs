@@ -1,6 +1,7 @@
 //! Differences between two lakes, or between two states of a lake: by organization, namespace, hour and pod.
 //!
-//! Files with the same content in both lakes are not read: their names carry a digest of the content.
+//! Files with the same content in both lakes are not read, because their names contain a digest of the
+//! content.
 
 mod lines;
 mod report;
@@ -16,8 +17,8 @@ use crate::lake::{FoundFile, LakeTables};
 
 use lines::{BearerHour, DayCosts};
 
-/// Maximum number of pods kept; beyond it, the pods with the smallest changes are dropped, and the report
-/// says so.
+/// Maximum number of pods that are kept. If there are more, the pods with the smallest changes are dropped,
+/// and the report says so.
 const PODS_MAX: usize = 100_000;
 
 /// One of the two lakes.
@@ -88,7 +89,7 @@ pub struct PodName {
 pub struct Difference {
     /// First and last hour that either lake has.
     pub hours: Option<HourRange>,
-    /// Totals of every organization from `hours`, including equal ones.
+    /// Totals of every organization from `hours`, including totals without a change.
     pub totals: BTreeMap<String, Change>,
     /// Changes by namespace.
     pub namespaces: BTreeMap<Bearer, Change>,
@@ -98,7 +99,7 @@ pub struct Difference {
     pub pods: BTreeMap<PodName, Change>,
     /// Whether pods were dropped because there were too many.
     pub pods_cut: bool,
-    /// Organizations that only one of the lakes has.
+    /// Organizations that only one lake has, each with the name of its side, `before` or `after`.
     pub only: BTreeMap<String, &'static str>,
     /// Live files that cannot be read, with the error; their rows are missing here.
     pub unreadable: Vec<(String, String)>,
@@ -110,8 +111,8 @@ impl Difference {
         self.by_hour.is_empty() && self.only.is_empty() && self.totals.values().all(Change::is_none)
     }
 
-    /// Returns the organizations whose rows do not add up to the change of their totals. A complete lake has
-    /// none.
+    /// Returns the organizations whose changed rows do not add up to the change of their totals. There are
+    /// none if both lakes are complete.
     pub fn open(&self) -> Vec<&str> {
         let mut rows: BTreeMap<&str, Sum> = BTreeMap::new();
         for ((organization, _), change) in &self.by_hour {
@@ -172,14 +173,15 @@ pub async fn diff(
     Ok(difference)
 }
 
-/// Returns the content of a file by its name, or the path if the name is not valid.
+/// Returns the table of a file, and a text that is equal for files with equal content. If the name is not
+/// valid, the text is the path.
 fn content(file: &FoundFile) -> (Table, String) {
     let of_hour = file.name().map(|name| format!("{}-{}", name.hour, name.digest));
     let of_day = || file.day().map(|day| format!("{}-{}", day.date, day.digest));
     (file.table, of_hour.or_else(of_day).unwrap_or_else(|| file.path.clone()))
 }
 
-/// Returns the contents that the two lakes do not have the same number of times.
+/// Returns the contents that occur a different number of times in the two lakes.
 fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
     let mut counts: BTreeMap<(Table, String), i64> = BTreeMap::new();
     for (files, step) in files.iter().zip([1, -1]) {

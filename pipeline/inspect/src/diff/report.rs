@@ -15,7 +15,8 @@ const LISTED_MAX: usize = 20;
 /// Maximum number of pods and namespaces in the document.
 const JSON_MAX: usize = 10_000;
 
-/// Sorts changes by magnitude, largest first; equal ones keep the order of their keys.
+/// Returns the changes that are not zero, largest first. Changes of equal magnitude keep the order of their
+/// keys.
 fn by_change<K: Ord>(changes: &BTreeMap<K, Change>) -> Vec<(&K, &Change)> {
     let mut sorted: Vec<_> = changes.iter().filter(|(_, change)| !change.is_none()).collect();
     sorted.sort_by(|left, right| {

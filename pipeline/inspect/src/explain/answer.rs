@@ -37,19 +37,19 @@ pub struct Answer {
     pub table_files: Vec<String>,
     /// The charges that the rows are parts of.
     pub charges: Vec<SplitCharge>,
-    /// Changes since the requested instant, if there is one.
+    /// Changes since the requested instant; `None` if no instant was requested.
     pub changes: Option<Changes>,
     /// Whether the newest revision of the hour is in the table.
     pub is_published: bool,
 }
 
 impl Answer {
-    /// Returns whether the table files have the same rows.
+    /// Returns whether the table files have exactly the rows that the engine computed.
     pub fn is_same(&self) -> bool {
         self.only_in_table.is_empty() && self.rows.iter().all(|row| row.differences.is_empty())
     }
 
-    /// Returns the archive files with these events, ascending.
+    /// Returns the archive files that hold the events of the answer, ascending.
     pub fn event_files(&self) -> BTreeSet<&str> {
         self.events.iter().map(|event| event.file.as_str()).collect()
     }

@@ -24,14 +24,14 @@ pub struct Changes {
     pub after: Sum,
     /// Rows that differ.
     pub rows: Vec<RowChange>,
-    /// Archive files of the hour with events of the organization that were written since.
+    /// Archive files that were written since the instant, with events of the organization in the hour.
     pub new_files: BTreeSet<String>,
 }
 
 /// A row that differs.
 #[derive(Clone, Debug)]
 pub struct RowChange {
-    /// Key of the row: no other row has it.
+    /// Unique key of the row.
     pub grain: Grain,
     /// Namespace and name of the pod; empty without a pod.
     pub pod: (String, String),
@@ -59,7 +59,7 @@ impl Changes {
         Ok(Self { since, before: cost(&was), after: cost(&now.rows), rows, new_files: BTreeSet::new() })
     }
 
-    /// Adds the files that are younger than the instant.
+    /// Adds the files that were written after the instant.
     ///
     /// # Errors
     /// If storage is unavailable.

@@ -69,7 +69,8 @@ pub fn used(input: &HourInput, focus: &Focus, trace: &Trace, rows: &[ExplainedRo
     used.into_iter().collect()
 }
 
-/// Returns the recording time of an event, and the event that replaced it, if any.
+/// Returns a note about an event: whether it is a retraction, its recording time, and the event that replaced
+/// it, if any.
 fn note(event: &Event, stands: &Event) -> String {
     let mut note = String::new();
     if event.recording.is_retraction() {

@@ -30,7 +30,7 @@ pub struct FigureDifference {
     pub found: Option<Decimal12>,
 }
 
-/// A charge with the rows that split it: the rows add up to the charge.
+/// A charge and the rows that split it. The rows add up to the charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitCharge {
     /// Name of the charge.

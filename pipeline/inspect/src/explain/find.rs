@@ -88,7 +88,7 @@ pub type Grain = ([String; 10], Option<Decimal12>);
 pub struct TableRow {
     /// The organization.
     pub organization: String,
-    /// Key of the row: no other row has it.
+    /// Unique key of the row.
     pub grain: Grain,
     /// Namespace and name of the pod; empty without a pod.
     pub pod: (String, String),
@@ -215,7 +215,8 @@ pub async fn among(
     }
 }
 
-/// Returns the rows of a question in some version of the tables. Having no rows is not an error.
+/// Returns the rows of a question in the tables now or as of an instant. It is not an error if there are
+/// none.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -230,7 +231,7 @@ pub async fn rows_of_subject(
     Ok(rows.map(|row| (row.grain.clone(), row)).collect())
 }
 
-/// Returns the reason why nothing was found, and similar names.
+/// Returns a message that says why nothing was found, with similar names.
 async fn nothing(
     lake: &LakeTables<'_>,
     question: &Question,
@@ -276,7 +277,7 @@ async fn nothing(
     Ok(format!("hour {hour} has no {what} '{name}'{of}{near}"))
 }
 
-/// Returns the names that are most similar to a name.
+/// Returns the end of a message with the names that are most similar to a name; empty without names.
 fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<(u64, &str)> = names
         .map(|name| {
@@ -315,7 +316,7 @@ async fn rows_with_hours(
     Ok(rows)
 }
 
-/// Reads the rows of some hours of one date.
+/// Reads the rows of some hours of one date, and passes each row with its file and hour to `each`.
 async fn scan(
     lake: &LakeTables<'_>,
     hours: &[Hour],

@@ -110,8 +110,8 @@ pub async fn explain(
     Ok(answer)
 }
 
-/// An hour of an organization that is read once, to explain several subjects one by one. Each answer has the
-/// hour's tables.
+/// An hour of an organization, which is read once to explain several subjects. Each answer has the tables of
+/// the hour.
 pub struct HourToExplain<'a> {
     lake: &'a LakeTables<'a>,
     rows: Vec<(String, TableRow)>,

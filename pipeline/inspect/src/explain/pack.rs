@@ -1,7 +1,7 @@
 //! Packs what an explanation reads into a folder, which is then itself a lake for `explain`.
 //!
 //! Nothing here knows what an explanation needs: [`PackingStore`] copies each object as it is read. The logs
-//! of the tables are copied whole, because they are read by other means.
+//! of the tables are copied whole, because tables are not read through this store.
 
 use std::sync::Arc;
 

@@ -102,7 +102,7 @@ fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     }
 }
 
-/// Reports whether the table files have the same rows.
+/// Writes whether the table files have the rows of the answer, and how they differ.
 pub fn compare(lines: &mut TextLines, answer: &Answer) {
     if answer.is_same() {
         lines.add(format!("The same rows are in {}.", answer.table_files.join(", ")));

@@ -42,9 +42,9 @@ pub struct CommitmentUse {
 /// Usage of one resource of a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// Cost of the quota's pods while over quota; the same for each of its resources.
+    /// Cost of the quota's pods while over quota. All resources of the quota have the same cost.
     pub over_quota_cost: Sum,
-    /// Part of that cost while the quota borrowed more than is guaranteed.
+    /// Part of `over_quota_cost` for the time in which the quota borrowed more than is guaranteed.
     pub preemptible_cost: Sum,
     /// Amount-hours that the quota borrowed.
     pub borrowed_hours: Sum,
@@ -61,7 +61,7 @@ pub struct PoolSpend {
     pub node_cost: Sum,
     /// The last hour with rows of the pool.
     pub last: Hour,
-    /// Spend since the start of that hour's month.
+    /// Spend since the start of the month of `last`.
     pub spend_month: Sum,
     /// Budgets that were exceeded in that hour.
     pub exceeded: String,

@@ -8,7 +8,7 @@ use std::mem;
 use super::{CostBearer, Report};
 use crate::Sum;
 
-/// Maximum number of amounts of single bearers, by hour or day: about 25 MB of page.
+/// Maximum number of amounts of single bearers, by hour or day. They take about 25 MB of the page.
 const AMOUNTS_MAX: usize = 200_000;
 
 /// Maximum number of groups.
@@ -23,7 +23,7 @@ const OTHERS: &str = "(others)";
 /// Number of items that the page does not show individually, by kind of item.
 pub type LeftOut = BTreeMap<&'static str, usize>;
 
-/// Joins bearers and groups beyond the bounds, which keeps all sums, and leaves out rows of other tables.
+/// Joins bearers and groups beyond the bounds without changing any sum, and leaves out rows of other tables.
 pub fn bound(report: &mut Report) {
     bound_by(report, AMOUNTS_MAX, GROUPS_MAX, ROWS_MAX);
 }
@@ -46,7 +46,7 @@ fn bound_by(report: &mut Report, amounts_max: usize, groups_max: usize, rows_max
     report.left_out = left_out.into_iter().filter(|(_, count)| *count > 0).collect();
 }
 
-/// Keeps the rows with the largest sums, and returns the number of the others.
+/// Keeps the `most` rows with the largest sums, and returns the number of rows that were removed.
 fn keep<K: Ord + Clone, V>(rows: &mut BTreeMap<K, V>, most: usize, size: impl Fn(&V) -> Sum) -> usize {
     let count = rows.len();
     if count > most {
@@ -57,7 +57,7 @@ fn keep<K: Ord + Clone, V>(rows: &mut BTreeMap<K, V>, most: usize, size: impl Fn
     count.saturating_sub(most)
 }
 
-/// Gives the cheapest groups of each organization one common name, and returns the number of these groups.
+/// Renames the cheapest groups to one common name, and returns the number of these groups.
 fn join_groups(report: &mut Report, most: usize) -> usize {
     let key =
         |bearer: &CostBearer| (bearer.organization.clone(), bearer.currency.clone(), bearer.group.clone());
@@ -110,8 +110,8 @@ fn join_bearers(report: &mut Report, most: usize) -> usize {
     joined
 }
 
-/// Renames bearers, and adds up bearers with the same name. A bearer without a name is joined with others,
-/// and is no longer explained.
+/// Renames bearers, and adds up bearers with the same name. If `name` returns `None`, the bearer is joined
+/// with others, and is no longer explained.
 fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) {
     for ((time, bearer), mut amounts) in mem::take(&mut report.amounts) {
         let named = name(bearer.clone()).unwrap_or_else(|| {
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Makes a report of 8 groups; pod `n` of group `n % 8` costs `n` in each of two hours.
+    /// Creates a report of 8 groups. Pod `n` belongs to group `n % 8`, and costs `n` in each of two hours.
     fn full() -> Report {
         let mut report = Report::new(&ReportOptions::of_tests(), Some(HourRange::new(Hour(1), Hour(2))));
         for uid in 0..80 {

@@ -86,7 +86,7 @@ pub async fn before(lake: &LakeTables<'_>, range: HourRange, report: &mut Report
     scan(lake, before, report, each, |_, _| ()).await
 }
 
-/// Reads the rows of some hours: `each` takes every row, and `done` the nodes of every file.
+/// Reads the rows of some hours. Passes every row to `each`, and the nodes of every file to `done`.
 async fn scan(
     lake: &LakeTables<'_>,
     range: HourRange,

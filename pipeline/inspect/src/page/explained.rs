@@ -1,4 +1,4 @@
-//! The explanations on the page: for the bearers with the highest cost, each for its most expensive hour.
+//! Explains the bearers with the highest cost for the page, each in its most expensive hour.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use crate::lake::LakeTables;
 /// page shows days. All events of the hour are in memory during the explanation.
 const BEARERS_MAX: usize = 20_000;
 
-/// Explains the `count` bearers with the highest cost in the whole period. If one cannot be explained, the
-/// page has the reason instead.
+/// Explains the `count` bearers with the highest cost in the whole period. If a bearer cannot be explained,
+/// the page shows the reason instead.
 ///
 /// # Errors
 /// If storage is unavailable.

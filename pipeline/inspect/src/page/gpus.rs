@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Report;
 use crate::Sum;
 
-/// Rounding errors of the rows of a node and hour are far below this many GPU-hours, in atoms.
+/// Difference in atoms of GPU-hours that rounding errors of the rows of a node and hour never reach.
 const ROUNDING_ATOMS: i128 = 1_000;
 
 /// GPU-hours of the nodes of one model.
@@ -24,11 +24,11 @@ pub struct GpuSharing {
     pub oversubscribed_hours: Sum,
 }
 
-/// GPU-hours of each node and hour of a file. A node and hour are in no other file.
+/// GPU-hours by node and hour in one file. All rows of a node and hour are in the same file.
 #[derive(Default)]
 pub struct NodeHours {
     nodes: BTreeMap<(String, Hour, String, String), NodeHour>,
-    /// Thousandths of cards by SkuPriceDetails, which are the same for most rows.
+    /// Thousandths of cards by the text of SkuPriceDetails, because most rows share a few texts.
     cards: HashMap<String, i128>,
 }
 
@@ -94,7 +94,7 @@ impl NodeHours {
     }
 }
 
-/// Returns the thousandths of cards of a node; 0 if it has none.
+/// Returns the thousandths of cards in the SkuPriceDetails of a node; 0 if there are none.
 fn card_thousandths(details: &str) -> i128 {
     let details = serde_json::from_str::<Value>(details).unwrap_or_default();
     let cards = details.get("GpuCount").and_then(|cards| cards.to_string().parse::<Decimal12>().ok());

@@ -45,7 +45,7 @@ fn fix(reason: &str) -> &'static str {
     }
 }
 
-/// Formats a sum in atoms, or a text if it has too many digits.
+/// Formats a sum in atoms. For a sum with too many digits, returns a text that says so.
 fn atoms(sum: Sum) -> String {
     sum.amount().map_or("more than 38 digits".to_owned(), |amount| amount.atoms().to_string())
 }
@@ -222,7 +222,7 @@ impl Report {
     }
 }
 
-/// Returns the digest of an element's text, as a Content-Security-Policy has it.
+/// Returns the digest of an element's text in the form that a Content-Security-Policy requires.
 fn digest(text: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)))
 }

@@ -43,7 +43,7 @@ pub enum GroupBy {
     Label(String),
 }
 
-/// The text does not name a property to group by.
+/// The error for a text that does not name a property to group by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be namespace, cluster, gpu_model or label:KEY, such as label:team")]
 pub struct ParseGroupError;
@@ -172,7 +172,7 @@ pub struct Report {
     pub group_by: GroupBy,
     /// The hours. `None` if the lake is empty.
     pub hours: Option<HourRange>,
-    /// The previous period of the same length, if the lake has any of it.
+    /// The previous period of the same length. `None` if the lake has no hour of it.
     pub before_hours: Option<HourRange>,
     /// Whether the page shows days instead of hours.
     pub by_day: bool,

@@ -1,5 +1,5 @@
-//! Shows the archive files of one hour, and their events, as JSON lines: one document for each, so that an
-//! hour of any size can be read as it comes.
+//! Shows the archive files of one hour and their events as JSON lines. Each file and each event has a line,
+//! so that an hour of any size can be streamed.
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::{Event, Payload};
@@ -106,7 +106,8 @@ async fn files(ports: &Ports, question: &ArchiveQuestion) -> Result<(Hour, Vec<O
     Ok((hour, files))
 }
 
-/// Passes on the events of one file. Returns whether more are wanted.
+/// Passes a line for each wanted event and each fault of one file to `each`. Returns whether `each` wants
+/// more.
 async fn read(
     ports: &Ports,
     question: &ArchiveQuestion,

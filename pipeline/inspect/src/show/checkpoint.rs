@@ -52,7 +52,8 @@ pub async fn checkpoint(store: &dyn ObjectStore, shard: Shard) -> Result<Shown, 
     document(&AsStored { object: &object, as_stored, parts_as_stored }, faults)
 }
 
-/// Reads a JSON object as it is stored, without verifying its checksum, or adds its fault.
+/// Reads a JSON object as it is stored, without verifying its checksum. If it cannot be read, adds a fault
+/// and returns `None`.
 async fn readable(
     store: &dyn ObjectStore,
     object: &str,
@@ -89,8 +90,8 @@ struct RulesVersion {
     stored: Option<Value>,
 }
 
-/// Shows the rules that a shard lists, each from an hour on. If its checkpoint cannot be read, all versions
-/// under the root are shown.
+/// Shows the rules that a shard lists, each with the hour from which it applies. If its checkpoint cannot be
+/// read, all versions under the root are shown.
 ///
 /// # Errors
 /// If the shard has no checkpoint, or storage is unavailable.
@@ -119,7 +120,7 @@ pub async fn rules(store: &dyn ObjectStore, shard: Shard) -> Result<Shown, ShowE
     document(&RulesList { shard, versions }, faults)
 }
 
-/// Reads a JSON object that has a checksum of itself.
+/// Verifies the checksum in a JSON object, and parses the object. Returns a message if either fails.
 fn checked(object: &str, bytes: &[u8]) -> Result<Value, String> {
     let json = checksum::check_json(bytes).map_err(|mismatch| damaged(object, mismatch))?;
     serde_json::from_slice(&json).map_err(|error| damaged(object, error))

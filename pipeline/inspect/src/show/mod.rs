@@ -1,7 +1,7 @@
 //! Shows the stored objects of a shard as JSON: its checkpoint, rules, snapshots and archive.
 //!
-//! A damaged shard is shown as far as it can be read. Everything else is a fault: a message that names the
-//! object and says what is wrong with it and how to fix it.
+//! A damaged shard is shown as far as it can be read. Each object that cannot be read is reported as a fault.
+//! The message names the object, and says what is wrong and how to fix it.
 //!
 //! Reading order: [`Shown`] is the result; `newest` finds the checkpoint that the others start from.
 
@@ -51,7 +51,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// Returns the checkpoint if it can be read, and adds its fault otherwise.
+    /// Returns the checkpoint. If it cannot be read, adds the fault and returns `None`.
     fn or_fault(self, faults: &mut Vec<String>) -> Option<Decided> {
         self.checkpoint.map_err(|fault| faults.push(fault)).ok()
     }

@@ -22,7 +22,7 @@ struct SnapshotView {
     /// The whole snapshot, and the changes since.
     objects: Vec<ObjectView>,
     organizations: Vec<OrganizationView>,
-    /// The state of the organization that was named.
+    /// State of the requested organization.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
 }
@@ -56,7 +56,7 @@ struct HoldView {
     cause: String,
 }
 
-/// The objects of the snapshot of each hour that has one, in the order in which they are applied.
+/// Objects of the snapshot of each hour, in the order in which they are applied.
 type SnapshotObjects = BTreeMap<Hour, Vec<String>>;
 
 /// Shows the snapshot of an hour, by default the newest. With an organization, shows that organization alone

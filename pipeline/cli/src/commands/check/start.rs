@@ -24,7 +24,7 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// Folder of the object that shows the store's time.
 const PROBE: &str = "probe/";
 
-/// A check of one thing that a start needs.
+/// Result of the check of one thing that a start needs.
 pub struct StartCheck {
     /// Name of the check.
     pub name: &'static str,
@@ -144,7 +144,8 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
     Ok("this machine's clock agrees with the store's".to_owned())
 }
 
-/// Returns the shards of the root, if it exists, and the message of the check.
+/// Returns the number of shards of the root and the message of the check. The number is `None` if the root
+/// does not exist.
 async fn root(
     store: &Store,
     shards: Option<names::Shard>,
@@ -173,7 +174,8 @@ fn ask_partitions(config: &Config, topics: &[Text]) -> Result<BTreeMap<Text, u32
     partitions(&kafka::connection(&config.kafka)?, topics).map_err(kafka::failure)
 }
 
-/// Checks that all topics exist, with as many partitions as the root has shards.
+/// Checks that all topics exist, with as many partitions as the root has shards. Returns the message of the
+/// check.
 fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failure> {
     if config.kafka.topics.is_empty() {
         return Err(Failure::usage("kafka.topics is not set; name the topics with events"));

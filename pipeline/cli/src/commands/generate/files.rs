@@ -95,7 +95,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Writes organizations in order, until all are written or one has failed.
+    /// Writes one organization after another, until all are written or one has failed.
     fn work(&self) {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -164,14 +164,14 @@ impl<'a> Files<'a> {
         Ok(Self { folder, encode, events_per_file, bodies: Vec::new(), written: Written::default() })
     }
 
-    /// Adds an event; writes a file when it is full.
+    /// Adds an event, and writes the file if it is then full.
     fn push(&mut self, event: &Event) -> Result<(), FilesError> {
         self.bodies.push((event.payload.kind(), body::encode(event)));
         self.written.events += 1;
         if self.bodies.len() < self.events_per_file { Ok(()) } else { self.flush() }
     }
 
-    /// Writes the rest and returns the totals of all files.
+    /// Writes the remaining events, and returns the totals of all files.
     fn finish(mut self) -> Result<Written, FilesError> {
         if !self.bodies.is_empty() {
             self.flush()?;

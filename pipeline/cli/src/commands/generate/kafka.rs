@@ -49,7 +49,7 @@ pub struct KafkaArgs {
 
 /// Destination of messages.
 pub trait EventSink {
-    /// Sends a message. Waits until there is room for it.
+    /// Sends a message, and waits for room in the queue if it is full.
     fn send(&mut self, topic: &str, key: &str, value: &[u8]) -> Result<(), Failure>;
 
     /// Waits until all messages are stored.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Maximum delay that a run makes up. A longer delay is not made up, because that would need a burst.
+/// Maximum delay that a run catches up. The rest of a longer delay is lost, because only a burst could catch
+/// it up.
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// Minimum wait. Shorter waits are accumulated, because timers are not precise enough.
 const WAIT_MIN: Duration = Duration::from_millis(2);

@@ -92,8 +92,8 @@ impl Lake {
         Ok(Self { store, ports, pack: Some((pack, packing)) })
     }
 
-    /// Returns the tables, as of an instant or now. With a pack, their logs come from the pack, so that it
-    /// has the same tables.
+    /// Returns the tables, as of an instant or now. With a pack, copies their logs into the pack and reads
+    /// the copies, so that an explanation from the pack reads the same tables.
     async fn tables(&self, as_of: Option<Timestamp>) -> anyhow::Result<LakeTables<'_>> {
         let logs = match &self.pack {
             Some((pack, packing)) => {

@@ -39,7 +39,7 @@ async fn silent_clients_are_disconnected_and_keep_no_one_out() {
     drop(silent);
 }
 
-/// Serves with these limits on connections and no other limit.
+/// Starts a server with these limits on connections and no other limit, and returns its address.
 async fn crowded(connections: usize, connections_of_address: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! Bad input makes dead letters with file and position, and exit code 3. The rest of the input is folded.
+//! Bad input becomes dead letters that name file and position, and the exit code is 3. The rest of the input
+//! is folded.
 
 use std::path::Path;
 
@@ -81,7 +82,7 @@ fn an_unknown_record() {
     assert_eq!(room.content("lake"), tables_of_the_trace());
 }
 
-/// Builds a container file with a one-byte record, as if a writer of this schema had made it.
+/// Builds a container file that names this schema and holds a record of one byte.
 fn container(schema: &[u8]) -> Vec<u8> {
     let sync = [7; 16];
     let mut file = b"Obj\x01".to_vec();

@@ -67,7 +67,8 @@ fn a_file_that_is_gone_cut_or_damaged_is_named() {
     tamper(&room, &name, &place, &[]);
 }
 
-/// A change to any file of the lake is reported with the name of the file, and the file's money is missing.
+/// Damages a file of the lake in three ways. Checks that each way is reported with the name of the file, and
+/// that the file's money is reported as missing.
 fn tamper(room: &Room, name: &str, place: &Path, args: &[&str]) {
     let whole = std::fs::read(place).unwrap();
     let cases: [(&str, Option<Vec<u8>>); 3] = [

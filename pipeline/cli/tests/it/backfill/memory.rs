@@ -1,4 +1,4 @@
-//! The peak memory of a backfill of many pods with a sample per minute. An hour need not fit in memory.
+//! Tests the peak memory of a backfill of many pods with a sample per minute. An hour need not fit in memory.
 //!
 //! `PODS=62500 cargo test --release -p prorata --test it backfill::memory` runs the full shape, in 512 MiB.
 //! `SAMPLES` changes the samples of a pod, and `LIMIT_MIB` the limit.
@@ -13,7 +13,7 @@ use super::harness::*;
 
 const PODS_OF_A_NODE: u64 = 50;
 
-/// Number of pods of the full shape, and its limit.
+/// Number of pods of the full shape, and the limit on its memory in bytes.
 const PODS_ALL: u64 = 62_500;
 const LIMIT: u64 = 512 << 20;
 
@@ -45,7 +45,8 @@ fn named_node(index: u64) -> EventRecord {
     EventRecord::new(event)
 }
 
-/// Puts nodes with pods of one organization, and a sample of each pod every minute.
+/// Writes the events of one organization: nodes, pods on them, and `samples` samples of each pod, one a
+/// minute.
 fn put(room: &Room, pods: u64, samples: i64) {
     let nodes: Vec<EventRecord> = (0..pods.div_ceil(PODS_OF_A_NODE)).map(named_node).collect();
     room.put_events("nodes.avro", &nodes);

@@ -145,7 +145,7 @@ fn an_idle_node_can_be_explained_as_the_page_says() {
     }
 }
 
-/// The page explains the most expensive items in the words of the command.
+/// For the most expensive items, the page holds the text that `prorata explain` prints.
 #[test]
 fn the_page_explains_what_cost_most() {
     let room = sample_day();
