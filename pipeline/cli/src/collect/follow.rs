@@ -375,8 +375,8 @@ impl Progress {
         self.apply(observation.change, observation.at);
     }
 
-    /// Returns the lag of the stored changes behind the API server, in seconds. If nothing is left to store,
-    /// the last contact counts, because pods that do not change have no bookmarks and cause no lag.
+    /// Returns the lag of the stored changes relative to the API server, in seconds. If nothing is left to
+    /// store, the last contact counts, because pods that do not change have no bookmarks and cause no lag.
     fn lag_seconds(&self, queued: usize, now: Timestamp) -> f64 {
         let is_idle = self.changes == 0 && queued == 0;
         let status = is_idle.then(|| self.watches.status());

@@ -1,5 +1,5 @@
-//! The names of archive files and dead letters. The checkpoint itself has few of the names. The other names
-//! are in parts that are read when they are needed.
+//! The names of archive files and dead letters. The checkpoint itself holds few of these names. Parts hold
+//! the others, and are read only when needed.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,8 @@ fn file(hour: i64, seq: u64) -> ArchivedFile {
     ArchivedFile { hour: Hour(hour), object_id: ObjectId { seq, owner: "a".into(), n: 0 }, bytes: 9 }
 }
 
-/// Names an archive file of every hour of 100 days, with one day in each checkpoint, and some dead letters.
+/// Appends a checkpoint for each of 100 days, which names an archive file for each hour and four files of
+/// dead letters. Returns the last checkpoint and all names.
 async fn a_hundred_days(store: &FakeStore) -> (Decided, BTreeSet<String>) {
     let (mut decided, mut expected) = (Decided::unowned(7), BTreeSet::new());
     for day in 0..100 {

@@ -1,4 +1,4 @@
-//! The fakes of archive and encoder keep the promises of the real ones.
+//! The fakes of archive and encoder pass the conformance suites of the ports.
 
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_samples::trace::{START, node, trace};

@@ -31,7 +31,8 @@ async fn folded() -> Lake {
     lake
 }
 
-/// Runs into each fault, runs again without a fault, and compares the results.
+/// Runs a backfill into each fault, runs it again without a fault, and compares the result with an
+/// undisturbed run.
 async fn survives(
     fault: impl Fn(u64) -> Fault,
     hurried: bool,

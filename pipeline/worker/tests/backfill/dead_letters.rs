@@ -1,4 +1,4 @@
-//! Dead letters: the letters that count, how a replay treats each, and that none is replayed twice.
+//! Dead letters: which letters count, how a replay treats each letter, and that no letter is replayed twice.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -27,8 +27,8 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, Sourc
 
 use crate::harness::*;
 
-/// A decoder of values that consist of a kind's number and a body. Values that begin with 255 need schema 7
-/// first.
+/// A decoder of values that consist of the number of a kind and a body. Values that begin with 255 also need
+/// schema 7.
 #[derive(Default)]
 struct Decoder {
     fetched: Mutex<bool>,
@@ -118,7 +118,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a root into which the trace is folded.
+    /// Creates a world whose root holds the folded trace.
     async fn new() -> Self {
         let world = Self {
             lake: Lake::default(),
@@ -138,7 +138,7 @@ impl World {
         &self.lake.store
     }
 
-    /// Makes a worker take a shard, and write these letters.
+    /// Claims a shard for a worker that writes these letters. Returns the path of their file.
     async fn worker(&self, shard: Shard, released: bool, letters: &[DeadLetter]) -> String {
         let mut log = Log::new(log::latest(self.store(), shard).await.unwrap());
         let mut next = log.decided().next_draft();
@@ -292,7 +292,7 @@ async fn a_message_with_a_wrong_key_must_be_fixed_by_its_producer() {
     assert!(world.messages().is_empty());
 }
 
-/// A topic has grown. Until the workers noticed it, the organization's messages went to another partition.
+/// A topic has gained partitions. Messages went to another partition until the workers noticed.
 #[tokio::test]
 async fn a_message_with_its_own_key_on_a_wrong_partition_is_folded_though_nobody_reads_its_topic() {
     let mut world = World::new().await;

@@ -1,5 +1,4 @@
-//! Several owners of one root. One owner wins, the other owners report it, and no table shows a trace of
-//! them.
+//! Several owners of one root. One owner wins. The other owners report this, and leave no trace in any table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ async fn the_one_that_stops_says_so_with_exit_code_4() {
     );
 }
 
-/// Makes a worker the owner of a shard.
+/// Makes a worker the owner of shard 0.
 async fn claim_for_worker(lake: &Lake, released: bool) {
     let path =
         lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-")).unwrap();

@@ -1,8 +1,8 @@
 //! The stream worker on in-memory fakes.
 //!
 //! `basics` has runs without faults. `crash`, `zombie`, `reads` and `rebalance` put a fault at every effect
-//! or step, and `sim` at random ones. `failures` is about damage, losses and wrong clocks, and `growth` about
-//! months and years of operation.
+//! or step, and `sim` puts faults at random effects. `failures` is about damage, losses and wrong clocks, and
+//! `growth` about months and years of operation.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

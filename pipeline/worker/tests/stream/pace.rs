@@ -14,7 +14,7 @@ use crate::world::{What, World};
 /// A schema that is not registered.
 const LATER: u32 = 9;
 
-/// Returns the gate at which the dirty hours of the shard of `acme` wait.
+/// Returns the gate at which the dirty hours of the shard of `acme` wait; `None` if no hour is dirty.
 fn gate(world: &World, member: &Member) -> Option<RecomputeGate> {
     member.status.lock().shards[&world.shard_of("acme")].recompute_gate
 }
@@ -159,8 +159,8 @@ async fn late_events_of_a_minute_are_folded_together() {
     );
 }
 
-/// The second late event must not cause as many writes again before live hours have been written. So it waits
-/// for the delay.
+/// A late event must not cause as many writes as the event before it until live hours have been written. So
+/// the second late event waits for the delay.
 #[tokio::test]
 async fn late_events_that_never_end_wait_for_live_hours() {
     let world = World::default();

@@ -47,7 +47,8 @@ async fn it_says_that_it_waits_for_storage_until_storage_answers() {
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
 }
 
-/// Returns the kind and the message of the worker's wait for storage.
+/// Returns the kind and the message of the worker's wait for storage; `None` if the worker does not wait for
+/// it.
 fn storage_wait(member: &Member) -> Option<(ErrorKind, String)> {
     let status = member.status.lock();
     status.waits.get(&Dependency::Storage).map(|wait| (wait.kind, wait.message.clone()))
@@ -211,7 +212,8 @@ async fn storage_that_answers_within_a_long_step_is_a_sign_of_life() {
     member.settle(&world).await.unwrap();
 }
 
-/// Lets time pass, with a step every five seconds, until the worker does not finish a step.
+/// Lets time pass, with a step every five seconds, for `seconds` or until a step is not done. Returns the
+/// result of the last step.
 async fn pass(world: &World, member: &mut Member, seconds: u64) -> Stepped {
     for _ in 0..seconds / 5 {
         world.pass(Duration::from_secs(5));

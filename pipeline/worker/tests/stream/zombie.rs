@@ -67,7 +67,7 @@ async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: S
     hung
 }
 
-/// Runs until the second member hangs or has nothing to do, although the first member hangs.
+/// Runs until the second member hangs or has nothing to do, while the first member hangs.
 async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
     let mut quiet = 0;
     for _ in 0..200 {

@@ -14,7 +14,7 @@ fn euros() -> Rules {
     Rules { version: "2".into(), currency: "EUR".into(), ..Rules::default() }
 }
 
-/// Returns the same event with its price in euros.
+/// Returns the event of a node with its price in euros.
 fn in_euros(record: EventRecord) -> EventRecord {
     let Payload::NodeStarted(mut node) = record.event.payload else { panic!("no price") };
     node.currency = "EUR".into();

@@ -18,12 +18,12 @@ use crate::world::World;
 use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
 
-/// The end of a worker in a world without an object.
+/// Outcome of a worker in a world without some object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    /// It ends with the tables of all events.
+    /// The worker settles, and the tables hold all events.
     Equal,
-    /// It stops a shard, or ends with an error that is not retried.
+    /// The worker stops a shard, or ends with an error that is not retried.
     Loud,
 }
 
@@ -132,8 +132,8 @@ async fn is_loud(world: &World, member: &mut Member) -> bool {
     member.status.lock().shards.values().any(|shard| shard.stopped.is_some())
 }
 
-/// Nobody needs an older checkpoint, and the last ones only release the shards. If tables know a lost
-/// checkpoint, the test below finds a loud stop.
+/// Workers do not need older checkpoints, and the last checkpoints only release the shards. The test below
+/// covers lost checkpoints that tables know.
 #[tokio::test]
 async fn without_any_one_checkpoint_a_worker_continues_or_stops_loudly() {
     let mut tried = 0;

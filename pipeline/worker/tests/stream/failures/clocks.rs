@@ -15,7 +15,7 @@ use crate::world::script::read;
 
 const DAY: i64 = 86_400;
 
-/// Returns the number of hours in the tables that the world has not reached.
+/// Returns the number of hours in the tables that the clock of the world has not reached.
 fn ahead(world: &World) -> usize {
     let now = world.now().hour();
     let files = world.lake.files();
@@ -42,7 +42,7 @@ fn closed(world: &World) -> Vec<Option<Hour>> {
     world.audit.latest().values().map(|checkpoint| checkpoint.closed_through).collect()
 }
 
-/// Returns the message that the worker reports about its clock.
+/// Returns the message that the worker reports about its clock; `None` if it reports nothing.
 fn clock_message(member: &Member) -> Option<String> {
     let status = member.status.lock();
     let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.message.clone());
@@ -116,7 +116,8 @@ async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
     assert!(reasons.len() == 1 && reasons[0].starts_with("in_the_future: "), "{reasons:?}");
 }
 
-/// One organization's producers are ahead, within the accepted limit, and send as often as the others.
+/// The producers of one organization have clocks that are ahead, within the accepted limit. They send as
+/// often as other producers.
 #[tokio::test]
 async fn no_hour_closes_before_the_clock_has_passed_its_end_whatever_event_times_come() {
     for ahead in [0, 4, 9] {

@@ -42,7 +42,7 @@ async fn read_for_30_hours() -> (World, Vec<EventRecord>) {
     (world, events)
 }
 
-/// Returns the message of a worker that cannot continue with a shard, or at all.
+/// Steps a new worker until it cannot continue with a shard, or at all, and returns its message.
 async fn said(world: &World, name: &str) -> String {
     let mut member = world.member(name);
     for _ in 0..600 {

@@ -1,4 +1,4 @@
-//! Behavior of Kafka that the simulation's fake does not have.
+//! Behaviour of Kafka that the fake of the simulation does not imitate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ async fn a_partition_without_a_leader_for_a_day_grows_no_checkpoint() {
     assert!(checkpoints < 10, "{checkpoints} checkpoints of a shard without news");
 }
 
-/// Steps until a shard is stopped, for at most `seconds`. Returns the stop.
+/// Steps until a shard is stopped, for at most `seconds`. Returns the stop, or `None` if no shard was
+/// stopped.
 async fn stopped(world: &World, member: &mut Member, seconds: u64) -> Option<ShardStop> {
     for _ in 0..seconds {
         match member.step().await {
@@ -81,7 +82,8 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
 }
 
 /// Recreates a topic while nobody reads it. The new log has a transaction marker at the offset of the last
-/// record read, with `after` events after it. Returns the stop of the shard.
+/// record read, and `after` events after the marker. Returns the stop of the shard, or `None` if the shard
+/// continues.
 async fn recreated_with_a_marker(after: i64) -> Option<ShardStop> {
     let world = read().await;
     let shard = world.shard_of("acme");
@@ -141,7 +143,7 @@ fn other(world: &World, group_id: &str, cluster_id: Option<&str>) -> World {
     other
 }
 
-/// Steps until the worker is refused. Returns the message.
+/// Steps until the worker is refused, and returns the message.
 async fn refused(member: &mut Member) -> String {
     for _ in 0..10 {
         match member.step().await {

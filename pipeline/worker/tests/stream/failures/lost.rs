@@ -34,8 +34,8 @@ async fn ends(world: &World, mut member: Member) -> WorkerError {
     error
 }
 
-/// Steps until a shard is stopped, and then stops the process cleanly. If no other shard is left, the process
-/// ends on its own with exit code 1.
+/// Steps until a shard is stopped, stops the process cleanly, and returns the stop of the shard. If no other
+/// shard is left, the process ends on its own with exit code 1.
 async fn stops(world: &World, mut member: Member) -> ShardStop {
     for _ in 0..400 {
         match member.step().await {
@@ -82,7 +82,8 @@ async fn step_to_the_ends(world: &World, member: &mut Member) {
     }
 }
 
-/// Settles again after the rest of a quiet shard, so that checkpoints have the offsets of all that was read.
+/// Settles, lets quiet shards become due for a checkpoint, and settles again. Checkpoints then have the
+/// offsets of all that was read.
 async fn settle_after_rest(world: &World, member: &mut Member) {
     member.settle(world).await.unwrap();
     world.pass(QUIET);

@@ -79,7 +79,8 @@ async fn backfill_without(
     Ok(())
 }
 
-/// Asserts that both shards have closed their hours through `least` or later, with these events.
+/// Asserts that both shards have closed all hours through `least`, and that the tables of their closed hours
+/// equal a plain fold of these events.
 pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) {
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {
@@ -94,7 +95,7 @@ pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) 
     assert_content(&world.lake, &content, "");
 }
 
-/// Returns an archive file of acme's shard, and a late event of its hour.
+/// Returns an archive file of the shard of `acme`, and a late event of the file's hour.
 fn victim(world: &World) -> (String, EventRecord) {
     let shard = world.shard_of("acme");
     let hour_of = |path: &String| {

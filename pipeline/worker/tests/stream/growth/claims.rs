@@ -12,7 +12,8 @@ use prorata_worker::names::{self, ObjectId};
 use super::watched::{Asked, WatchedStore, worker};
 use crate::world::World;
 
-/// Creates a world of two shards with all events on one of them. Returns the world and that shard.
+/// Creates a world of two shards with all events on one of them. Returns the world and the shard with the
+/// events.
 async fn world_of_60_hours() -> (World, u16) {
     let world = World::on(FakeBroker::default(), 2);
     let used = world.shard_of("acme");
@@ -26,7 +27,8 @@ async fn world_of_60_hours() -> (World, u16) {
     (world, used)
 }
 
-/// Returns the calls that a new owner of all shards makes until it has closed all hours that it can close.
+/// Runs a new owner of all shards until it has closed all hours that it can close, and returns its calls of
+/// the store.
 async fn calls_of_a_claim(world: &World, name: &str) -> Asked {
     let store = WatchedStore::of(world);
     let (mut worker, _) = worker(world, &store, name, |_| {}).await;
@@ -46,7 +48,8 @@ async fn a_claim_lists_no_archive() {
     assert!(archive.is_empty() && !lists.is_empty(), "{lists:?}");
 }
 
-/// Names an archive file of each hour in this many months before the start of the world.
+/// Appends a checkpoint that names an archive file for each hour of the `months` months before the start of
+/// the world.
 async fn archive_of(world: &World, shard: u16, months: i64) {
     let mut log = Log::new(log::latest(&world.lake.store, shard).await.unwrap());
     let mut draft = log.decided().next_draft();

@@ -49,7 +49,7 @@ fn history(organizations: usize, hours: i64) -> Vec<EventRecord> {
 }
 
 /// Returns events in which the first organization has a node and a pod the whole time. Each other
-/// organization has them for some hours.
+/// organization has a node and a pod for some hours.
 fn visits(organizations: usize, hours: i64) -> Vec<EventRecord> {
     const STAY: i64 = 12;
     let mut events = history(1, hours);
@@ -188,7 +188,7 @@ async fn a_late_event_of_one_among_a_thousand_costs_its_own_hours() {
     assert!(cost.restated <= 2, "{} hours restated", cost.restated);
 }
 
-/// A thousand organizations come and go, so that a test can fold the hours of a month.
+/// A thousand organizations come and go. Few exist at the same time, so a test can fold the hours of a month.
 #[tokio::test]
 async fn a_late_event_of_a_month_ago_costs_its_own_hours() {
     let hours = 24 * 32;

@@ -1,4 +1,4 @@
-//! Unneeded objects are swept, regardless of who left them, and as fast as they are made.
+//! Unneeded objects are swept, regardless of who left them, and as fast as they are created.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Maintenance, which trims everything that only grows while workers run. The tests cut it off after every
-//! effect.
+//! Maintenance, which trims everything that only grows while workers run. The tests interrupt maintenance
+//! after every effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An organization that has nothing left leaves the state and the tables.
+//! An organization without anything left disappears from the state and the tables.
 
 use prorata_samples::trace::{pod, pod_stop};
 use prorata_testkit::fakes::FakeBroker;

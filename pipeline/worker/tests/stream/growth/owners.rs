@@ -1,4 +1,5 @@
-//! Claims. A checkpoint does not grow with their number, and the objects that a dead owner left never count.
+//! Claims of a shard. A checkpoint does not grow with the number of claims, and the objects that a dead owner
+//! left never count.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::harness::rules;
 use crate::world::World;
 use crate::world::oracle::{self, Also};
 
-/// Returns the size of the shard's latest checkpoint in bytes, and its number of hours.
+/// Returns the size of the shard's latest checkpoint in bytes, and the number of hours in it.
 fn size(world: &World) -> (usize, usize) {
     world.audit.look();
     let latest = world.audit.latest()[&0].clone();

@@ -1,4 +1,4 @@
-//! Parts of checkpoints in the life of a shard, and the tables that a failing table holds back.
+//! Parts of checkpoints over the life of a shard, and tables that are published although one table fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

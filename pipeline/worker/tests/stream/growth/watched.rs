@@ -79,7 +79,7 @@ impl ObjectStore for WatchedStore {
     }
 }
 
-/// Opens a worker on a watched store. Returns it with its status.
+/// Opens a worker on a watched store. Returns the worker and its status.
 pub async fn worker(
     world: &World,
     store: &WatchedStore,

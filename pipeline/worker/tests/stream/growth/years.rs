@@ -48,7 +48,7 @@ struct Figures {
     lists: usize,
     puts: usize,
     /// Maximum number of live files of one table that a worker saw at a time, in a day. `state_bytes` is the
-    /// maximum size of its state.
+    /// maximum size of the worker's state in bytes.
     viewed_files: usize,
     state_bytes: u64,
 }
@@ -130,7 +130,8 @@ impl Figures {
 }
 
 /// Runs a day under a separate owner. Pods come and go, some events are late, and maintenance runs at the
-/// end. Returns the worker's maximum number of files of a table, and its number of bytes of state.
+/// end. Returns the maximum number of files of one table that the worker saw, and the size of its state in
+/// bytes.
 async fn live_a_day(world: &World, store: &WatchedStore, retention: Retention, day: i64) -> (usize, u64) {
     let (name, watched) = (format!("day{day}"), WatchedTables::of(world));
     let source = world.broker.source(&name, &TOPICS);

@@ -61,7 +61,7 @@ impl Chaos {
         rules::numbered(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
     }
 
-    /// Sets clocks of processes wrong, by amounts that may or may not be noticed.
+    /// Sometimes sets the clock of a process wrong, by an amount that may or may not be noticed.
     fn clocks(&mut self, fleet: &mut Fleet, dice: &mut Dice, round: i64) {
         let (alive, chance) = (fleet.alive(), fleet.plan.chances.wrong_clock);
         if chance == 0 || alive.is_empty() || !dice.happens(chance) {
@@ -168,7 +168,7 @@ impl Chaos {
         }
     }
 
-    /// Makes gaps in logs, and compacts or deletes records that are read and decided.
+    /// Sometimes skips offsets in a log, and sometimes compacts or deletes records that are read and decided.
     fn logs(&mut self, fleet: &mut Fleet, dice: &mut Dice) {
         let (world, chances) = (fleet.world.clone(), fleet.plan.chances);
         let (topic, shard) = (dice.pick(&TOPICS), dice.below(usize::from(world.shards)) as Shard);

@@ -35,7 +35,7 @@ struct Economy {
     checkpoint_bytes: usize,
 }
 
-/// Number of dates up to the date of the most wrong clock, plus a margin.
+/// Maximum number of dates from the true date to the date of the clock that is furthest ahead, plus a margin.
 const DATES_AHEAD_MAX: usize = 42;
 
 /// The age from which an object is swept. A worker sweeps once an hour, counted from its claim.

@@ -27,7 +27,7 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// Returns whether a new process starts after one has ended.
+    /// Returns whether another process starts in the berth after a process has ended.
     fn is_refilled(&self) -> bool {
         self.kind == Kind::Own
     }
@@ -130,7 +130,7 @@ impl Fleet {
         }
     }
 
-    /// Steps each process once, except those that are skipped. Returns whether nothing happened.
+    /// Steps each process once, except for randomly skipped processes. Returns whether nothing happened.
     pub async fn round(&mut self, round: i64, dice: &mut Dice) -> bool {
         let mut quiet = true;
         for index in 0..self.berths.len() {

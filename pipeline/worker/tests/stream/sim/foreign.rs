@@ -1,4 +1,4 @@
-//! Backfills of foreign events into the same root, and of everything into a fresh one.
+//! Backfills of foreign events into the root of the world, and of all events into a fresh root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

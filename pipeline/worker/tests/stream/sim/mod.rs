@@ -1,8 +1,8 @@
-//! The simulation. Everything happens at once and at random, but the same seed makes the same run.
+//! The simulation. Everything happens at once and at random, but equal seeds lead to equal runs.
 //!
-//! `PRORATA_SIM_SEEDS` is the number of seeds. `PRORATA_SIM_FIRST_SEED` is the first seed, or `fresh` for one
-//! that nobody has tried. To repeat a failing seed, run `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1
-//! cargo test -p prorata-worker --test stream sim`.
+//! `PRORATA_SIM_SEEDS` is the number of seeds. `PRORATA_SIM_FIRST_SEED` is the first seed, or `fresh` for a
+//! seed that is taken from the clock. To repeat a failing seed, run `PRORATA_SIM_FIRST_SEED=<seed>
+//! PRORATA_SIM_SEEDS=1 cargo test -p prorata-worker --test stream sim`.
 
 mod chaos;
 mod coverage;
@@ -73,7 +73,7 @@ async fn the_tables_always_equal_a_fold_of_the_archive() {
     assert!(!fixed || missing.is_empty(), "never reached: {missing:?}");
 }
 
-/// Returns the first seed, the number of seeds, and whether they are the fixed ones.
+/// Returns the first seed, the number of seeds, and whether these are the fixed seeds.
 fn seeds() -> (u64, u64, bool) {
     let number = |name: &str| std::env::var(name).ok().map(|text| (text.parse::<u64>().ok(), text));
     let seeds = number("PRORATA_SIM_SEEDS").map(|(seeds, text)| seeds.unwrap_or_else(|| panic!("{text}")));

@@ -1,5 +1,4 @@
-//! The plan of a seed, which has sizes, limits and the kinds of trouble that occur. So each seed has its own
-//! mix.
+//! The plan of a seed: sizes, limits, and the kinds of trouble that occur. So each seed tests another mix.
 
 use std::time::Duration;
 

@@ -214,8 +214,8 @@ impl Audit {
         now(named(&self.store, checkpoint)).unwrap()
     }
 
-    /// Asserts that every new name is the name of a stored object. An archive file may leave only if its hour
-    /// has a new file.
+    /// Asserts that every new name is the name of a stored object. A checkpoint may drop an archive file only
+    /// if it adds another file of the same hour.
     fn check_names(&self, before: &Checkpoint, after: &Checkpoint) {
         if before.archive == after.archive && before.dead_letters == after.dead_letters {
             return;
@@ -251,8 +251,8 @@ impl Audit {
         }
     }
 
-    /// Returns the digest and the text of each file of an hour in this file. This file is a file of the hour,
-    /// or contains files of the hour.
+    /// Returns the digest and the text of each file of an hour in a table file. The table file is a file of
+    /// an hour or a file of a day.
     fn rows_of(&self, table: Table, (_, hour): (Shard, Hour), path: &str) -> Vec<(String, String)> {
         let bytes = self.object(&format!("{}/{path}", table.name()));
         let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));

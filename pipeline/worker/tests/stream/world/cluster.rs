@@ -15,8 +15,8 @@ use crate::world::member::{Member, Stepped};
 /// Time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(5);
 
-/// Number of rounds without any effect until a cluster counts as settled. They last longer than a checkpoint
-/// waits.
+/// Number of rounds without any effect until a cluster counts as settled. These rounds take longer than a
+/// checkpoint waits.
 const QUIET_ROUNDS: u32 = 14;
 
 /// All members of the consumer group.

@@ -62,7 +62,7 @@ pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<
     std::iter::once(event(organization, minutes, Payload::PoolSet(Box::new(pool)))).chain(greedy).collect()
 }
 
-/// Returns `count` commitments and as many nodes, each of which every commitment may cover.
+/// Returns `count` commitments and `count` nodes. Every commitment may cover every node.
 pub fn crowded(organization: &str, minutes: i64, count: usize) -> Vec<EventRecord> {
     let commitment = |number: usize| CommitmentSet {
         commitment_id: format!("c{number}").as_str().into(),

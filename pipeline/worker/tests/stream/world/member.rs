@@ -148,7 +148,7 @@ fn begin(mut worker: Worker<FakeSource>, stop: bool) -> Running {
     })
 }
 
-/// Polls a future until it is ready or hangs at an effect that waits.
+/// Polls a future until it is ready or hangs at an effect that waits. Returns `None` if it hangs.
 async fn until_paused<T>(
     mut running: Pin<&mut (dyn Future<Output = T> + 'static)>,
     faults: &Faults,

@@ -36,7 +36,7 @@ use crate::harness::{Lake, five_weeks};
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 
-/// The rest of a quiet shard with the default `checkpoint_interval`.
+/// Time after which a quiet shard writes its next checkpoint, with the default `checkpoint_interval`.
 pub const QUIET: Duration = Duration::from_secs(600);
 
 /// The schema with which producers write.
@@ -94,7 +94,8 @@ impl World {
         Self::at(broker, shards, SteppedClock::new(WallTime(Hour(START + 7).start().0)))
     }
 
-    /// Returns the same root for consumers of another group, on another cluster with the same topics.
+    /// Returns a world on the same root for consumers of another group, on another cluster with the same
+    /// topics.
     pub fn of_another_group(&self) -> Self {
         let broker = FakeBroker::of_consumer("another", Some("elsewhere"));
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, self.shards));
@@ -106,12 +107,12 @@ impl World {
         self.lake.store.object(&names::consumer(1)).is_some()
     }
 
-    /// Returns the same world with an empty audit, for use after an object was removed.
+    /// Returns a copy of the world with an empty audit, for use after an object was removed.
     pub fn fresh_audit(&self) -> Self {
         Self { audit: Audit::of(&self.lake), ..self.clone() }
     }
 
-    /// Creates an empty world at the time of this one.
+    /// Creates an empty world at the current time of this world.
     pub fn fresh(&self) -> Self {
         Self::at(FakeBroker::default(), self.shards, self.clock.clone())
     }
@@ -210,7 +211,7 @@ impl World {
         Member::new(name, status, faults, Box::pin(opening))
     }
 
-    /// Returns a worker that is yet to be opened.
+    /// Returns a future that opens a worker.
     pub fn open<C: FnOnce(&mut WorkerOptions) + 'static>(
         &self,
         topics: &[&str],
@@ -244,7 +245,7 @@ impl World {
         Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)
     }
 
-    /// Opens a worker on this source and store, without audit or faults. Returns it with its status.
+    /// Opens a worker on this source and store, without audit or faults. Returns the worker and its status.
     pub async fn worker_on<S: Source>(
         &self,
         source: S,

@@ -158,7 +158,7 @@ pub fn fed(world: &World) -> BTreeSet<Place> {
     world.dead_letters.letters().iter().filter_map(place).collect()
 }
 
-/// Asserts that the topic has each dead letter at least once, and nothing else.
+/// Asserts that the topic contains each dead letter at least once, and nothing else.
 fn check_topic(world: &World, held: &Held, context: &str) {
     let fed = fed(world);
     let filed: BTreeSet<Place> = held.letters.keys().cloned().collect();

@@ -75,7 +75,8 @@ async fn one_damaged_shard_keeps_no_other_from_a_backfill() {
     foreign::run(&world, &events, Faults::default(), options).await.unwrap();
 }
 
-/// Creates a world with a waiting file of dead letters in each of two shards.
+/// Creates a world with a waiting file of dead letters in each of two shards. Returns the world, its worker,
+/// and the paths of the files.
 async fn with_letters() -> (World, Member, Vec<String>) {
     let world = World::default();
     world.produce(&trace());

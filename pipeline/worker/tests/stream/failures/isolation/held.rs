@@ -54,7 +54,8 @@ async fn lives(world: &World, member: &mut Member, minutes: u64) {
     }
 }
 
-/// Returns the number of held organizations over all shards, and the reason that one of them is held.
+/// Returns the number of held organizations over all shards, and the reason of one of the holds; `None` if
+/// there are none.
 fn held(member: &Member) -> (u64, Option<String>) {
     let status = member.status.lock();
     let count = status.shards.values().map(|shard| shard.held).sum();
@@ -62,7 +63,7 @@ fn held(member: &Member) -> (u64, Option<String>) {
 }
 
 /// Creates a world in which one organization of shard 0 cannot be folded, and runs a worker on it for an
-/// hour.
+/// hour. Returns the world, the worker and the organization.
 async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, String) {
     let world = World::default();
     let evil = tenant_of(&world, 0);
@@ -86,7 +87,8 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
     (world, member, evil)
 }
 
-/// Asserts that a backfill of these events into a fresh root writes the same tables, with the same hold.
+/// Asserts that a backfill of these events into a fresh root writes the tables of the world, and holds only
+/// `evil`.
 async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &str) {
     let fresh = world.fresh();
     let mut options = BackfillOptions::new("fresh".into());

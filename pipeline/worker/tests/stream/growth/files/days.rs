@@ -64,7 +64,7 @@ fn compacted(maintained: &Maintained) -> u64 {
     maintained.tables.values().map(|table| table.compacted).sum()
 }
 
-/// Returns all rows with their clocks, by table, hour and shard.
+/// Returns the rows of all live files, including the columns that depend on clocks, by table, hour and shard.
 fn rows(world: &World) -> BTreeMap<(Table, Hour, Shard), String> {
     let objects = world.lake.store.objects();
     let mut rows = BTreeMap::new();
@@ -92,7 +92,8 @@ fn day_files(world: &World) -> usize {
     world.lake.files().values().flatten().filter(|path| DayFile::parse(path).is_some()).count()
 }
 
-/// Returns the numbers of some effects and of all the last effects, because commits come at the end.
+/// Returns the numbers of some effects, and of all of the last eight effects, because commits come at the
+/// end.
 fn some_of(effects: u64) -> impl Iterator<Item = u64> {
     let few = effects.saturating_sub(8);
     (0..few).step_by(usize::try_from(few / 8 + 1).unwrap()).chain(few..effects)
