@@ -1,7 +1,7 @@
-//! Counts instructions of a small fixed load. First it takes a worker's path of events: decode archive files,
-//! fold hours, close them, encode the tables. Then it folds an hour of one organization in which very many
-//! things change. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of
-//! each `counted_` function separately. Without Valgrind the program only prints the load.
+//! Counts instructions of a small fixed load. First it processes events as a worker does: it decodes archive
+//! files, folds and closes hours, and encodes the tables. Then it folds an hour of one organization in which
+//! very many things change. `tests/bench/instructions` runs this program in Valgrind, which counts the
+//! instructions of each `counted_` function separately. Without Valgrind the program only prints the load.
 //!
 //! Everything runs on the main thread, which is the only thread of rayon's pool, so a count depends only on
 //! the load and the code.
@@ -57,7 +57,7 @@ type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
 /// Events of each hour, by organization.
 type Hours = BTreeMap<Hour, BTreeMap<OrganizationId, OrderedEvents>>;
 
-/// One archive file for each hour, ordered like a worker's own files.
+/// Returns one archive file for each hour, with events in the order of a worker's own files.
 fn archive() -> Vec<(Hour, Vec<u8>)> {
     let mut hours: BTreeMap<Hour, Vec<Body>> = BTreeMap::new();
     for event in LOAD.arrivals() {
@@ -86,7 +86,7 @@ fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, ByOrganization)> {
     files.iter().map(read).collect()
 }
 
-/// Reduces usage to sums; orders everything else and removes duplicates.
+/// Reduces usage to sums. Orders all other events, and removes duplicates.
 #[inline(never)]
 fn counted_fold(decoded: Vec<(Hour, ByOrganization)>) -> Hours {
     let fold = |(hour, organizations): (Hour, ByOrganization)| {
@@ -120,9 +120,9 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     files
 }
 
-/// One hour of one organization. It sets quotas, rates, pools and nodes in order, each with a pod that it
-/// governs, prices or bears. It sets prices and quotas again while all pods run. Then it sets commitments for
-/// the nodes' family, each twice.
+/// Returns the events of one hour of one organization. They set quotas, rates, pools and nodes in order, each
+/// with a pod that it affects. They set quotas, rates and pools again while all pods run. Then they set each
+/// commitment for the nodes' family twice.
 fn crowd() -> HourEvents {
     let mut hour = HourEvents::new(LOAD.start);
     let mut at = LOAD.start.start();
@@ -156,8 +156,8 @@ fn crowd() -> HourEvents {
     hour
 }
 
-/// Returns the same event for another object. A third of the pods run on a node each, a third at a rate, a
-/// third in a pool.
+/// Returns the event for the object with this number. A third of the pods run on nodes, one on each node. A
+/// third are priced by a rate, and a third run in a pool.
 fn of_number(mut payload: Payload, number: i64) -> Payload {
     let name = |kind: &str, number: i64| format!("{kind}-{number}");
     match &mut payload {

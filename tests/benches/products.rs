@@ -1,6 +1,6 @@
-//! Closes an hour in which two kinds of things that a tenant controls meet, in equal numbers.
-//! `tests/bench/products` counts its instructions at several sizes. If each thing took time for each thing of
-//! the other kind, twice as many would take four times as long.
+//! Closes an hour with equal numbers of two kinds of objects that a tenant controls and that affect each
+//! other. `tests/bench/products` counts the instructions at several sizes. If each object took time for each
+//! object of the other kind, twice as many objects would take four times as long.
 //!
 //! usage: products NAME SIZE
 
@@ -20,7 +20,7 @@ const HOUR: Hour = Hour(498_661);
 /// Organization of all events.
 const ORGANIZATION: &str = "acme-corporation";
 
-/// The events of the hour before, all at its start, and of the counted hour, spread over it.
+/// The events of the hour before, all at its start, and the events of the counted hour, spread over the hour.
 struct Story {
     before: Vec<Payload>,
     during: Vec<Payload>,

@@ -1,5 +1,5 @@
-//! Counts the requests to storage of one simulated day of a worker that holds all shards, with the defaults.
-//! Kafka and the clock are simulated. Storage is a real folder, tables have real logs.
+//! Counts the requests to storage of one simulated day of a worker that holds all shards, with the default
+//! configuration. Kafka and the clock are simulated. Storage is a real folder, and tables have real logs.
 //!
 //! usage: cargo bench -p prorata-tests --bench requests
 
@@ -28,7 +28,7 @@ use prorata_worker::status::{Counts, RequestKind, Status};
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 use tempfile::TempDir;
 
-/// The day, and the hours before it in which the root begins.
+/// Hours of the run: a day, and before it the hours in which the root begins.
 const HOURS: u64 = 26;
 const WARM_UP_HOURS: i64 = 2;
 
@@ -51,7 +51,7 @@ const fn price(kind: RequestKind) -> u64 {
     }
 }
 
-/// Runs a worker for a day, with the producers of a load. Returns what the day counted.
+/// Runs a worker for a day, with the producers of a load. Returns the counts of the day.
 async fn day(organizations: u64, pods: u64) -> Counts {
     let folder = TempDir::new().unwrap();
     let status = Arc::<Status>::default();

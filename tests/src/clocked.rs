@@ -1,4 +1,4 @@
-//! A real store whose times are a test's.
+//! A real store that takes its times from the clock of a test.
 
 use async_trait::async_trait;
 use bytes::Bytes;

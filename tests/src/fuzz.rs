@@ -22,9 +22,9 @@ use prorata_worker::names;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Checks a message. The first byte chooses one of our schemas. If it is out of their range, the next two
+/// Checks a message. The first byte chooses one of our schemas. If the byte is out of range, the next two
 /// bytes are the length of a writer's schema, which follows them. An accepted event has one canonical body,
-/// which is read back as the same event.
+/// which decodes to an equal event.
 pub fn decoder(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else { return };
     let decoded = match EventKind::ALL.get(usize::from(choice)) {
@@ -42,7 +42,8 @@ pub fn decoder(input: &[u8]) {
 }
 
 /// Checks a writer's schema. Either both the decoder and the fingerprint refuse it, or neither does. Then the
-/// decoder reads zeros and the text itself as records: a schema costs no more than the bytes that it reads.
+/// decoder decodes zeros and the text itself, because a schema must not cost more than the bytes that it
+/// decodes.
 pub fn schema(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let compiled = Decoder::compile(&text);
@@ -73,8 +74,8 @@ pub fn quantity(input: &[u8]) {
     }
 }
 
-/// Checks an archive file: the position of every reported record is after the last record's, and every
-/// reported event is canonical.
+/// Checks an archive file. Every reported record comes after the record before it, and every reported event
+/// is canonical.
 pub fn container(input: &[u8]) {
     let mut last = None;
     let result = read_events(input, &mut |position, record| {
@@ -89,7 +90,7 @@ pub fn container(input: &[u8]) {
 }
 
 /// Checks a checkpoint after correcting its checksum. A readable checkpoint has a stored form, which is read
-/// back as the same checkpoint. Returns whether it is readable.
+/// back as an equal checkpoint. Returns whether the checkpoint is readable.
 pub fn checkpoint(input: &[u8]) -> bool {
     let Ok(mut json) = serde_json::from_slice::<Value>(input) else { return false };
     let Some(fields) = json.as_object_mut() else { return false };
@@ -107,8 +108,8 @@ pub fn checkpoint(input: &[u8]) -> bool {
     true
 }
 
-/// Checks a snapshot after correcting its format and checksum, and the input as the content of one. Readable
-/// states pack to bytes that are read back as the same states. Returns whether there are any readable states.
+/// Checks the input as a snapshot, after correcting format and checksum, and as the content of a snapshot.
+/// Readable states are packed and read back as equal states. Returns whether any state is readable.
 pub fn snapshot(input: &[u8]) -> bool {
     let Ok(empty) = snapshot::encode(&[]) else { return false };
     let body = input.get(snapshot::HEADER..).unwrap_or_default();
@@ -157,9 +158,9 @@ pub fn prices(input: &[u8]) -> bool {
 }
 
 /// Checks a table file. Every reader of tables reads it or returns an error, whatever the Parquet library
-/// does. A readable file keeps its rows. The hours of a file of the day become the same file again. A file of
-/// the day made of one hour's file has the same rows as that file. A file without replaced rows is written
-/// again unchanged. Returns whether it is readable as a file of this release.
+/// does. A readable file keeps its rows. A file of the day that is split and joined again is equal. A file of
+/// the day that is joined from a single hour has the rows of the hour's file. A file without replaced rows is
+/// written again unchanged. Returns whether the input is readable as a file of this release.
 pub fn table(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
     let mut is_any_read = false;
@@ -181,7 +182,7 @@ pub fn table(input: &[u8]) -> bool {
     is_any_read
 }
 
-/// The view that a command for tables has of a file.
+/// Properties of a table file that a command determines.
 struct Seen {
     is_of_this_release: bool,
     /// The first hour that a row names.
@@ -208,8 +209,8 @@ fn look(table: Table, bytes: &Bytes) -> Seen {
     Seen { is_of_this_release, hour }
 }
 
-/// Returns the number of rows of a file of the day after splitting it and joining it again. `None` if it is
-/// refused.
+/// Returns the number of rows of a file of the day after splitting it and joining it again. Returns `None` if
+/// the file is refused.
 fn rejoined_rows(table: Table, bytes: &Bytes) -> Option<u64> {
     let files = split(table, bytes).ok()?;
     let listed = day_parts(table, bytes).ok()?;

@@ -49,7 +49,7 @@ impl StoredLake {
         Self { store: Store::open(url).unwrap(), runtime }
     }
 
-    /// Latest checkpoints of all shards that have one.
+    /// Returns the latest checkpoint of each shard that has one.
     pub fn checkpoints(&self) -> BTreeMap<Shard, Checkpoint> {
         let all = async {
             let mut found = BTreeMap::new();
@@ -88,7 +88,7 @@ impl StoredLake {
         listed.into_iter().map(|object| object.path).collect()
     }
 
-    /// Returns everything below the tables' folders: every change of a table leaves an object there.
+    /// Returns all objects in the tables' folders. Every change of a table leaves an object there.
     pub fn tables(&self) -> Vec<String> {
         Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
     }
@@ -165,14 +165,15 @@ impl StoredLake {
         }
     }
 
-    /// Fails unless both lakes are equal: byte for byte, except for the clock columns of `hours`.
+    /// Fails unless both lakes are equal byte for byte, except for the clock columns of `hours`. Also fails
+    /// if there are no costs to compare.
     pub fn assert_equals(&self, expected: &Self, through: Hour) {
         let of = |table: Table| self.files(through).keys().filter(|(of, ..)| *of == table).count();
         assert!(of(Table::CostAllocation) > 0, "there is nothing to compare");
         self.assert_holds(expected, through);
     }
 
-    /// Like [`Self::assert_equals`], but for events that cost nothing.
+    /// Fails like [`Self::assert_equals`], but accepts lakes without costs.
     pub fn assert_holds(&self, expected: &Self, through: Hour) {
         let (ours, theirs) = (self.contents(through), expected.contents(through));
         assert!(ours.keys().any(|(table, ..)| *table == Table::Hours), "there is nothing to compare");
@@ -193,8 +194,8 @@ impl StoredLake {
         }
     }
 
-    /// Paths of live files by table, shard and hour, and by content: digests of their bytes, or for `hours`
-    /// of the rows without the clock columns.
+    /// Returns the paths of live files by table, shard and hour, and by content. The content is a digest of
+    /// the bytes, or for `hours` a digest of the rows without the clock columns.
     fn contents(&self, through: Hour) -> BTreeMap<(Table, Shard, Hour), Contents> {
         let content = |table: Table, file: &TableFile| {
             let path = format!("{}/{}", names::table(table), file.path());
@@ -225,7 +226,8 @@ fn assert_hours_equal(found: bytes::Bytes, wanted: bytes::Bytes, path: &str) {
     assert_eq!(found, wanted, "{path}");
 }
 
-/// Returns the number of messages that a checkpoint has taken: offsets begin at 0.
+/// Returns the number of messages that a checkpoint has taken: the sum of the next offsets, because offsets
+/// begin at 0.
 pub fn taken(checkpoint: &Checkpoint) -> i64 {
     checkpoint.offsets.values().map(|offsets| offsets.next.unwrap_or(0)).sum()
 }

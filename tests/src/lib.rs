@@ -1,7 +1,7 @@
-//! Shared parts of the tests of the connectors, the program and the whole. They run programs, read lakes, use
-//! topics on any brokers, and serve a registry that misbehaves on demand. Parts that need no connectors are
-//! in the test kit, `pipeline/testkit`. The tests of the whole are in `tests/`; `README.md` lists the tests
-//! of each subject.
+//! Shared parts of the tests of the connectors, the program and the whole system. They run programs, read
+//! lakes, use topics on any brokers, and serve a registry that misbehaves on demand. Parts that need no
+//! connectors are in the test kit, `pipeline/testkit`. The tests of the whole system are in `tests/`;
+//! `README.md` lists the tests of each subject.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

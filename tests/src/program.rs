@@ -1,5 +1,4 @@
-//! Programs that run alongside a test. It starts them with their output in files, waits for them, and ends
-//! them.
+//! Programs that a test starts with their output in files, waits for, and ends.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use prorata_testkit::wait::eventually;
 /// Maximum length of the part of a log that is shown after a failure, in characters.
 const SHOWN: usize = 6_000;
 
-/// The program under test: the binary that `PRORATA_BINARY` names, or else a binary that is built once from
-/// the working tree.
+/// Returns a command of the program under test: the binary that `PRORATA_BINARY` names, or else a binary that
+/// is built once from the working tree.
 pub fn prorata() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let binary = BINARY.get_or_init(|| std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));
@@ -70,7 +69,7 @@ impl Program {
         read(&self.log)
     }
 
-    /// Returns the end of the log, for people.
+    /// Returns the end of the log, for the message of a failed test.
     pub fn tail(&self) -> String {
         let log = self.log();
         let from = log.char_indices().rev().nth(SHOWN).map_or(0, |(index, _)| index);
@@ -82,7 +81,7 @@ impl Program {
         send(signal, self.id());
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the program, and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -27,10 +27,10 @@ pub enum Weather {
     Refusing,
     /// Answers every request with 503, as an overloaded S3 does.
     Unavailable,
-    /// Refuses every request that would change something, as for a key without the permission to write. Each
-    /// connection serves one request.
+    /// Refuses every request that would change something, as a store does for a key without the permission to
+    /// write. Each connection serves one request.
     ReadOnly,
-    /// Refuses the same requests, as a store with a full disk does.
+    /// Refuses every request that would change something, as a store with a full disk does.
     Full,
     /// Accepts connections and requests, and never answers.
     Silent,
@@ -75,7 +75,7 @@ impl Proxy {
         Self { address, weather, harmed, _runtime: runtime }
     }
 
-    /// The URL with the proxy instead of its server.
+    /// Returns the URL with the proxy in place of its server.
     pub fn url(&self, url: &str) -> String {
         let (scheme, rest) = url.split_once("://").unwrap();
         let path = rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
@@ -127,7 +127,7 @@ async fn serve(
     None
 }
 
-/// Passes one chunk on. Returns `false` if the connection must end.
+/// Passes one chunk on. Returns `false` if the connection must end, and `None` if it is broken.
 async fn pass(
     client: &mut TcpStream,
     server: &mut TcpStream,
@@ -158,7 +158,7 @@ async fn pass(
     Some(bytes > 0)
 }
 
-/// Serves one request, unless it would change something.
+/// Serves one request, or refuses it if it would change something.
 async fn read_only(mut client: TcpStream, server: String, refusal: (&str, &str)) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < CHUNK {

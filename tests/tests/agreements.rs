@@ -1,4 +1,4 @@
-//! A file of agreements that is edited and sent again. The sum of all sent events has the same tables as the
+//! A file of agreements that is edited and sent again. All sent events together lead to the tables of the
 //! last file alone.
 //!
 //! `PRORATA_SEEDS` is the number of histories. `PRORATA_FIRST_SEED` is the first seed, or `fresh` for a new
@@ -54,7 +54,7 @@ fn supply(tables: &[HourTables]) -> Vec<String> {
     tables.iter().map(|hour| hour.totals.supply_cost.to_string()).collect()
 }
 
-/// Events sent for a file that is edited: each version is sent before the next one is written.
+/// Events that were sent for a file that is edited. Each version is sent before the next version is written.
 #[derive(Default)]
 struct SentEvents {
     events: Vec<Event>,
@@ -96,7 +96,7 @@ fn reservation(from: &str, to: Option<&str>, quantity: i32, price: &str) -> Valu
     })
 }
 
-/// Returns the events from a sender that remembers what it sent, and from one that does not.
+/// Returns the events of a sender that remembers which events it sent, and of a sender that does not.
 fn with_and_without_memory(files: [Value; 2], now: Timestamp) -> [Vec<Event>; 2] {
     let later = Timestamp(now.0 + 1);
     let mut known = SentEvents::default();
@@ -196,7 +196,8 @@ fn a_correction_must_be_recorded_later() {
     assert!(message.contains("set a later 'recorded_at' at the top of the file"), "{message}");
 }
 
-/// Returns any file: up to two versions of each of a few objects, which begin and end at half hours.
+/// Returns a random file. It has up to two versions of each of a few objects, which begin and end at half
+/// hours.
 fn any_file(rng: &mut ChaCha8Rng) -> Value {
     let text = |number: i64| half_hour(number).to_string();
     let mut sections = json!({"commitments": [], "reservations": [], "rates": [], "pools": []});
@@ -248,7 +249,7 @@ fn quantities(pairs: &[(&str, &str)]) -> Quantities {
     pairs.iter().map(parse).collect()
 }
 
-/// A pod of quality of service `a`, running from the start.
+/// Returns the start of a pod with quality of service `a`, which runs from the start.
 fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
     let pod = PodStarted {
         cluster_id: "c".into(),
@@ -275,7 +276,7 @@ fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
     Event::new("acme".into(), half_hour(0), Payload::PodStarted(Box::new(pod)))
 }
 
-/// The subjects of agreements: a node, and pods without one.
+/// Returns the objects that agreements affect: a node, and pods without a node.
 fn cluster() -> Vec<Event> {
     let node = NodeStarted {
         cluster_id: "c".into(),

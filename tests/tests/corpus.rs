@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use prorata_samples::dice::{dice, mutate};
 use prorata_tests::fuzz;
 
-/// Returns how many times each input is damaged. `PRORATA_CORPUS_DAMAGES` searches for longer without a
-/// fuzzer.
+/// Returns the number of times that each input is damaged. With `PRORATA_CORPUS_DAMAGES`, a run without a
+/// fuzzer searches for longer.
 fn damages() -> u64 {
     std::env::var("PRORATA_CORPUS_DAMAGES").map_or(20, |number| number.parse().unwrap())
 }
@@ -22,7 +22,8 @@ fn inputs(folder: &str) -> Vec<Vec<u8>> {
     inputs.into_iter().map(|input| std::fs::read(input).unwrap()).collect()
 }
 
-/// Runs a target over inputs and damaged copies of them. Returns how many undamaged inputs it accepts.
+/// Runs a target over inputs and damaged copies of them. Returns the number of undamaged inputs that it
+/// accepts.
 fn replay<A>(inputs: &[Vec<u8>], run: fn(&[u8]) -> A, is_accepted: fn(A) -> bool) -> usize {
     let mut accepted = 0;
     for (seed, input) in (0..).zip(inputs) {
@@ -43,7 +44,8 @@ fn replay_all(target: &str, run: fn(&[u8])) {
     replay(&inputs, run, |()| true);
 }
 
-/// Replays inputs of a form that changes with releases. If none is accepted, they prove nothing.
+/// Replays inputs of a form that changes with releases. Fails if none is accepted, because such inputs prove
+/// nothing.
 fn replay_stored(folder: &str, run: fn(&[u8]) -> bool) {
     let accepted = replay(&inputs(folder), run, |accepted| accepted);
     assert!(accepted > 0, "none of {folder} is of today's form: tests/fuzz/README.md says how to renew them");

@@ -1,5 +1,6 @@
 //! Checks `prorata generate` and `prorata agreements --output kafka` on real Kafka with a real registry. The
-//! topics have the events of the files, each organization's in order and on one partition number.
+//! topics contain the events of the files. The events of an organization are in order and on one partition
+//! number.
 //!
 //! `tests/python/servers.py --kafka 1 --registry` starts the servers, so these tests need the feature
 //! `servers`.
@@ -35,7 +36,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The program: the binary that `PRORATA_BINARY` names, or else a binary that is built from the working tree.
+/// Returns the path of the program: the binary that `PRORATA_BINARY` names, or else a binary that is built
+/// from the working tree.
 fn program() -> PathBuf {
     std::env::var_os("PRORATA_BINARY").map_or_else(
         || {
@@ -63,7 +65,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Checks the exit code. Returns the one line that says what went wrong.
+/// Checks the exit code. Returns the last line, which says what went wrong.
 fn failure(output: &Output, code: i32) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -102,7 +104,7 @@ struct Read {
     partition: i32,
     key: String,
     value: Vec<u8>,
-    /// The time at which it was sent, in milliseconds since 1970.
+    /// Time at which the message was sent, in milliseconds since 1970.
     millis: i64,
 }
 
@@ -137,7 +139,7 @@ fn read(topics: &[&str], count: usize) -> Vec<Read> {
     found
 }
 
-/// Decodes as the worker does: fetches the needed schemas once.
+/// Decodes a value as the worker does. If the decoder needs a schema, fetches it and decodes again.
 async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
     if let Err(DecodeFailure::NeedsSchema(id)) = messages.decode(value) {
         messages.fetch(id).await.unwrap();
@@ -149,7 +151,7 @@ async fn topics(names: &[&str]) {
     admin::create_topics(&variable("PRORATA_TEST_KAFKA"), names, PARTITIONS, 1).await;
 }
 
-/// Returns how many events the program says it sent.
+/// Returns the number of events that the program says it sent.
 fn count(said: &str) -> usize {
     said.split(' ').next().unwrap().parse().unwrap()
 }

@@ -1,5 +1,5 @@
 //! The sample day, end to end through the program. Its tables equal `testdata/sample-day/expected` on every
-//! run and with any number of threads, and it has an example of everything.
+//! run and with any number of threads. The day contains an example of everything.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; people review
 //! the difference.
@@ -20,7 +20,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// The command that made the sample day; `testdata/README.md` has the same one.
+/// The command that made the sample day. `testdata/README.md` contains this command.
 const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 --seed 2 --start \
                        2026-11-01T00 --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --output \
                        testdata/sample-day/events";
@@ -28,10 +28,10 @@ const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 -
 /// Columns that depend on when events arrived, so they differ between runs.
 const CLOCKS: &[&str] = &["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
 
-/// Columns of `cost_allocation` that its summary groups by, after organization and hour.
+/// Columns of `cost_allocation` by which the summary groups rows, after organization and hour.
 const GROUPS: &[&str] = &["x_RowKind", "SubAccountId", "x_QuotaState", "x_Unpriced"];
 
-/// Columns of `cost_allocation` that its summary adds up.
+/// Columns of `cost_allocation` that the summary adds up.
 const SUMS: &[&str] = &["BilledCost", "EffectiveCost", "ListCost", "PricingQuantity", "x_PoolCharge"];
 
 const NULL: &str = "null";
@@ -65,7 +65,7 @@ fn backfill(lake: &Path, threads: usize) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A lake with the sample day, made once on one thread.
+/// Returns a lake with the sample day, which is built once on one thread.
 fn lake() -> &'static Path {
     static LAKE: OnceLock<TempDir> = OnceLock::new();
     LAKE.get_or_init(|| {
@@ -77,7 +77,7 @@ fn lake() -> &'static Path {
     PATH.get_or_init(|| LAKE.get().unwrap().path().join("lake"))
 }
 
-/// Live files of a table by its Delta log, in ascending order of path.
+/// Returns the live files of a table according to the Delta log, in ascending order of path.
 fn live_files(lake: &Path, table: Table) -> Vec<PathBuf> {
     let folder = lake.join(table.name());
     let mut versions: Vec<PathBuf> =
@@ -99,7 +99,8 @@ fn live_files(lake: &Path, table: Table) -> Vec<PathBuf> {
     live.into_iter().map(|path| folder.join(path.replace("%3D", "="))).collect()
 }
 
-/// Reads a table ordered by hour and organization; within them, rows keep the order of their file.
+/// Reads a table ordered by hour and organization. Rows of one hour and organization keep the order of their
+/// file.
 fn read(lake: &Path, table: Table) -> Rows {
     let options = FormatOptions::new().with_null(NULL);
     let mut read = Rows { columns: Vec::new(), rows: Vec::new() };
@@ -130,7 +131,7 @@ fn read(lake: &Path, table: Table) -> Rows {
     read
 }
 
-/// A table as text: one line for the columns, one for each row.
+/// Formats a table as text, with one line for the columns and one line for each row.
 fn text(rows: &Rows) -> String {
     let lines = std::iter::once(&rows.columns).chain(&rows.rows).map(|row| row.join("\t") + "\n");
     lines.collect()
@@ -277,7 +278,7 @@ fn the_sample_day_is_what_its_command_makes() {
     assert_eq!(made, committed);
 }
 
-/// Returns the digests of the files in the subfolders of a folder.
+/// Returns the digest of each file in the subfolders of a folder, by path.
 fn avro_files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for organization in std::fs::read_dir(folder).unwrap() {

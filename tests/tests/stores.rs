@@ -1,6 +1,6 @@
 //! One suite over every kind of store: a local folder, S3, Azure. Each store keeps the promises of the ports,
-//! and a lake is the same wherever it is. A message says what is wrong with a store.
-//! `tests/python/servers.py --s3 --azure` starts the servers, so these tests need the feature `servers`.
+//! and a lake is the same in each store. A message says what is wrong with a store. `tests/python/servers.py
+//! --s3 --azure` starts the servers, so these tests need the feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -18,12 +18,13 @@ use prorata_tests::program;
 use prorata_worker::ports::ObjectStore;
 use serde_json::Value;
 
-/// An existing store, empty below `root`, and the location of a missing one.
+/// An existing store that is empty below `root`, and the location of a store that does not exist.
 struct Place {
     root: String,
-    /// A location that does not exist and cannot be created, and a word that the message must have.
+    /// A location that does not exist and cannot be created, and a word that the message must contain.
     missing: (String, &'static str),
-    /// The environment variable of a credential and a stranger's value for it, if the store has credentials.
+    /// The environment variable of a credential, and a value that does not belong to the store. `None` if the
+    /// store has no credentials.
     stranger: Option<(&'static str, &'static str)>,
     /// Keeps a local folder until the test ends.
     _folder: Option<tempfile::TempDir>,
@@ -77,8 +78,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A backfill of the sample day by the binary that `PRORATA_BINARY` names, or else by a binary that is built
-/// from the working tree.
+/// Returns the command of a backfill of the sample day. It runs the binary that `PRORATA_BINARY` names, or
+/// else a binary that is built from the working tree.
 fn backfill(lake: &str) -> Command {
     backfill_of(&root().join("testdata/sample-day/events"), lake)
 }
@@ -95,7 +96,7 @@ fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Checks that the command reports unusable storage, not an outage, in a message with `word` in it.
+/// Checks that the command reports unusable storage, not an outage, in a message that contains `word`.
 fn refuse(mut command: Command, word: &str) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let printed = String::from_utf8_lossy(&stderr).into_owned();
@@ -107,8 +108,8 @@ fn refuse(mut command: Command, word: &str) {
     assert!(printed.contains(word) && !printed.contains("panicked") && !printed.contains('<'), "{printed}");
 }
 
-/// Returns the digests of a lake's table files, by table and hour. File names end with them, after the parts
-/// that differ between runs.
+/// Returns the digests of a lake's table files, by table and hour. File names end with the digests, after the
+/// parts that differ between runs.
 async fn digests(store: &Store) -> BTreeMap<(String, String), String> {
     let mut digests = BTreeMap::new();
     for table in Table::ALL.iter().filter(|table| **table != Table::Hours) {
@@ -180,7 +181,8 @@ async fn cannot_be_used_by_a_stranger(place: &Place) {
     }
 }
 
-/// Makes each check of the suite a test of each store: `s3::keep_the_promises_of_an_object_store`.
+/// Defines a test for each store and each check of the suite, such as
+/// `s3::keep_the_promises_of_an_object_store`.
 macro_rules! suite {
     ($facts:tt: $($store:ident)+) => { $(mod $store { suite!(@ $store $facts); })+ };
     (@ $store:ident { $($fact:ident)+ }) => {

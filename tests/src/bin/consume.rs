@@ -1,4 +1,4 @@
-//! A bare consumer of a topic: reads all messages that it has now, decodes each event, and drops it. This is
+//! A bare consumer, which reads all messages that a topic has now, decodes each event, and drops it. This is
 //! the lower bound for any program on the client library; `tests/bench/run` measures `prorata work` against
 //! it.
 //!
@@ -35,7 +35,7 @@ fn main() {
     println!("{{\"events\": {events}}}");
 }
 
-/// Returns all partitions from their beginnings, and their number of messages.
+/// Returns all partitions of a topic with their first offsets, and the number of messages in the topic.
 fn everything(consumer: &BaseConsumer, topic: &str) -> (TopicPartitionList, i64) {
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
     let (mut all, mut expected) = (TopicPartitionList::new(), 0);

@@ -21,7 +21,7 @@ pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>
     settings
 }
 
-/// Polls until an event is `granted`. Returns all events up to it.
+/// Polls until `granted` accepts an event. Returns all events up to this event.
 pub async fn until(
     source: &mut KafkaSource,
     mut granted: impl FnMut(&SourceEvent) -> bool,
@@ -40,7 +40,7 @@ pub async fn until(
     }
 }
 
-/// Returns all events that arrive in this time. Tests assert with it that nothing arrives.
+/// Returns all events that arrive in this time. Tests use it to assert that nothing arrives.
 pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<SourceEvent> {
     let (deadline, mut seen) = (Deadline::after(time), Vec::new());
     while !deadline.passed() {
@@ -56,7 +56,7 @@ pub async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
     shards.iter().copied().collect()
 }
 
-/// A member of the group that has been assigned shards.
+/// Connects a member of the group, and waits until shards are assigned to it.
 pub async fn joined(settings: KafkaSettings) -> KafkaSource {
     let mut source = KafkaSource::connect(settings).await.unwrap();
     assigned(&mut source).await;
@@ -76,7 +76,7 @@ pub fn messages(signals: &[SourceEvent]) -> Vec<&Message> {
     signals.iter().flat_map(of).collect()
 }
 
-/// Returns whether the event reports that a topic ends here.
+/// Returns whether the event reports that a topic ends at this offset.
 pub fn is_end(signal: &SourceEvent, at: i64) -> bool {
     matches!(signal, SourceEvent::End { offset, .. } if *offset == at)
 }

@@ -12,7 +12,8 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-/// A plain consumer of the client library that fetches as a source does: the baseline for measuring a source.
+/// Creates a plain consumer of the client library with the fetch settings of a source. It is the baseline for
+/// measuring a source.
 pub fn bare_consumer(brokers: &str, group: &str) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("group.id", group).set("enable.auto.commit", "false");

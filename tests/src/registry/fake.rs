@@ -26,7 +26,7 @@ pub struct Request {
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// Headers besides the ones that every reply has.
+    /// Headers in addition to the headers of every reply.
     pub headers: Vec<(String, String)>,
     /// The body's bytes.
     pub body: Vec<u8>,
@@ -63,7 +63,7 @@ impl Reply {
 
 type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// Answers as a correct registry does: see [`Fake::registry`].
+/// Returns a function that answers as a correct registry does. See [`Fake::registry`].
 pub fn registry() -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     let texts: Mutex<Vec<String>> = Mutex::default();
     move |request| {
@@ -87,7 +87,7 @@ pub fn registry() -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     }
 }
 
-/// A server on a loopback port of its own, until it is dropped.
+/// A server on its own loopback port. Dropping it ends it.
 pub struct Fake {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Request>>>,

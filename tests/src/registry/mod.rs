@@ -1,4 +1,4 @@
-//! A schema registry for tests, and producers that use one.
+//! A schema registry for tests, and producers that use a registry.
 
 pub mod fake;
 pub mod producer;

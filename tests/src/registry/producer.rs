@@ -9,13 +9,13 @@ use prorata_schemas::event::EventKind;
 use prorata_testkit::conformance::messages::Written;
 use serde_json::{Value, json};
 
-/// A message in Confluent's framing, with this schema id.
+/// Returns a message in Confluent's framing, with this schema id.
 pub fn framed(id: u32, body: &[u8]) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), body].concat()
 }
 
-/// Returns a message with this body, which has our newest schema. Registers the schema of the message, except
-/// for the unknown one, which has the given id.
+/// Returns a message with this body, which has our newest schema. Registers the schema of the message. An
+/// unknown schema is not registered, and has the given id.
 ///
 /// # Errors
 /// If the registry refuses the schema.
@@ -42,13 +42,13 @@ pub async fn message(
     Ok(framed(registered.map_err(|error| error.to_string())?, &body))
 }
 
-/// Values that name no schema in a registry.
+/// Returns values that name no schema in a registry.
 pub fn strange() -> Vec<Vec<u8>> {
     let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
     vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
 }
 
-/// Our schema with one field of another version before our fields and one after them.
+/// Returns our schema with one field of another version before our fields and one after them.
 fn evolved(kind: EventKind) -> String {
     let mut schema: Value = serde_json::from_str(avsc(kind)).unwrap();
     let fields = schema["fields"].as_array_mut().unwrap();

@@ -18,7 +18,7 @@ use super::scene::{Scene, alone};
 /// Pods of a workload, by its kind and name.
 type Workloads = BTreeMap<(String, String), usize>;
 
-/// The template of a pod of the team, with its GPUs and, if it is a Job's pod, its running time.
+/// Returns the template of a pod of the team, with these GPUs. The pod of a Job also has a running time.
 fn template(gpus: u32, runs_for: Option<&str>) -> Value {
     let mut spec = pod_spec("day");
     if gpus > 0 {
@@ -30,7 +30,7 @@ fn template(gpus: u32, runs_for: Option<&str>) -> Value {
     json!({ "metadata": { "labels": { "app": "day" }, "annotations": annotations }, "spec": spec })
 }
 
-/// The day's script: each workload's name says what happens to it.
+/// The script of the day. The name of each workload says what happens to the workload.
 struct Script<'s> {
     scene: &'s Scene<super::scene::Alone>,
 }
@@ -74,7 +74,7 @@ impl Script<'_> {
     }
 
     /// Waits until the services, the stateful set, the resized pod and this many doomed pods run, and the
-    /// jobs are over.
+    /// jobs have ended.
     fn settled(&self, doomed: usize) {
         let jobs = self.of("batch", "jobs");
         let job = |name: &str, count: &str| {
@@ -224,7 +224,7 @@ fn a_day_at_speed_is_costed_to_the_second() {
     assert_eq!(states, BTreeSet::from(["in-quota".to_owned(), "over-quota".to_owned()]));
 }
 
-/// Returns how many pods the table has of each workload.
+/// Returns the number of pods of each workload in the table.
 fn workloads(lake: &std::path::Path) -> Workloads {
     let names: BTreeMap<String, String> = column(lake, "day", "x_WorkloadName").into_iter().collect();
     let kinds: BTreeMap<String, String> = column(lake, "day", "x_WorkloadKind").into_iter().collect();

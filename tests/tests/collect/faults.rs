@@ -14,7 +14,7 @@ use super::collector::Room;
 use super::lives::{events, said};
 use super::scene::{Scene, shared};
 
-/// A kubeconfig that reaches the server through the proxy.
+/// Writes a kubeconfig that reaches the server through the proxy, and returns its path.
 pub fn kubeconfig_through(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -25,7 +25,7 @@ pub fn kubeconfig_through(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     path
 }
 
-/// The URL of the server in the cluster's kubeconfig.
+/// Returns the URL of the server in the cluster's kubeconfig.
 pub fn server() -> String {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
@@ -62,7 +62,7 @@ fn connections_that_break_lose_nothing() {
     scene.assert_accounts_agree();
 }
 
-/// The API server accepts no connections, or never answers: a stop ends the wait for it.
+/// While the API server accepts no connections or never answers, a start waits. A stop ends the wait.
 #[test]
 fn a_start_that_waits_for_the_api_server_hears_a_stop() {
     let proxy = Proxy::before(&server());
@@ -78,7 +78,7 @@ fn a_start_that_waits_for_the_api_server_hears_a_stop() {
     }
 }
 
-/// Breaks connections at each of the requests of a start.
+/// Breaks connections during each of the requests of a start.
 #[test]
 fn a_start_whose_connections_break_asks_again() {
     let proxy = Proxy::before(&server());

@@ -37,7 +37,7 @@ fn define(cluster: &Cluster, group: &str, version: &str, kind: &str, is_namespac
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Returns the collected events of one kind so far.
+/// Returns the values that `of` takes from the events collected so far.
 fn sorted<T>(room: &Room, of: impl Fn(&Event) -> Option<T>) -> Vec<T> {
     events(&room.events()).iter().filter_map(of).collect()
 }
@@ -55,7 +55,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Defines the kinds; the quotas are in a namespace.
+    /// Defines the kinds. The quotas are in a namespace.
     pub fn new(cluster: &Cluster, namespace: &str) -> Self {
         let (nos, fusion) = ("nos.nebuly.com", "tensor-fusion.ai");
         let inside =
@@ -88,7 +88,7 @@ pub fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec })
 }
 
-/// Returns the id, the guaranteed amounts and the number of namespaces.
+/// Returns the id, the guaranteed amounts and the number of namespaces of a quota; `None` for other events.
 fn quota_set(event: &Event) -> Option<(String, String, usize)> {
     match &event.payload {
         Payload::QuotaSet(set) => {
@@ -98,7 +98,7 @@ fn quota_set(event: &Event) -> Option<(String, String, usize)> {
     }
 }
 
-/// Returns the id, the price and the pool.
+/// Returns the id, the price and the pool of a started node; `None` for other events.
 fn node_started(event: &Event) -> Option<(String, String, Option<String>)> {
     match &event.payload {
         Payload::NodeStarted(node) => {
@@ -109,7 +109,7 @@ fn node_started(event: &Event) -> Option<(String, String, Option<String>)> {
     }
 }
 
-/// Returns how many prices the pool `shared` has.
+/// Returns the number of prices of the pool `shared`; `None` for other events.
 fn pool_set(event: &Event) -> Option<usize> {
     match &event.payload {
         Payload::PoolSet(pool) => pool.pool_id.ends_with("/shared").then_some(pool.qos_pricing.len()),

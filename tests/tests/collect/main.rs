@@ -33,7 +33,7 @@ use collector::Room;
 use lives::{Watcher, events, said, seconds_of};
 use scene::{Scene, alone, shared};
 
-/// Deployments, a job, a stateful set, a resize, evictions and forced deletes.
+/// The script contains Deployments, a job, a stateful set, a resize, evictions and forced deletes.
 #[test]
 fn a_scripted_run_is_reported_to_the_second() {
     let scene = Scene::open(shared(), "script", 2, Room::new("exec", &["relist_interval: 3s"]));

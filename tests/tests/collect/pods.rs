@@ -10,7 +10,7 @@ use super::kinds::uid;
 use super::lives::{events, second_of};
 use super::scene::{Scene, shared};
 
-/// Returns the reports of a pod so far: the second, and the requested cores.
+/// Returns the second and the requested cores in each report of a pod so far.
 fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
     let of = |event: &Event| match &event.payload {
         Payload::PodStarted(pod) if *pod.pod_uid == *uid => {
@@ -30,8 +30,8 @@ fn container(name: &str, cores: &str) -> Value {
 }
 
 /// Containers, a sidecar, init containers and the overhead of a runtime class add up to 3.45 cores. The
-/// scheduler counts the same. The pod does not fit on a node with a thousandth less, and is reported when it
-/// is bound to a node of that size.
+/// scheduler counts the same cores. The pod does not fit on a node with a thousandth of a core less. It is
+/// reported when it is bound to a node of exactly 3.45 cores.
 #[test]
 fn a_pod_requests_what_the_scheduler_counts() {
     let scene = Scene::open(shared(), "counted", 0, Room::new("token", &[]));

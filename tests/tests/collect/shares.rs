@@ -76,8 +76,8 @@ fn of_device_plugins() -> Vec<Shared> {
     ]
 }
 
-/// Returns nodes whose pods the scheme's own scheduler places. Here Kubernetes places them, because all have
-/// capacity.
+/// Returns nodes whose pods are placed by the scheduler of the scheme. In this test Kubernetes places the
+/// pods, because all nodes have capacity.
 fn of_schedulers() -> Vec<Shared> {
     let cards = |count: &str| json!({ "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "40960" });
     let slices = |count: u32| json!({ "nvidia.com/gpu-10gb": count.to_string() });
@@ -118,7 +118,7 @@ fn of_schedulers() -> Vec<Shared> {
     ]
 }
 
-/// Returns scheme and part of each pod so far, by uid.
+/// Returns the scheme and the part of cards of each pod so far, by uid.
 fn shares(room: &Room) -> BTreeMap<String, (Option<String>, Option<String>)> {
     let mut shares = BTreeMap::new();
     for event in events(&room.events()) {
@@ -130,7 +130,7 @@ fn shares(room: &Room) -> BTreeMap<String, (Option<String>, Option<String>)> {
     shares
 }
 
-/// Every scheme gives the part that its documentation promises, in events, in the table, and in words.
+/// Every scheme gives the part that its documentation promises, in events, in the table, and in explanations.
 #[test]
 fn every_scheme_gives_a_pod_its_part() {
     let _calm = shared();
@@ -195,7 +195,7 @@ fn every_scheme_gives_a_pod_its_part() {
     assert_report(&room, &lake);
 }
 
-/// Adds a savings plan that covers all nodes of the cluster, whichever test runs them.
+/// Adds a savings plan that covers all nodes of the cluster, including the nodes of other tests.
 fn send_plan(room: &Room) {
     let text = r#"
 organization_id: acme
@@ -235,7 +235,7 @@ fn assert_report(room: &Room, lake: &Path) {
     assert!(used > 0 && (avoided - used * 10 / 7).abs() < 1_000_000, "{plan}");
 }
 
-/// Returns the hour in which a pod began, by its name.
+/// Returns the hour in which the pod with this name began.
 fn hour_of(room: &Room, name: &str) -> String {
     let events = events(&room.events());
     let began = events.iter().filter_map(|event| match &event.payload {

@@ -6,8 +6,8 @@ use super::collector::Room;
 use super::lives::{events, said};
 use super::played::{PlayedServer, STAGES};
 
-/// Maximum memory of the collector, in bytes, alone and for each pod. This is 100 MB at 30,000 pods, for
-/// which the collector is designed.
+/// Maximum memory of the collector without pods, and for each pod, in bytes. Together they are 100 MB at
+/// 30,000 pods, for which the collector is designed.
 const MEMORY_BYTES: u64 = 40_000_000;
 const MEMORY_BYTES_PER_POD: u64 = 2_000;
 
@@ -15,7 +15,7 @@ const MEMORY_BYTES_PER_POD: u64 = 2_000;
 struct Spent {
     /// Processor time, in milliseconds.
     millis: u64,
-    /// Peak memory, in bytes, without pages of the program's file, because a test's build has many.
+    /// Peak memory in bytes. It excludes pages of the program's file, because a test build has many of them.
     peak_bytes: u64,
     /// Pages of the program's file, in bytes.
     program_bytes: u64,
@@ -86,7 +86,7 @@ fn a_large_cluster_takes_little_memory() {
     assert!(watched.peak_bytes <= most, "{} bytes, at most {most}", watched.peak_bytes);
 }
 
-/// Every few seconds the collector lists pods as of its watch's version, and fixes the differences.
+/// Every few seconds the collector lists pods as of the version of its watch, and fixes the differences.
 #[test]
 fn changes_that_a_watch_has_dropped_are_found_and_counted() {
     let server = PlayedServer::start(300);

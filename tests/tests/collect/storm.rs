@@ -38,8 +38,8 @@ struct Crowd<'s> {
 }
 
 impl Crowd<'_> {
-    /// Creates, resizes and removes pods until there were `count` and the storm is over. Then it does the
-    /// same for as many pods in the calm, where every time is reported exactly to the second.
+    /// Creates, resizes and removes pods until there were `count` and the storm is over. Then repeats this
+    /// with as many pods in the calm, where every time is reported exactly to the second.
     fn act(&self, count: usize, is_over: &AtomicBool) {
         let mut last = None;
         for batch in 0.. {
@@ -81,7 +81,8 @@ impl Crowd<'_> {
     }
 }
 
-/// Ends the crowd when it is dropped, because a failed storm must not leave it running forever.
+/// Ends the actions of the crowd when it is dropped. Otherwise, they would continue forever after a failed
+/// storm.
 struct Over<'s>(&'s AtomicBool);
 
 impl Drop for Over<'_> {
@@ -139,7 +140,7 @@ impl Storm<'_> {
         self.proxy.set(Weather::Clear);
     }
 
-    /// Kills the API server. Most earlier versions are useless after that, so the collector lists.
+    /// Kills the API server. Then a watch cannot continue from most earlier versions, so the collector lists.
     fn kill_api_server(&mut self) {
         self.room.ready(&mut self.program);
         // Changes that it has not stored yet are only known from the list.

@@ -23,12 +23,13 @@ pub fn brokers() -> String {
     std::env::var("PRORATA_TEST_KAFKA").expect("run by servers.py --kafka")
 }
 
-/// A room whose collectors send to a topic of this name, and keep their state in another topic.
+/// Creates topics, and a room whose collectors send to the topic of this name and keep their state in another
+/// topic.
 fn room(name: &str) -> Room {
     room_with(name, &[])
 }
 
-/// Like [`room`], with further lines in the section `collect`.
+/// Creates a room like [`room`], with further lines in the section `collect`.
 pub fn room_with(name: &str, lines: &[&str]) -> Room {
     let state = format!("{name}-state");
     Runtime::new().unwrap().block_on(async {
@@ -114,7 +115,7 @@ fn on_kafka_a_killed_collector_continues() {
     assert_eq!(reported(cluster, "collected", "kafka"), lives);
 }
 
-/// The second collector of a cluster continues, and the first one ends before it sends anything more.
+/// The second collector of a cluster continues, and the first collector ends before it sends anything more.
 #[test]
 fn a_second_collector_shuts_the_first_out() {
     let scene = Scene::open(shared(), "second", 1, room("twice"));

@@ -52,14 +52,14 @@ impl Site {
         site
     }
 
-    /// Sets the worker's GPU usage to half of a GPU.
+    /// Makes the exporter report that the worker uses half of a GPU.
     fn measure_gpus(&self) {
         let name = self.name;
         let labels = format!("gpu=\"0\",UUID=\"GPU-1\",namespace=\"{name}\",pod=\"worker\"");
         self.exporter.answer("/metrics", move || format!("DCGM_FI_DEV_GPU_UTIL{{{labels}}} 50\n"));
     }
 
-    /// Creates a ServiceAccount with these rules. Returns a kubeconfig with its token.
+    /// Creates a ServiceAccount with these rules. Returns a kubeconfig with a token of the account.
     fn account(&self, room: &Room, rules: &[&str]) -> std::path::PathBuf {
         let name = self.name;
         let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
@@ -150,7 +150,8 @@ impl Site {
     }
 }
 
-/// The start, end and usage of one interval: thousandths of a vCPU, bytes, thousandths of a GPU.
+/// The start, the end and the usage of one interval. The usage is in thousandths of a vCPU, bytes, and
+/// thousandths of a GPU.
 type Tile = (i64, i64, [i64; 3]);
 
 /// Returns the intervals of a pod. Fails unless they are whole rounds without overlap.
@@ -171,7 +172,8 @@ fn tiles(events: &[Event], uid: &str) -> Vec<Tile> {
     tiles
 }
 
-/// Returns the core-hours, GiB-hours or GPU-hours of the part of an interval in which the pod runs.
+/// Returns the usage of one resource in the part of an interval in which the pod runs, in core-hours,
+/// GiB-hours or GPU-hours.
 fn amount((from, to, used): &Tile, of: usize, life: &Range<i64>) -> f64 {
     let units = [1e3, (1_u64 << 30) as f64, 1e3];
     let hours = ((*to).min(life.end) - (*from).max(life.start)).max(0) as f64 / 3.6e9;
@@ -209,7 +211,8 @@ fn a_kubelet_and_an_exporter_measure_pods() {
     assert!(!measured.is_empty(), "the counters said 0.4 of a vCPU");
 }
 
-/// Returns an interval of a pod with a GPU whose CPU was counted.
+/// Returns the interval of an event if it has the usage of a pod with a GPU whose CPU was counted, and
+/// otherwise `None`.
 fn worked(event: &Event) -> Option<Tile> {
     let Payload::PodUsage(usage) = &event.payload else { return None };
     let used = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];

@@ -26,7 +26,7 @@ struct Real {
 }
 
 struct Topics {
-    /// Prefix of its topics' names, and the name of its group.
+    /// Prefix of the names of the topics, and name of the group that reads them.
     name: String,
     producer: BaseProducer,
     client: BaseConsumer,

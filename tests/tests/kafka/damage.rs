@@ -1,5 +1,5 @@
 //! Damages a batch of messages on a broker's disk. The client library reports the damage and continues after
-//! it. The source does not: it fetches the batch again, and then reports its position.
+//! it. The source does not continue. It fetches the batch again, and then reports the position of the batch.
 
 use std::fs;
 use std::path::PathBuf;

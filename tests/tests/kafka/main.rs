@@ -32,7 +32,7 @@ fn connection() -> Connection {
     Connection::plaintext(variable("PRORATA_TEST_KAFKA"))
 }
 
-/// Settings of a group for these topics alone.
+/// Returns the settings of a group that reads only these topics.
 fn settings(topics: &[&str]) -> KafkaSettings {
     hurried(connection(), topics, format!("group-of-{}", topics.join("-")))
 }

@@ -15,11 +15,11 @@ use rdkafka::client::DefaultClientContext;
 
 use super::{BROKERS, brokers, signal, variable};
 
-/// Maximum time that brokers may take for a letter: several times the default, for a busy machine.
+/// Maximum time that brokers may take for a letter. It is several times the default, for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Real {
-    /// The properties of its topics, except for their names.
+    /// The properties of the topics, except for their names.
     like: Topic,
     places: AtomicU64,
 }
@@ -86,7 +86,7 @@ impl DeadLetterPlace for Topic {
     }
 }
 
-/// Returns the promises that topics like this one leave out.
+/// Runs the suite with topics like this one, and returns the promises that it leaves out.
 async fn left_out(like: Topic) -> Vec<&'static str> {
     let _alone = BROKERS.lock().await;
     dead_letter_topic(&Real { like, places: AtomicU64::new(0) }).await.unwrap()

@@ -1,8 +1,8 @@
 //! Kills a broker and restarts it: no message is lost or repeated, and no end is reported too early. Dead
 //! letters are tested too, also while no broker answers.
 //!
-//! `tests/python/servers.py --kafka 3` starts the brokers, so these tests need the feature `servers`. They
-//! are a program of their own and run one after another, because other tests would not survive them.
+//! `tests/python/servers.py --kafka 3` starts the brokers, so these tests need the feature `servers`. These
+//! tests are a separate program and run one after another, because other tests would not survive them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -45,7 +45,7 @@ fn signal(broker: &Value, name: &str) {
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
-/// Restarts a broker with its first arguments. It ends with the servers' script.
+/// Restarts a broker with its first arguments. The broker ends when the script of the servers ends.
 fn restart(broker: &Value) {
     let command: Vec<&str> =
         broker["command"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
@@ -57,8 +57,8 @@ fn restart(broker: &Value) {
     RESTARTED.lock().unwrap().insert(broker["id"].to_string(), started.unwrap().id());
 }
 
-/// Polls, and compares the messages with the sent ones: every message once, in order, and no end before the
-/// last one.
+/// Polls, and checks that every sent message arrives once and in order. No end may be reported before the
+/// last message.
 struct Reader {
     source: KafkaSource,
     next: BTreeMap<u16, i64>,

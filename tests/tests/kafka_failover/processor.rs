@@ -25,7 +25,8 @@ const SPAN: Duration = Duration::from_secs(7);
 /// With `enable.idempotence` it was 6 times and more, on its first use and for a while after it.
 const PRODUCER_RATIO_MAX: u64 = 3;
 
-/// Maximum cost of a client in an outage and after it, as a multiple of the floor. Measured: up to 1.3 times.
+/// Maximum cost of a client in an outage and after it, as a multiple of the floor. Up to 1.3 times was
+/// measured.
 const OUTAGE_RATIO_MAX: u64 = 5;
 
 /// A stopwatch for this process's processor time.
@@ -40,7 +41,8 @@ impl Watch {
         self.1.elapsed()
     }
 
-    /// Returns clock ticks of processor time, scaled to an hour: starting brokers make some runs longer.
+    /// Returns clock ticks of processor time, scaled to an hour because starting brokers make some runs
+    /// longer.
     fn hourly_ticks(&self) -> u64 {
         let millis = u64::try_from(self.elapsed().as_millis()).unwrap();
         (processor_ticks() - self.0) * 3_600_000 / millis
@@ -54,8 +56,8 @@ fn processor_ticks() -> u64 {
     fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Kills all brokers, waits, and restarts them; they take seconds until they answer. The pause is the outage,
-/// and the test measures clients in it.
+/// Kills all brokers, waits, and restarts them. They take seconds until they answer. The pause is the outage,
+/// in which the test measures clients.
 fn restart_all(pause: Duration) {
     let brokers = brokers();
     brokers.iter().for_each(|broker| signal(broker, "-KILL"));
@@ -82,7 +84,7 @@ fn send_for_a_while(watch: &Watch, mut send: impl FnMut(&[u8])) {
     }
 }
 
-/// Sends with a new producer of ours, used at once. Returns its cost.
+/// Creates one of our producers, and sends with it at once. Returns the cost of the producer.
 fn send_with_a_new_producer() -> u64 {
     let watch = Watch::start();
     let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
@@ -92,8 +94,8 @@ fn send_with_a_new_producer() -> u64 {
     watch.hourly_ticks()
 }
 
-/// Sends with the client library's own producer, which is certainly not idempotent. Returns its cost, the
-/// floor.
+/// Sends with the client library's own producer, which is certainly not idempotent. Returns the cost of the
+/// producer, which is the floor.
 fn send_with_a_plain_producer() -> u64 {
     let watch = Watch::start();
     let mut config = ClientConfig::new();

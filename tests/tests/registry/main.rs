@@ -1,5 +1,5 @@
-//! A schema registry that others run: Apicurio. Decoders read the schemas that the program registers there,
-//! and unknown schemas are reported.
+//! Tests with Apicurio, a schema registry from another project. Decoders read the schemas that the program
+//! registers there, and unknown schemas are reported.
 //!
 //! `tests/python/servers.py --registry` starts the server, so these tests need the feature `servers`.
 
@@ -58,7 +58,7 @@ fn event() -> Event {
     )
 }
 
-/// Decodes as the worker does: fetches the needed schemas once.
+/// Decodes a value as the worker does. If the decoder needs a schema, fetches it and decodes again.
 async fn decoded<'a>(
     messages: &ConfluentMessages,
     value: &'a [u8],

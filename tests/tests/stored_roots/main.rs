@@ -22,14 +22,14 @@ use tokio::runtime::Runtime;
 struct Stored {
     /// The version that wrote it.
     version: &'static str,
-    /// The command that wrote it: `backfill` or `worker`.
+    /// The command that wrote the root: `backfill` or `worker`.
     by: &'static str,
     shards: u16,
     /// The first hour of rules `2`; `None` if they never came into force.
     second_rules: Option<&'static str>,
 }
 
-/// Every stored root: each release adds its own, and none is removed.
+/// Every stored root. Each release adds its own roots, and none is removed.
 const STORED: [Stored; 2] = [
     Stored { version: "0.2.0", by: "backfill", shards: 4, second_rules: Some("2026-11-02T18") },
     Stored { version: "0.2.0", by: "worker", shards: 2, second_rules: None },

@@ -33,11 +33,11 @@ const TOPICS: [&str; 2] = ["nodes", "pods"];
 /// Time between two steps.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Maximum number of looks at the lake, each after some steps. They last half an hour, in which no further
-/// hour ends.
+/// Maximum number of looks at the lake, each after some steps. All looks together last half an hour, in which
+/// no further hour ends.
 const LOOKS_MAX: usize = 60;
 
-/// Returns the stored worker's group and cluster, as the root has them.
+/// Returns the group and the cluster of the stored worker, as the root names them.
 fn consumer(root: &str) -> String {
     let stored = std::fs::read(Path::new(root).join("consumer/0001.json")).unwrap();
     let stored: Value = serde_json::from_slice(&stored).unwrap();

@@ -19,7 +19,7 @@ pub struct Crate {
     pub name: String,
     /// The crate's folder under the root.
     pub folder: String,
-    /// Crates of the workspace that it imports outside of its tests.
+    /// Crates of the workspace that the crate imports outside of its tests.
     pub imports: BTreeSet<String>,
 }
 

@@ -1,10 +1,10 @@
-//! Checks that modules form layers: among the child modules of one module, imports make no circle.
+//! Checks that modules form layers: among the child modules of one module, imports form no circle.
 //!
-//! An arrow goes from a module to its sibling if a file of the first names a path in the second, by
-//! `crate::`, `super::` or `self::`. A name that their parent re-exports counts as a name of the child that
-//! has it. A child may use the items of its parent, and a parent the items of its children: neither is an
-//! arrow. Modules that are compiled for tests only do not count. All modules of a tree lie below the folder
-//! of its `lib.rs` or `main.rs`.
+//! An arrow goes from a module to its sibling if a file of the module names a path in the sibling. The path
+//! begins with `crate::`, `super::` or `self::`. A name that their parent re-exports counts as a name of the
+//! child that has it. A child may use the items of its parent, and a parent the items of its children:
+//! neither is an arrow. Modules that are compiled for tests only do not count. All modules of a tree lie
+//! below the folder of its `lib.rs` or `main.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +82,8 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns a path from the root of its tree that `module` names by a path from itself.
+/// Converts a path that `module` uses, which may be relative to the module, into a path from the root of the
+/// tree.
 fn from_root(module: &Path, path: &[String]) -> Path {
     let supers = path.iter().take_while(|name| *name == "super").count();
     match path.first().map(String::as_str) {
@@ -113,7 +114,7 @@ impl Tree {
         tree
     }
 
-    /// Returns the module that has what a path names.
+    /// Returns the module that contains the item at a path.
     fn module_of(&self, path: &Path) -> Path {
         let mut path = path.clone();
         // A name may be re-exported several times.

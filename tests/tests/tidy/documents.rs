@@ -7,7 +7,7 @@ use super::{assert_none, files, texts};
 /// Endings of file names that documents are checked for.
 const NAMED: &[&str] = &[".rs", ".md", ".yaml", ".py", ".sql", ".avsc", ".toml", ".txt", ".tsv"];
 
-/// Returns whether a path that a file in `folder` names exists: relative to the folder or to the root, or as
+/// Returns whether a path named by a file in `folder` exists: relative to the folder or to the root, or as
 /// the end of the path of some file.
 fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
     let name = name.trim_start_matches("./");
@@ -91,7 +91,7 @@ pub fn links(text: &str) -> Vec<&str> {
     targets.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
 
-/// Returns the anchors of headings, as the repository's web pages make them: lower case, hyphens for spaces,
+/// Returns the anchors that the repository's web pages give to headings: lower case, hyphens for spaces,
 /// other signs left out.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));

@@ -10,7 +10,8 @@ use super::{assert_none, sources};
 /// Maximum number of modules in one source folder.
 const SIBLINGS_MAX: usize = 12;
 
-/// Parses the declaration of a type at the top of a module: its name, and whether other crates may see it.
+/// Parses the declaration of a type at the top of a module. Returns the name, and whether other crates may
+/// see the type; `None` for other lines.
 fn declared(line: &str) -> Option<(&str, bool)> {
     let (public, rest) = match line.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => (false, rest.split_once(") ")?.1),

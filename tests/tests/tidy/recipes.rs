@@ -1,5 +1,5 @@
 //! Checks that the recipes of `pipeline/README.md` are complete. Each recipe names an example of the thing to
-//! add. It must name every file that contains the example: by its path or by a folder.
+//! add. It must name every file that contains the example, by the path of the file or of a folder.
 
 use super::documents::code_spans;
 use super::text::find_word;

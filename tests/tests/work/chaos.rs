@@ -1,4 +1,4 @@
-//! Kills, freezes and restarts workers: the tables stay correct.
+//! Kills, freezes and restarts workers, and checks that the tables stay correct.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl Dice {
         self.0.random_range(0..count)
     }
 
-    /// Sleeps for some milliseconds. The moment is under test: faults strike whatever is in progress.
+    /// Sleeps for some milliseconds, so that faults strike whatever is in progress. The moment is under test.
     pub fn sleep(&mut self, milliseconds: Range<u64>) {
         let time = self.0.random_range(milliseconds);
         println!("{time} ms");
@@ -54,7 +54,8 @@ impl Dice {
     }
 }
 
-/// Waits until these workers together stably hold all shards, and each worker holds at least one.
+/// Waits until these workers together stably hold all shards, and each worker holds at least one. Returns the
+/// shards of each worker.
 fn settled(world: &World, workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
     workers.iter_mut().for_each(Worker::ready);
     let admin = Admin::new(world);

@@ -39,7 +39,7 @@ struct Sent {
     value: Option<Vec<u8>>,
 }
 
-/// The report of a letter, found by the number in the message's own header.
+/// A report of a dead letter. The number in the headers of the message identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DeadLetter {
     reason: String,
@@ -158,7 +158,8 @@ fn send(topic: &str, messages: &[Sent]) {
     assert_eq!(producer.in_flight_count(), 0);
 }
 
-/// Returns the letters on their topic by number. Each may be there more than once, but always the same.
+/// Returns the letters on the topic of dead letters, by number. A letter may occur several times, but every
+/// copy is equal.
 fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, DeadLetter> {
     let consumer: BaseConsumer = client().set("group.id", topic).create().unwrap();
     let mut partitions = TopicPartitionList::new();

@@ -40,8 +40,8 @@ const BASE: u64 = 200 * MIB;
 /// Number of hours of the burst.
 const HOURS: i64 = 6;
 
-/// Returns the stop of a node that never started: it leaves no row and no state. The names have the greatest
-/// allowed length.
+/// Returns the stop of a node that never started, which leaves no row and no state. The names have the
+/// greatest allowed length.
 fn event(number: u64, all: u64, first: Hour, rng: &mut ChaCha8Rng) -> Event {
     let mut name = || -> String { (0..64).map(|_| format!("{:016x}", rng.random::<u64>())).collect() };
     let micros = HOURS * 3_600_000_000 / i64::try_from(all).unwrap() * i64::try_from(number).unwrap();
@@ -75,7 +75,7 @@ fn send(world: &World, events: u64, folder: &Path) {
     assert_eq!(producer.flush().unwrap(), events);
 }
 
-/// Samples a process's memory until `stop`. Returns the peak, without mapped files.
+/// Samples the memory of a process until `stop`. The thread returns the peak in bytes, without mapped files.
 fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     let bytes = move || -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

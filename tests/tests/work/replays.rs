@@ -33,7 +33,7 @@ const LEFT: i32 = 3;
 /// An organization that is not in the load.
 const ORGANIZATION: &str = "replays";
 
-/// Age of its history in hours: beyond the horizon.
+/// Age of the organization's history in hours, which is beyond the horizon.
 const OLD_HOURS: i64 = 36 * 24;
 
 /// Running time, in hours, of a node that stops within the horizon.
@@ -46,13 +46,13 @@ fn dead_letters(world: &World, arguments: &[&str]) -> Ended {
     world.run(&command)
 }
 
-/// Returns the JSON document, and checks the exit code.
+/// Checks the exit code, and returns the JSON document that the command printed.
 fn document(ended: &Ended, code: i32) -> Value {
     assert_eq!(ended.code, Some(code), "{}{}", ended.output, ended.log);
     serde_json::from_str(&ended.output).unwrap()
 }
 
-/// Returns a number for each reason, such as `count`.
+/// Returns the number with this name, such as `count`, for each reason.
 fn counts(reasons: &Value, number: &str) -> Counts {
     let reasons = reasons.as_object().unwrap().iter();
     reasons.map(|(reason, of)| (reason.clone(), of[number].as_u64().unwrap())).collect()
@@ -62,7 +62,8 @@ fn of(counts: &[(Reason, u64)]) -> Counts {
     counts.iter().map(|(reason, count)| (reason.code().to_owned(), *count)).collect()
 }
 
-/// Returns the letters on their topic by reason. Each counts once, however often it was sent.
+/// Returns the number of letters on the topic of dead letters, by reason. A letter counts once, however often
+/// it was sent.
 fn on_topic(admin: &Admin, topic: &str) -> Counts {
     let mut letters = BTreeSet::new();
     admin.read(&[topic.to_owned()], |message| {
@@ -210,7 +211,7 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
     world.drained(std::slice::from_mut(worker), messages);
 }
 
-/// Checks that the letters are listed by reason, also on the topic. None of them can be replayed yet, and
+/// Checks that the letters are listed by reason and are on the topic. None of them can be replayed yet, and
 /// none is in the tables.
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);

@@ -1,5 +1,5 @@
-//! Somebody else has changed a root. A worker reports the change and its place, stops, and continues once it
-//! is fixed.
+//! Somebody else has changed a root. A worker reports the change and its place, stops, and continues once the
+//! root is fixed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -133,7 +133,8 @@ impl Log {
         std::fs::write(path, lines.join("\n")).unwrap();
     }
 
-    /// Copies a file to a foreign name, without adding it to a table.
+    /// Copies a file to a foreign name, without adding the copy to a table. Returns the `add` action of the
+    /// copy.
     fn foreign(&self, of: &Value) -> Value {
         let path = of["path"].as_str().unwrap();
         let (folder, _) = path.split_once('/').unwrap();

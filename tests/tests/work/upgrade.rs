@@ -1,4 +1,5 @@
-//! Workers of the previous release and of this one share a root: rolled forward, back, and forward again.
+//! Workers of the previous release and of this release share a root. They are rolled forward, back, and
+//! forward again.
 
 use crate::world::worker::Worker;
 use crate::world::{Load, World, variable};

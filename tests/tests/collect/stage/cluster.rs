@@ -14,7 +14,7 @@ use prorata_tests::program::send;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// The kubeconfig of the cluster, from `servers.py --kubernetes`.
+/// Returns the path of the kubeconfig of the cluster, from `servers.py --kubernetes`.
 pub fn kubeconfig() -> PathBuf {
     std::env::var_os("PRORATA_TEST_KUBERNETES").expect("run by servers.py --kubernetes").into()
 }
@@ -34,12 +34,12 @@ impl Cluster {
         Self::as_user("token")
     }
 
-    /// A client with the permissions of a context's user.
+    /// Creates a client with the permissions of a context's user.
     pub fn as_user(context: &str) -> Self {
         Self::by(context, None)
     }
 
-    /// A client of the API server at this URL.
+    /// Creates a client of the API server at this URL.
     pub fn at(url: &str) -> Self {
         Self::by("token", Some(url))
     }
@@ -131,7 +131,7 @@ impl Cluster {
         self.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding);
     }
 
-    /// Returns an object, or an error while the server is down.
+    /// Returns an object as text, or an error while the server is down.
     pub fn try_get(&self, path: &str) -> Result<String, String> {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         let asked = self.client.request_text(request);
@@ -142,7 +142,7 @@ impl Cluster {
         self.get(path).unwrap()["items"].as_array().unwrap().clone()
     }
 
-    /// Creates a namespace, and waits until pods can be created in it.
+    /// Creates a namespace, and waits until pods can be created in it. Returns the path of its pods.
     pub fn namespace(&self, name: &str) -> String {
         self.create("/api/v1/namespaces", json!({ "metadata": { "name": name } }));
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
@@ -160,7 +160,8 @@ impl Cluster {
         self.create_node(name, node(name, group, cores));
     }
 
-    /// Like [`Self::node`], with these labels and annotations, and with this capacity instead of GPUs.
+    /// Creates a node like [`Self::node`], with these labels and annotations, and with this capacity instead
+    /// of GPUs.
     pub fn node_of(&self, name: &str, group: &str, (labels, annotations, capacity): (Value, Value, Value)) {
         let mut node = node(name, group, "64");
         node["metadata"]["annotations"] = annotations;
@@ -188,7 +189,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until no pod of the path is left.
+    /// Waits until no pod is left at the path.
     pub fn emptied(&self, pods: &str) {
         eventually("no pod", || match self.list(pods).len() {
             0 => Ok(()),
@@ -219,12 +220,12 @@ fn node(name: &str, group: &str, cores: &str) -> Value {
     })
 }
 
-/// A pod for the nodes of a group.
+/// Returns a pod for the nodes of a group.
 pub fn pod(name: &str, group: &str) -> Value {
     json!({ "metadata": { "name": name, "labels": { "app": group } }, "spec": pod_spec(group) })
 }
 
-/// The spec of a pod for the nodes of a group.
+/// Returns the spec of a pod for the nodes of a group.
 pub fn pod_spec(group: &str) -> Value {
     json!({
         "nodeSelector": { "group": group },
@@ -240,8 +241,8 @@ pub fn pod_spec(group: &str) -> Value {
 /// Servers that tests have restarted, by name.
 static RESTARTED: Mutex<BTreeMap<String, Child>> = Mutex::new(BTreeMap::new());
 
-/// Kills a server of the cluster, and restarts it with the same arguments. It keeps running for later tests
-/// until `servers.py` ends it.
+/// Kills a server of the cluster, and restarts it with the same arguments. The server keeps running for later
+/// tests until `servers.py` ends it.
 pub fn restart(name: &str) {
     let server = listed(name);
     let mut restarted = RESTARTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,8 +264,8 @@ pub fn restart(name: &str) {
     restarted.insert(name.to_owned(), run(&arguments(&server), server["log"].as_str().unwrap()));
 }
 
-/// Another API server of the cluster, which nobody stops: watches there are not disturbed when the first one
-/// stops. Dropping it ends it.
+/// Another API server of the cluster, whose watches are not disturbed when the first server stops. No test
+/// stops this server, and dropping it ends it.
 pub struct SecondServer {
     child: Child,
     pub url: String,
@@ -293,7 +294,7 @@ impl Drop for SecondServer {
     }
 }
 
-/// The entry of a server in the list of `servers.py`.
+/// Returns the entry of a server in the list of `servers.py`.
 fn listed(name: &str) -> Value {
     let listing = std::env::var_os("PRORATA_TEST_KUBERNETES_SERVERS").unwrap();
     let servers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::cluster::kubeconfig;
 
-/// Collectors of one organization, one after another, and their output.
+/// Folder, configuration and output of the collectors of one organization, which run one after another.
 pub struct Room {
     pub folder: TempDir,
     port: u16,
@@ -22,7 +22,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// A room with these further lines in the section `collect`.
+    /// Creates a room whose configuration has these further lines in the section `collect`.
     pub fn new(context: &str, lines: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -62,7 +62,7 @@ impl Room {
         command
     }
 
-    /// Starts a collector into files, and waits until it is ready.
+    /// Starts a collector that writes files, and waits until it is ready.
     pub fn collect(&self) -> Program {
         let mut program = self.start(&["--output", self.events().to_str().unwrap()]);
         self.ready(&mut program);
@@ -83,13 +83,13 @@ impl Room {
         });
     }
 
-    /// Stops the collector, which first stores all that happened.
+    /// Stops the collector, which first stores all that happened, and returns the result.
     pub fn stop(program: Program) -> Ended {
         program.signal("TERM");
         program.wait()
     }
 
-    /// The address on which it serves its status.
+    /// Returns the address at which the collector serves its status.
     pub fn listen(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -66,13 +66,13 @@ impl Watcher {
         Self { lives, shown, task }
     }
 
-    /// Returns the lives that the watch has shown so far.
+    /// Returns the lives that the watch has seen so far.
     pub fn lives_so_far(&self) -> Lives {
         assert!(!self.task.is_finished(), "the watcher has ended");
         self.lives.lock().unwrap().clone()
     }
 
-    /// Waits until the watch has shown the ends of all pods. Returns their lives.
+    /// Waits until the watch has seen every pod end. Returns the lives of the pods.
     pub fn lives(&self) -> Lives {
         eventually("the watch has shown all ends", || {
             let lives = self.lives_so_far();
@@ -145,16 +145,17 @@ pub fn events(folder: &Path) -> Vec<Event> {
     events
 }
 
-/// Returns the lives of a namespace's pods by the events. Fails if a pod has no start.
+/// Returns the lives of a namespace's pods according to the events. Fails if a pod has no start.
 pub fn said(events: &[Event], namespace: &str) -> Lives {
     let (lives, only_stopped) = said_by_killed(events, namespace);
     assert!(only_stopped.is_empty(), "stops without a start: {only_stopped:?}");
     lives
 }
 
-/// Returns the lives of a namespace's pods by the events of a killed collector, and the pods with a stop
-/// alone. A collector that was killed while sending a start, and then finds the pod gone, does not know
-/// whether it was sent. Each start and each stop of a pod has one time, however often it was sent.
+/// Returns the lives of a namespace's pods according to the events of a killed collector, and the pods that
+/// have only a stop. A collector that was killed while it sent a start may find the pod gone. It then does
+/// not know whether the start was sent. Each start and each stop of a pod has one time, however often it was
+/// sent.
 pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<String>) {
     let mut starts = BTreeMap::<String, BTreeSet<String>>::new();
     let mut stops = BTreeMap::<String, BTreeSet<String>>::new();
@@ -180,7 +181,7 @@ pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<Str
     (lives, stops.into_keys().collect())
 }
 
-/// Returns the seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
+/// Returns the seconds that each pod of a namespace ran, according to the table `cost_allocation` of a lake.
 pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
     let whole = |text: &str| text.split('.').next().unwrap().parse::<u64>().unwrap();
     let mut seconds = BTreeMap::new();
@@ -199,7 +200,8 @@ pub fn column_sums(lake: &Path, namespace: &str, name: &str) -> BTreeMap<String,
     sums
 }
 
-/// Returns the values of a column of `cost_allocation`, without nulls, with the uids of pods of a namespace.
+/// Returns the values of a column of `cost_allocation` for pods of a namespace, each with the uid of the pod.
+/// Nulls are left out.
 pub fn column(lake: &Path, namespace: &str, name: &str) -> Vec<(String, String)> {
     let mut values = Vec::new();
     let mut folders = vec![lake.join("cost_allocation")];
@@ -235,7 +237,7 @@ fn add(values: &mut Vec<(String, String)>, path: &Path, (namespace, name): (&str
     }
 }
 
-/// Returns the seconds from the start to the end, if it has ended.
+/// Returns the seconds from the start of a pod to its end; `None` if the pod has not ended.
 pub fn seconds_of(life: &Life) -> Option<u64> {
     let at = |text: &str| prorata_collector::parse_instant(text).unwrap().0 / 1_000_000;
     Some(u64::try_from(at(life.end.as_ref()?) - at(&life.start)).unwrap())

@@ -19,7 +19,7 @@ use super::cluster::kubeconfig;
 /// Answers by the beginning of the path. A path without an answer gets 503.
 pub type Answers = Arc<Mutex<BTreeMap<String, Answer>>>;
 
-/// Makes the body of an answer at each request.
+/// A function that returns the body of the answer to a request.
 pub type Answer = Box<dyn Fn() -> String + Send>;
 
 /// A server of answers. Dropping it ends it.
@@ -30,7 +30,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts a server at a free port of an address.
+    /// Starts a server on a free port of an address.
     pub fn start(runtime: &Runtime, address: IpAddr, has_tls: bool) -> Self {
         let listener = runtime.block_on(TcpListener::bind((address, 0))).unwrap();
         let address = listener.local_addr().unwrap();
@@ -66,7 +66,7 @@ impl Drop for Meter {
     }
 }
 
-/// TLS with the certificate of the test servers.
+/// Returns an acceptor of TLS with the certificate of the test servers.
 pub fn acceptor() -> TlsAcceptor {
     let folder = kubeconfig().parent().unwrap().parent().unwrap().to_owned();
     let file = |name: &str| folder.join(name);
@@ -109,7 +109,7 @@ async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &Answers)
     stream.shutdown().await
 }
 
-/// Returns an address of this machine other than loopback, which the API server refuses to call.
+/// Returns an address of this machine. The API server refuses to call loopback, so it is another address.
 pub fn machine_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // Nothing is sent: the system only chooses the source address.

@@ -24,7 +24,7 @@ use super::meters::acceptor;
 const PODS_PER_NODE: usize = 100;
 /// Version of the lists; the change with index `i` has the version `FIRST + 1 + i`.
 const FIRST: usize = 1_000_000;
-/// Number of pods that come and go side by side in the watch.
+/// Number of pods that come and go at the same time in the watch.
 const SIDE_BY_SIDE: usize = 100;
 /// Duration of a watch.
 const WATCH: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ impl PlayedServer {
         self.released.send_replace(changes);
     }
 
-    /// Removes the first `pods` without reporting it in any watch.
+    /// Removes the first `pods` permanent pods. No watch reports this.
     pub fn drop_unseen(&self, pods: usize) {
         self.dropped.store(pods, Ordering::Relaxed);
     }
@@ -175,7 +175,7 @@ impl Site {
         Ok(())
     }
 
-    /// Reports changes from this one on, as they are released.
+    /// Serves a watch, which reports the changes from `from` on as they are released.
     async fn watch(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -254,8 +254,8 @@ fn now() -> String {
     second_of(Timestamp(i64::try_from(now).unwrap()))
 }
 
-/// Returns a pod in a stage of its life: bound, accepted, its containers made, running, to be deleted, ended,
-/// gone. It has about 13 kB; half of that is its managed fields.
+/// Returns a pod in a stage of its life: bound, accepted, containers created, running, to be deleted, ended,
+/// gone. The pod takes about 13 kB, half of which are managed fields.
 fn pod(stage: usize) -> Value {
     let setting = |number| format!("SERVICE_SETTING_{number}");
     let value = "some-value-of-a-setting";

@@ -43,7 +43,7 @@ pub struct Scene<Calm> {
 }
 
 impl<Calm> Scene<Calm> {
-    /// A scene with this many nodes, which run no pods of other tests.
+    /// Opens a scene with this many nodes, which run no pods of other tests.
     pub fn open(calm: Calm, name: &'static str, nodes: usize, room: Room) -> Self {
         let cluster = Cluster::open();
         let pods = cluster.namespace(name);
@@ -81,7 +81,7 @@ impl<Calm> Scene<Calm> {
         self.cluster.emptied(&self.pods);
     }
 
-    /// Waits until the events report all that the watcher saw: a restarted collector reads what it has
+    /// Waits until the events report all that the watcher saw. A restarted collector reads what it has
     /// missed.
     pub fn wait_until_reported(&self) {
         let lives = self.watcher.lives();
@@ -92,8 +92,8 @@ impl<Calm> Scene<Calm> {
         });
     }
 
-    /// Deletes all pods, and stops the collector once it has reported that. Fails unless the three accounts
-    /// agree.
+    /// Deletes all pods, and stops the collector once it has reported all ends. Fails unless the three
+    /// accounts agree. Returns the lives of the pods.
     pub fn end(&self, program: Program) -> Lives {
         self.clear();
         self.wait_until_reported();
@@ -101,7 +101,8 @@ impl<Calm> Scene<Calm> {
         self.assert_accounts_agree()
     }
 
-    /// Fails unless the three accounts agree on all pods, which must have ended.
+    /// Fails unless the three accounts agree on all pods, which must have ended. Returns the lives of the
+    /// pods.
     pub fn assert_accounts_agree(&self) -> Lives {
         let lives = self.watcher.lives();
         let all = events(&self.room.events());
@@ -116,7 +117,7 @@ impl<Calm> Scene<Calm> {
     }
 }
 
-/// Returns the seconds of a namespace's pods in the table of the collected events.
+/// Folds the collected events, and returns the seconds of each pod of a namespace in the table.
 pub fn costed_seconds(room: &Room, namespace: &str) -> BTreeMap<String, u64> {
     let lake = room.fold();
     let mut costed = running_seconds(&lake, namespace);

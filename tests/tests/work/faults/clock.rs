@@ -1,4 +1,5 @@
-//! A worker with a wrong machine clock closes no hour too early, rejects nothing, and reports it.
+//! A worker with a wrong machine clock closes no hour too early, rejects nothing, and reports the wrong
+//! clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +25,7 @@ fn move_clocks(world: &mut World) {
     set_clock(world, 0);
 }
 
-/// Sets how far the workers' clock is ahead, in seconds.
+/// Sets the number of seconds by which the workers' clock is ahead.
 fn set_clock(world: &World, seconds: i64) {
     // The file is replaced as a whole, so a reader sees the old number or the new one.
     let (file, new) = (world.folder.path().join("offset"), world.folder.path().join("offset.new"));

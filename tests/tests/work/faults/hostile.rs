@@ -52,7 +52,7 @@ fn input(name: &'static str, values: impl IntoIterator<Item = Vec<u8>>) -> Input
     Input { name, messages, codec: "none" }
 }
 
-/// The registry's replies to odd ids. The last reply never comes.
+/// Returns the registry's replies to odd ids. The last reply never comes.
 fn odd() -> [Reply; 6] {
     [
         Reply::error(403, 40301, "User is denied Read"),
@@ -152,7 +152,7 @@ impl Hostile<'_> {
         ]
     }
 
-    /// Returns a batch that unpacks to more than a client takes.
+    /// Returns a batch that unpacks to more bytes than a client accepts.
     fn bomb() -> Input {
         Input { codec: "zstd", ..input("a batch that does not unpack", [vec![0; 110 * MIB]]) }
     }
@@ -174,7 +174,7 @@ impl Hostile<'_> {
     }
 }
 
-/// The organizations of the other shards: one node of each starts again every hour.
+/// The organizations of the other shards. One node of each organization starts again every hour.
 struct Others {
     organizations: Vec<(u16, String)>,
     sent: Vec<EventRecord>,
@@ -203,12 +203,12 @@ impl Others {
         self.next = Hour(self.next.0 + 1);
     }
 
-    /// The last hour that closes with the events sent so far.
+    /// Returns the last hour that closes with the events sent so far.
     fn closed(&self) -> Hour {
         Hour(self.next.0 - 2)
     }
 
-    /// Waits until it has closed. Probes are answered meanwhile.
+    /// Waits until the other shards have closed this hour. Probes are answered meanwhile.
     fn close(&self, worker: &mut Worker, meanwhile: &str) {
         let wanted = self.closed().to_string();
         eventually(&format!("the other shards close {wanted} next to {meanwhile}"), || {
@@ -234,7 +234,7 @@ impl Others {
     }
 }
 
-/// Waits until this many messages are dead letters, by both status and metrics.
+/// Waits until this many messages are dead letters, according to both status and metrics.
 fn rejected(worker: &mut Worker, count: u64, input: &str) {
     eventually(&format!("{input}: dead letters"), || {
         let status = worker.status();

@@ -1,4 +1,5 @@
-//! Makes storage, the registry and brokers fail, and sends a tenant's hostile input: the tables stay correct.
+//! Makes storage, the registry and brokers fail, sends a tenant's hostile input, and checks that the tables
+//! stay correct.
 
 mod clock;
 mod hostile;
@@ -117,7 +118,8 @@ impl Broker {
         listing.as_array().unwrap().iter().enumerate().map(broker).collect()
     }
 
-    /// Restarts it and waits until it accepts connections. It outlives the test, because others need it.
+    /// Restarts the broker, and waits until it accepts connections. The broker outlives the test, because
+    /// other tests need it.
     fn restart(&mut self) {
         let log = OpenOptions::new().append(true).open(&self.log).unwrap();
         let mut command = Command::new(&self.command[0]);

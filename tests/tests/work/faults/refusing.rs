@@ -1,4 +1,4 @@
-//! A store that serves reads and refuses writes until somebody looks: the worker reports it, and continues
+//! A store serves reads and refuses writes until somebody looks. The worker reports this, and continues
 //! automatically.
 
 use std::thread;
@@ -15,8 +15,8 @@ fn outage() -> Duration {
     Duration::from_secs(tuned("PRORATA_OUTAGE_SECONDS", 20))
 }
 
-/// Returns the worker's report while it waits for the store, or an error if it does not report it. A refused
-/// key needs a person, so the worker is also not ready.
+/// Returns the report of a worker that waits for the store, or an error if the worker does not report the
+/// wait. A refused key needs a person, so the worker is also not ready.
 fn says_so(worker: &mut Worker, weather: Weather) -> Result<String, String> {
     worker.program.assert_running();
     let status = worker.status();

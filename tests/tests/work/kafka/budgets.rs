@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::world::topics::Admin;
 use crate::world::{Load, SHARDS, World};
 
-/// Generated pools exceed their budgets within a day.
+/// A load in which pools exceed their budgets within a day.
 const LOAD: Load = Load { seed: 61, organizations: 3, pods: 4, hours: 26 };
 
 /// Messages by key.
@@ -34,7 +34,7 @@ fn called_for(world: &World) -> Messages {
     messages
 }
 
-/// Returns the messages on the topic. A repeat replaces the message before.
+/// Returns the messages on the topic. A later message replaces an earlier message with the same key.
 fn on_topic(world: &World, topic: &str) -> Messages {
     let mut found = Messages::new();
     Admin::new(world).read(&[topic.to_owned()], |message| {

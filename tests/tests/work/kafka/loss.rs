@@ -1,5 +1,5 @@
-//! Kafka has lost messages: a worker reports it and stops, changes nothing, and continues with the remaining
-//! messages once it is configured to.
+//! Kafka has lost messages. A worker reports this, stops, and changes nothing. It continues with the
+//! remaining messages once it is configured to do so.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -75,7 +75,8 @@ fn says_so(worker: Worker, words: &[&str]) {
     worker.stops_loudly(&words);
 }
 
-/// Checks that a worker continues with the remaining messages, and then again with the default setting.
+/// Checks that a worker continues with the remaining messages, and that a worker with the default setting
+/// then continues too.
 fn check_continues(world: &mut World, admin: &Admin) {
     world.set("kafka.offsets_lost", json!("earliest"));
     take_all(world, admin);
@@ -85,7 +86,8 @@ fn check_continues(world: &mut World, admin: &Admin) {
     assert_eq!(world.lake().tables(), before);
 }
 
-/// Fails unless the tables equal a backfill of the worker's archive, and a backfill of these events.
+/// Fails unless the tables equal a backfill of the worker's archive, and a backfill of these loads and
+/// events.
 fn assert_law(world: &World, loads: &[Load], events: &[EventRecord]) {
     let archived = world.backfill(&format!("{}/events", world.root), "archived");
     world.lake().assert_equals(&archived, world.through());
@@ -246,7 +248,7 @@ fn a_topic_recreated_under_a_frozen_worker_is_a_loud_stop() {
     assert_law(&world, &[first, second], &[]);
 }
 
-/// Returns the shards that cannot continue, by the messages of a log.
+/// Returns the shards that cannot continue, according to the messages of a log.
 fn stopped(log: &str) -> BTreeSet<Shard> {
     let named = log.split("'prorata backfill --shards ").skip(1);
     named.map(|rest| rest.split('\'').next().unwrap().parse().unwrap()).collect()

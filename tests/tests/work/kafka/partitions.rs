@@ -1,5 +1,5 @@
-//! Topics get more partitions than the root has shards: workers notice within seconds, close nothing, and
-//! print a way out that loses nothing.
+//! Topics get more partitions than the root has shards. Workers notice this within seconds, close nothing,
+//! and print a way out that loses nothing.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const WIDE: u16 = 8;
 /// every three seconds, and releases its shards.
 const NOTICED_MAX: Duration = Duration::from_secs(30);
 
-/// Parts of the message: the fault, and each step of the way out.
+/// Returns parts of the message: the fault, and each step of the way out.
 fn words(topic: &str) -> [String; 6] {
     [
         format!("topic '{topic}' has {WIDE} partitions, but the root has {SHARDS} shards"),

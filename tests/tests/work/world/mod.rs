@@ -155,7 +155,7 @@ impl World {
         self.environment.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Creates topics that are replicated to all brokers, but to at most three.
+    /// Creates topics with a replica on each broker, but at most three replicas.
     pub fn create(&self, topics: &[String], partitions: u16) {
         let brokers = variable("PRORATA_TEST_KAFKA");
         let copies = i32::try_from(brokers.split(',').count().min(3)).unwrap();
@@ -178,7 +178,7 @@ impl World {
         path
     }
 
-    /// A command of the program with its arguments, in the test's environment.
+    /// Returns a command of the program with its arguments, in the test's environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = prorata();
         command.args(arguments).current_dir(self.folder.path());
@@ -247,13 +247,13 @@ impl World {
         sent(self.start_sending(load, None))
     }
 
-    /// Writes the same load into a folder. Returns the number of events.
+    /// Writes load into a folder. Returns the number of events.
     pub fn write(&self, load: Load, folder: &Path) -> i64 {
         let generate = self.generate(load, &["--output", folder.to_str().unwrap()]);
         sent(Program::start(generate, "generate", self.folder.path()))
     }
 
-    /// The last hour to compare, one after the last hour with events.
+    /// Returns the last hour to compare: the hour after the last hour with events.
     pub fn through(&self) -> Hour {
         Hour(self.now.0 - 1)
     }

@@ -1,4 +1,5 @@
-//! A schema registry that has lost a schema: a proxy in front of the real one that does not know one id.
+//! A schema registry that has lost a schema: a proxy that does not know one id, in front of the real
+//! registry.
 
 use std::net::SocketAddr;
 
@@ -23,7 +24,7 @@ pub fn without(schema: u32, url: &str, runtime: &Runtime) -> String {
     format!("http://{address}/{path}")
 }
 
-/// Serves the one request of a connection. Any error ends it.
+/// Serves the one request of a connection. Any error ends the connection.
 async fn serve(mut client: TcpStream, server: String, missing: String) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_MAX {

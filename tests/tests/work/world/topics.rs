@@ -49,14 +49,14 @@ impl Admin {
         AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
     }
 
-    /// Returns the state of a consumer group, as its coordinator names it, and its number of members.
+    /// Returns the state of a consumer group, as its coordinator names it, and the number of members.
     pub fn group(&self, name: &str) -> (String, usize) {
         let groups = self.consumer.fetch_group_list(Some(name), PATIENCE).unwrap();
         let group = groups.groups().iter().find(|group| group.name() == name);
         group.map_or_else(Default::default, |group| (group.state().to_owned(), group.members().len()))
     }
 
-    /// Returns the earliest offsets and the ends of topics.
+    /// Returns the earliest offset and the end of each partition of these topics.
     pub fn ranges(&self, topics: &[String]) -> (Offsets, Offsets) {
         let (mut earliest, mut ends) = (Offsets::new(), Offsets::new());
         for topic in topics {

@@ -25,7 +25,7 @@ pub fn assert_refused(ended: Ended, code: i32, words: &[&str]) {
 pub struct Worker {
     /// The process.
     pub program: Program,
-    /// The address of its HTTP server; `None` before the first request.
+    /// Address of the worker's HTTP server; `None` before the first request.
     address: Option<SocketAddr>,
 }
 
@@ -35,7 +35,7 @@ impl Worker {
         Self { program, address: None }
     }
 
-    /// Returns the address of its HTTP server, from its log.
+    /// Returns the address of the worker's HTTP server, from the worker's log.
     fn address(&mut self) -> SocketAddr {
         if let Some(address) = self.address {
             return address;
@@ -54,12 +54,12 @@ impl Worker {
         lines.find_map(|line| line["fields"]["address"].as_str()?.parse().ok())
     }
 
-    /// Returns an answer's code and body. `None` if there is no answer.
+    /// Returns the status code and the body of an answer; `None` if there is no answer.
     pub fn get(&mut self, path: &str) -> Option<(u16, String)> {
         get(self.address(), path)
     }
 
-    /// Waits until it holds shards, all of them loaded.
+    /// Waits until the worker holds shards, all of them loaded.
     pub fn ready(&mut self) {
         eventually("the worker is ready", || {
             self.program.assert_running();
@@ -70,7 +70,7 @@ impl Worker {
         });
     }
 
-    /// Returns its status. `None` if it does not answer.
+    /// Returns the worker's status; `None` if the worker does not answer with a status.
     pub fn try_status(&mut self) -> Option<Value> {
         let (code, body) = self.get("/status?format=json")?;
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
@@ -81,7 +81,7 @@ impl Worker {
         eventually("the worker's status", || self.try_status().ok_or_else(|| self.program.tail()))
     }
 
-    /// Returns a counter of its metrics, such as `conflicts`, summed over all labels.
+    /// Returns a counter of the worker's metrics, such as `conflicts`, summed over all labels.
     pub fn counter(&mut self, name: &str) -> u64 {
         let (code, body) = self.get("/metrics").unwrap();
         assert_eq!(code, 200, "{body}");
@@ -99,7 +99,8 @@ impl Worker {
         status["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect()
     }
 
-    /// Returns the messages of its stopped shards. Empty while it does not answer.
+    /// Returns the messages of the worker's stopped shards. The list is empty while the worker does not
+    /// answer.
     pub fn stopped_shards(&self) -> Vec<String> {
         let status = self.named_address().and_then(|address| get(address, "/status?format=json"));
         let status = status.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
@@ -107,8 +108,8 @@ impl Worker {
         shards.filter_map(|shard| shard["stopped"]["message"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Waits until it reports with these words that it cannot continue. It reports in its status if other
-    /// shards continue, and otherwise by ending with exit code 1.
+    /// Waits until the worker reports with these words that it cannot continue. If other shards continue, the
+    /// report is in the status. Otherwise, the worker ends with exit code 1.
     pub fn stops_loudly(mut self, words: &[&str]) {
         eventually("a shard is stopped", || {
             let says_so = |message: &String| words.iter().all(|word| message.contains(word));
