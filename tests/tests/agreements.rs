@@ -58,7 +58,7 @@ fn supply(tables: &[HourTables]) -> Vec<String> {
 #[derive(Default)]
 struct SentEvents {
     events: Vec<Event>,
-    /// The changes that people are shown for the last version.
+    /// The changes that the command prints for the last version.
     changes: Vec<String>,
 }
 

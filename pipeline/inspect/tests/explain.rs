@@ -1,5 +1,5 @@
-//! Explanations of random histories: their figures add up exactly to the rows of the tables, and every number
-//! in a message is one of the steps.
+//! Explanations of random histories. Their figures add up exactly to the rows of the tables, and every number
+//! in a text is a number of the steps.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

@@ -63,7 +63,7 @@ pub async fn joined(settings: KafkaSettings) -> KafkaSource {
     source
 }
 
-/// The same start for each of these topics.
+/// Returns this start for each of these topics.
 pub fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
     topics.iter().map(|&topic| (topic.into(), start)).collect()
 }

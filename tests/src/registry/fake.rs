@@ -87,7 +87,7 @@ pub fn registry() -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     }
 }
 
-/// A server on its own loopback port. Dropping it ends it.
+/// A server on its own loopback port, which ends when it is dropped.
 pub struct Fake {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Request>>>,

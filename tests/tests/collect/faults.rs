@@ -102,7 +102,7 @@ fn a_start_whose_connections_break_asks_again() {
     assert!(proxy.harmed() > 0, "it did not feel it");
 }
 
-/// Replaces the collector's folder with a file, and restores it. The collector is frozen meanwhile.
+/// Applies a change to the collector's folder while the collector is frozen.
 fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
     program.signal("STOP");
     change().unwrap();

@@ -72,7 +72,7 @@ impl Site {
         kubeconfig_of(token["status"]["token"].as_str().unwrap(), room.folder.path())
     }
 
-    /// Gives the ServiceAccount the rules of one of the chart's files.
+    /// Grants the ServiceAccount the rules in one of the chart's files.
     fn grant(&self, file: &str) {
         let name = self.name;
         let role = json!({ "metadata": { "generateName": "test-" }, "rules": rules(file) });

@@ -86,7 +86,7 @@ impl DeadLetterPlace for Topic {
     }
 }
 
-/// Runs the suite with topics like this one, and returns the promises that it leaves out.
+/// Runs the suite with topics like this topic, and returns the promises that it leaves out.
 async fn left_out(like: Topic) -> Vec<&'static str> {
     let _alone = BROKERS.lock().await;
     dead_letter_topic(&Real { like, places: AtomicU64::new(0) }).await.unwrap()

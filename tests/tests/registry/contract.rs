@@ -24,7 +24,7 @@ struct Real;
 
 struct Proxied {
     /// The proxy between decoders and the registry; producers bypass it. It lives as long as the process,
-    /// because its runtime must not end within another one.
+    /// because the runtime of the proxy must not end within another runtime.
     proxy: &'static Proxy,
     producer: Registry,
 }

@@ -1,5 +1,5 @@
-//! A worker continues a worker's root. Kafka is in memory: its topics end where the stored worker stopped
-//! reading, with the same records that it read last. Storage, archive, tables and decoder are real.
+//! A worker continues a worker's root. Kafka is in memory. The topics end where the stored worker stopped
+//! reading, with the records that it read last. Storage, archive, tables and decoder are real.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,7 +82,8 @@ fn record(event: &EventRecord, timestamp_millis: i64) -> Record {
     Record { timestamp_millis, key: Some(key.into()), value: Some(value.into()), headers: Vec::new() }
 }
 
-/// Puts the last record that was read at its offset, with nothing before it, as retention leaves a topic.
+/// Recreates a topic partition as retention leaves it: with the last record that was read, at its old offset,
+/// and nothing before.
 fn recreate(broker: &FakeBroker, topic: &str, shard: Shard, last: &LastRecord, archived: &[EventRecord]) {
     let found = archived.iter().find_map(|event| {
         let record = record(event, last.timestamp_millis);

@@ -1,8 +1,8 @@
 //! Checks that modules form layers: among the child modules of one module, imports form no circle.
 //!
 //! An arrow goes from a module to its sibling if a file of the module names a path in the sibling. The path
-//! begins with `crate::`, `super::` or `self::`. A name that their parent re-exports counts as a name of the
-//! child that has it. A child may use the items of its parent, and a parent the items of its children:
+//! begins with `crate::`, `super::` or `self::`. A name that the parent re-exports counts as a name of the
+//! child that defines it. A child may use the items of its parent, and a parent the items of its children:
 //! neither is an arrow. Modules that are compiled for tests only do not count. All modules of a tree lie
 //! below the folder of its `lib.rs` or `main.rs`.
 

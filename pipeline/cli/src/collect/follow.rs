@@ -26,8 +26,8 @@ use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
 
 /// Maximum number of changes in the queue. A pod takes about a kilobyte.
 const QUEUE: usize = 1_024;
-/// Number of changes after which a batch is stored early. Its events and state changes stay in memory until
-/// then.
+/// Number of changes after which a batch is stored early. The events and state changes of the batch stay in
+/// memory until then.
 const BATCH_CHANGES: usize = 2_000;
 /// Time between two ticks of the collector, and between two checks of the price list.
 const TICK: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// The reason that a batch is not stored.
 #[derive(Debug)]
 pub enum NotStored {
-    /// Another collector of the cluster has begun, so this one must end.
+    /// Another collector of the cluster has begun, so this collector must end.
     ShutOut(Failure),
     /// The destination does not accept the batch now. The collector tries again.
     Fails(Failure),
@@ -77,7 +77,7 @@ impl StateStep {
     }
 }
 
-/// Returns the error for a collector that another one has shut out.
+/// Returns the error for a collector that another collector has shut out.
 pub fn shut_out(cluster_id: &str, place: &str) -> Failure {
     Failure::usage(format!(
         "another collector of cluster {cluster_id} has begun to write to {place}, so this one ends: run only \

@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The key of a record: the cluster, and the object. The object is `None` in the progress record.
 type RecordKey = (Text, Option<Key>);
 
-/// Progress of a cluster, without entries, and the collector that wrote it.
+/// Content of the progress record: the state of a cluster without its objects, and the collector that wrote
+/// the record.
 #[derive(Serialize, Deserialize)]
 struct HeldProgress {
     number: u64,
@@ -137,7 +138,8 @@ impl TopicJournal {
         self.record(None, Some(serde_json::to_vec(&held).map_err(Failure::storage)?))
     }
 
-    /// Reads the records that were added to the topic since the last read, into a state if one is given.
+    /// Reads the records that were added to the topic since the last read, and applies them to `state` if it
+    /// is given.
     async fn read_on(&mut self, mut state: Option<&mut CollectorState>) -> Result<(), Failure> {
         let topic = Text::from(self.state_topic.as_str());
         let settings =

@@ -74,17 +74,17 @@ pub enum OffsetsLost {
     Earliest,
 }
 
-/// A topic: its name, or its name and the organizations whose events it may bring.
+/// A topic: only a name, or a name and the organizations whose events the topic may bring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "not the name of a topic, nor {name: .., organizations: [..]}")]
 pub enum TopicConfig {
-    /// The name alone: the topic may bring any organization.
+    /// Only the name. The topic may bring events of any organization.
     Name(String),
     /// The name and the organizations.
     Bound(BoundTopic),
 }
 
-/// A topic that may bring only some organizations.
+/// A topic that may bring events of some organizations only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundTopic {
@@ -109,7 +109,7 @@ pub fn names(topics: &[TopicConfig]) -> Vec<String> {
 }
 
 impl KafkaConfig {
-    /// Returns the organizations that each topic may bring, including retired topics.
+    /// Returns the organizations whose events each topic may bring, including retired topics.
     ///
     /// # Errors
     /// If a topic has an invalid list. The message names the topic.

@@ -1,8 +1,9 @@
 //! Connections: their number and duration are limited, so that clients that disappear cost nothing.
 //!
-//! A new connection is always accepted. If one address has too many, the server ends the connection of this
-//! address with the oldest last request. If there are too many in total, it ends the connection with the
-//! oldest last request of all. So no client can block probes by holding connections.
+//! A new connection is always accepted. If one address has too many connections, the server ends the
+//! connection of this address with the oldest last request. If there are too many connections in total, it
+//! ends the connection with the oldest last request of all. So no client can block probes by holding
+//! connections.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +63,7 @@ struct Connections {
 }
 
 impl Connections {
-    /// Ends connections until one more from this address is within the bounds.
+    /// Ends connections until one more connection from this address is within the bounds.
     fn make_room(&mut self, address: IpAddr) {
         self.open.retain(|open| !open.task.is_finished());
         self.keep(self.bounds.connections_of_address, |open| open.address == address);

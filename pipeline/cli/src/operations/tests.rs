@@ -29,7 +29,7 @@ fn ago(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 - seconds * 1_000_000)
 }
 
-/// Returns the status of a worker with one shard that is loaded and one that is not.
+/// Returns the status of a worker with one loaded shard and one shard that is not loaded.
 fn working() -> Arc<Status> {
     let status = Status::default();
     let mut worker = status.lock();

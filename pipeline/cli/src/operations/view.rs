@@ -105,7 +105,7 @@ impl Snapshot {
         topics.filter_map(|topic| self.lag_seconds(topic)).max_by(f64::total_cmp)
     }
 
-    /// Returns the last hour that all loaded shards have closed; `None` if one of them has closed none.
+    /// Returns the last hour that all loaded shards have closed; `None` if any of them has closed no hour.
     pub(super) fn closed_through(&self) -> Option<Hour> {
         let loaded = self.status.shards.values().filter(|shard| shard.loaded);
         loaded.map(|shard| shard.closed_through).min().flatten()

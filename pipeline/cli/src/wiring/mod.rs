@@ -22,8 +22,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config;
 use crate::failure::Failure;
 
-/// Builds a runtime with this many threads (0: one per core), and returns it with their number. Rayon gets
-/// the same number of threads for folding and encoding.
+/// Builds a runtime with this many threads, or with one per core if 0. Returns the runtime and the number of
+/// threads. Rayon gets as many threads for folding and encoding.
 ///
 /// # Errors
 /// If threads cannot be started.

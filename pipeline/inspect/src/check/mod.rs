@@ -1,7 +1,7 @@
 //! Checks that a lake is complete and that its money adds up, without folding events again.
 //!
-//! Reading order: [`finding`] has every possible finding; `files` compares logs, objects and checkpoints;
-//! `archive` the archive with both; `money` adds up the rows of every hour again; `agreements` finds
+//! Reading order: [`finding`] defines every possible finding; `files` compares logs, objects and checkpoints;
+//! `archive` compares the archive with both; `money` adds up the rows of every hour again; `agreements` finds
 //! agreements that match nothing; `report` writes the result.
 
 mod agreements;

@@ -23,7 +23,7 @@ pub struct Answer {
     pub subject: Subject,
     /// The input that the hour was folded from.
     pub input: Arc<HourInput>,
-    /// The tables of the hour, as the engine makes them now.
+    /// The tables of the hour, as the engine computes them now.
     pub tables: HourTables,
     /// The steps that lead to the rows.
     pub trace: Trace,

@@ -15,7 +15,7 @@ use crate::Sum;
 pub struct ExplainedRow {
     /// The row from the engine.
     pub row: CostRow,
-    /// The differences from the table file; empty if the file has the row with the same numbers.
+    /// The differences from the table file; empty if the file has the row with equal numbers.
     pub differences: Vec<FigureDifference>,
 }
 
@@ -41,7 +41,8 @@ pub struct SplitCharge {
     pub parts: Vec<(String, Sum)>,
 }
 
-/// Returns the figures of a row that differ from the figures that the table file has for it.
+/// Returns the differences between a row and the figures that the table file has for the row. If the file
+/// lacks the row, returns a single difference without a column.
 pub fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<FigureDifference> {
     let Some(found) = found else {
         return vec![FigureDifference { column: None, computed: Some(row.effective_cost), found: None }];
@@ -81,7 +82,7 @@ pub fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) ->
     charges.collect()
 }
 
-/// Returns the charge that a row is a part of, if other rows may be parts of it too.
+/// Returns the charge that a row is a part of; `None` if no other row may be a part of the charge.
 fn charge_of(row: &CostRow) -> Option<String> {
     match (row.kind, &row.commitment_id, &row.cluster_id) {
         (RowKind::CommitmentPurchase, ..) => None,

@@ -182,7 +182,7 @@ pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, E
 /// Finds the rows of a question among the rows of its hour.
 ///
 /// # Errors
-/// The same errors as [`find`].
+/// See [`find`].
 pub async fn among(
     lake: &LakeTables<'_>,
     question: &Question,

@@ -82,8 +82,8 @@ fn join_groups(report: &mut Report, most: usize) -> usize {
     joined
 }
 
-/// Joins the cheapest bearers of each organization, kind, group and GPU model into one, and returns their
-/// number.
+/// Joins the cheapest bearers of each organization, kind, group and GPU model into one bearer. Returns the
+/// number of bearers that were joined.
 fn join_bearers(report: &mut Report, most: usize) -> usize {
     if report.amounts.len() <= most {
         return 0;

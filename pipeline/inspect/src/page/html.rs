@@ -208,8 +208,8 @@ impl Report {
         })
     }
 
-    /// Returns the page. Its policy names the page's style and script by their digests, so that the browser
-    /// runs no other script, whatever its source.
+    /// Returns the page. A policy in the page names the page's style and script by digest, so that the
+    /// browser runs no other script, whatever its source.
     pub fn html(&self) -> String {
         // Nothing in the data can end its element: every '<' is escaped.
         let data = self.data().to_string().replace('<', "\\u003c");

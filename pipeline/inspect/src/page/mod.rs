@@ -1,9 +1,9 @@
 //! Writes a lake as one HTML page: cost over time, its bearers, idle and unused cost, and missing prices. The
 //! page contains its data and makes no requests.
 //!
-//! Reading order: [`Report`] is the content; `collect` reads the cost rows, `agreements` the other tables;
-//! `gpus` compares GPU-hours with the cards of nodes; `explained` explains the highest costs; `bound` bounds
-//! the page; `html` writes it; `assets` runs in the browser.
+//! Reading order: [`Report`] is the content; `collect` reads the cost rows, and `agreements` the other
+//! tables; `gpus` compares GPU-hours with the cards of nodes; `explained` explains the highest costs; `bound`
+//! bounds the page; `html` writes it; `assets` runs in the browser.
 
 mod agreements;
 mod bound;

@@ -14,7 +14,7 @@ fn the_twin_of_the_archive_keeps_its_promises() {
     files::archive(&FakeArchive, &trace()).unwrap();
 }
 
-/// The first hour of an organization with one node.
+/// Returns the tables of the first hour of an organization with one node.
 fn hour(organization: &str, hourly_cost: i64) -> HourTables {
     let state = State::new(organization.into());
     let events = HourEvents::of(Hour(START), [node(organization, 0, hourly_cost)]);

@@ -1,4 +1,4 @@
-//! Faults at every single effect. The next owner gets the same result as a worker without faults.
+//! Faults at every single effect. The next owner reaches the result of a worker without faults.
 
 use prorata_testkit::fakes::{Fault, Faults};
 

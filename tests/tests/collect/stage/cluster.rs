@@ -265,7 +265,7 @@ pub fn restart(name: &str) {
 }
 
 /// Another API server of the cluster, whose watches are not disturbed when the first server stops. No test
-/// stops this server, and dropping it ends it.
+/// stops this server. It ends when it is dropped.
 pub struct SecondServer {
     child: Child,
     pub url: String,

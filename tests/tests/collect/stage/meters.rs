@@ -22,7 +22,7 @@ pub type Answers = Arc<Mutex<BTreeMap<String, Answer>>>;
 /// A function that returns the body of the answer to a request.
 pub type Answer = Box<dyn Fn() -> String + Send>;
 
-/// A server of answers. Dropping it ends it.
+/// A server of answers, which ends when it is dropped.
 pub struct Meter {
     pub address: SocketAddr,
     answers: Answers,

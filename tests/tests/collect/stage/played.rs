@@ -1,5 +1,5 @@
-//! An API server played by the test, with more pods than a real one can create during a test. It lists nodes
-//! and pods in pages and serves watches. Each pod is as large as in a cluster in use.
+//! An API server played by the test, with more pods than a real server can create during a test. It lists
+//! nodes and pods in pages and serves watches. Each pod is as large as in a cluster in use.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const PIECE: usize = 20;
 /// Number of changes that a watch reports for one pod, from its binding to its removal.
 pub const STAGES: usize = 7;
 
-/// A server with this many permanent pods. Dropping it ends it.
+/// A server with this many permanent pods, which ends when it is dropped.
 pub struct PlayedServer {
     url: String,
     released: watch::Sender<usize>,

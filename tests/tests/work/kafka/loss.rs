@@ -149,9 +149,9 @@ fn messages_that_retention_takes_before_a_running_worker_are_a_loud_stop() {
     assert_law(&world, &[first], &admin.events(&world.topics));
 }
 
-/// Freezes a worker, and waits for the brokers' last answers to it. They hold a request for records for half
-/// a second, or longer on a busy machine, and nothing shows when the last one ends. The worker stays in the
-/// group: its session lasts 40 seconds or more.
+/// Freezes a worker, and waits for the brokers' last answers to it. The brokers hold a request for records
+/// for half a second, or longer on a busy machine. Nothing shows when the last request ends. The worker stays
+/// in the group, because its session lasts 40 seconds or more.
 fn freeze(worker: &Worker) {
     worker.program.signal("STOP");
     thread::sleep(Duration::from_secs(10));

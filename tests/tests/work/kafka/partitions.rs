@@ -68,7 +68,7 @@ fn way_out(world: &mut World, retired: &[String]) {
 }
 
 /// Checks that workers take the messages of the new topics, and continue once the configuration no longer
-/// names the old ones.
+/// names the old topics.
 fn check_continues(world: &mut World, load: Load) {
     let mut worker = world.worker();
     let messages = world.send(load);

@@ -52,7 +52,8 @@ impl Looks {
         (ended, document)
     }
 
-    /// Runs a check, which finds nothing but hours that are not folded or published yet.
+    /// Runs a check, and fails if it finds anything except `UNFOLDED`. Counts a check that gives up because
+    /// the worker writes too fast.
     fn check(&mut self, world: &World) {
         let (ended, report) = self.run(world, &["check"]);
         if ended.code == Some(4) && ended.log.contains(TOO_FAST) {

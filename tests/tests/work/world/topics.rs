@@ -87,7 +87,7 @@ impl Admin {
         }
     }
 
-    /// Deletes a topic, and creates an empty one with the same name.
+    /// Deletes a topic, and creates an empty topic with the same name.
     pub fn recreate(&self, world: &World, topic: &str) {
         let deleted = self.client.delete_topics(&[topic], &Self::options());
         for deleted in self.runtime.block_on(deleted).unwrap() {

@@ -1,4 +1,4 @@
-//! Commands that make input for prorata: a cluster's events, price lists, agreements.
+//! Commands that create input for prorata: events of a cluster, price lists, and agreements.
 
 pub mod agreements;
 pub mod collect;

@@ -138,8 +138,8 @@ pub fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Fa
     }
 }
 
-/// Returns the encoder of messages in the wire format that readers expect. With a registry, it registers the
-/// schemas there first.
+/// Returns the encoder of messages in the wire format that readers expect. If a registry is configured,
+/// registers the schemas there first.
 pub fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     let Some(registry) = registry::open(&config.registry)? else {
         return Ok(MessageEncoder::single_object());

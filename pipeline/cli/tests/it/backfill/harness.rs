@@ -1,4 +1,4 @@
-//! Runs the program, makes its input, and compares lakes.
+//! Runs the program, creates the input, and compares lakes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,8 @@ fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     }
 }
 
-/// Returns an instant between the last commit of a lake and its next one.
+/// Waits until the second of the last commit of a lake has passed. Returns an instant between this commit and
+/// the next commit.
 pub fn instant_after(lake: &Path) -> Timestamp {
     // The time of its commit, in milliseconds, identifies a version of a table.
     let then = eventually("an instant after the last commit", || {

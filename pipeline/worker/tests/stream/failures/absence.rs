@@ -1,5 +1,5 @@
-//! The absence law. If any one object is removed at rest, a worker ends with the same tables, or it stops
-//! loudly. After a loud stop, it continues once the object is restored.
+//! The absence law. If any one object is removed at rest, a worker ends with the tables of all events, or
+//! stops loudly. After a loud stop, the worker continues once the object is restored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -191,7 +191,8 @@ async fn a_log_that_lost_its_last_checkpoints_is_a_loud_stop_and_loses_nothing()
     assert_content(&lake, &expected(&all, Hour(START + 6), shard_of, rules), "after");
 }
 
-/// A backfill only archives events of an open hour, and its checkpoints are lost. No table refers to them.
+/// A backfill only archives events of an open hour, and then the backfill's checkpoints are lost. No table
+/// refers to these checkpoints.
 #[tokio::test]
 async fn archive_files_whose_checkpoints_are_lost_stay() {
     let world = read().await;

@@ -27,7 +27,7 @@ fn more(hourly_cost: i64) -> Vec<EventRecord> {
     (0..4).map(|minute| node("acme", 365 + minute, hourly_cost + minute)).collect()
 }
 
-/// Steps until the process ends with an error, and removes it from the group.
+/// Steps until the process ends with an error, removes the process from the group, and returns the error.
 async fn ends(world: &World, mut member: Member) -> WorkerError {
     let error = member.settle(world).await.expect_err("it does not stop");
     world.broker.expire(&member.name);

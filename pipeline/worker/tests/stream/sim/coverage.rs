@@ -113,7 +113,7 @@ impl Coverage {
         self.add("rebalances", status.counts.rebalances);
     }
 
-    /// Adds the counts that the checkpoint log and the dead letters show at the end.
+    /// Adds the counts that follow from the checkpoint log and the dead letters at the end.
     pub fn look_back(&mut self, world: &World, held: &Held) {
         self.add("read_back", world.audit.read_back());
         for reason in held.letters.values() {

@@ -1,4 +1,4 @@
-//! Random choices from a seed, the same on every machine.
+//! Random choices from a seed, which are equal on every machine.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

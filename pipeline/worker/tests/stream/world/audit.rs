@@ -317,7 +317,7 @@ fn is_rearranged(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) -> bool 
     entry.is_none_or(|entry| entry.files().all(|(_, file)| file.path != path))
 }
 
-/// Asserts that each checkpoint continues from the one before it.
+/// Asserts that each checkpoint continues from the checkpoint before it.
 fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool) {
     let what = format!("shard {} at {}", after.shard, after.seq);
     assert!(before.closed_through <= after.closed_through, "an hour opens again: {what}");

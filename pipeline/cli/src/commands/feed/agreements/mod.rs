@@ -131,7 +131,8 @@ fn summary(found: &AgreementEvents, to: &str) -> String {
     text
 }
 
-/// Writes one file, named by its content, so that the same events make the same file.
+/// Writes one file named by a hash of its content, so that equal events give one file. Returns the place of
+/// the file, for the report.
 fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
     if events.is_empty() {
         return Ok("nothing new to write".to_owned());
@@ -146,7 +147,7 @@ fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<
     })
 }
 
-/// Sends the events, and waits until all are stored.
+/// Sends the events, and waits until all are stored. Returns the topics, for the report.
 fn send(args: &KafkaArgs, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
     let mut config: Config = config::load(args.config.as_deref())?.config;
     if let Some(brokers) = &args.bootstrap_servers {

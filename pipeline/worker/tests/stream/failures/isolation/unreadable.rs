@@ -22,7 +22,7 @@ async fn live(world: &World, member: &mut Member) {
 }
 
 /// Creates a world in which two records of `acme` are in an unreadable batch among other records. Returns the
-/// world, their shard and their first offset.
+/// world, the shard of the two records, and the first offset of the batch.
 fn broken() -> (World, u16, i64) {
     let world = World::default();
     world.produce(&trace()[..4]);
