@@ -1,6 +1,6 @@
 //! One suite over every kind of store: a local folder, S3, Azure. Each store keeps the promises of the ports,
-//! and a lake is the same in each store. A message says what is wrong with a store. `tests/python/servers.py
-//! --s3 --azure` starts the servers, so these tests need the feature `servers`.
+//! and a lake is the same in each store. A message says what is wrong with a store.
+//! `tests/python/servers.py --s3 --azure` starts the servers, so these tests need the feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
