@@ -65,7 +65,7 @@ impl RegistryFault {
         }
     }
 
-    /// Returns the kind of the error at the worker's port.
+    /// Returns the worker's [`ErrorKind`] for this fault.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Unavailable(_) => ErrorKind::Transient,

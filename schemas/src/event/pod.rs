@@ -84,8 +84,9 @@ pub struct PodStarted {
 }
 
 impl PodStarted {
-    /// Returns the size of the pod: its requests, with the physical GPUs that it holds if they are given. A
-    /// replica of a GPU counts as a GPU, so that pods divide the GPUs of a node by their replicas.
+    /// Returns the size of the pod: its requests, but with `gpus` as the number of GPUs if it is given.
+    /// Otherwise each requested replica counts as one GPU, so that pods share the GPUs of a node in
+    /// proportion to the replicas that they request.
     pub fn size(&self, gpu_resources: &[Text]) -> Size {
         let mut size = Size::of(&self.requests, gpu_resources);
         size.gpu_millis = size.gpu_millis.saturating_add(replicas(&self.requests, gpu_resources));

@@ -71,7 +71,7 @@ impl Crowd<'_> {
         }
     }
 
-    /// Resizes a pod, unless it does not run yet.
+    /// Tries to resize a pod, and counts the resize if it succeeds. It fails if the pod is not running yet.
     fn resize(&self, path: &str) {
         let container = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
         let change = json!({ "spec": { "containers": [container] } });

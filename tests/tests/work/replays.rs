@@ -211,8 +211,8 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
     world.drained(std::slice::from_mut(worker), messages);
 }
 
-/// Checks that the letters are listed by reason and are on the topic. None of them can be replayed yet, and
-/// none is in the tables.
+/// Checks that the dead letters are listed by reason and are on the dead-letter topic. Also checks that a
+/// replay with the registry at `without` sends none of them.
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);
     assert_eq!(counts(&listing["reasons"], "count"), *letters, "{listing}");

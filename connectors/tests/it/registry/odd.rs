@@ -96,7 +96,8 @@ async fn an_answer_that_never_ends_is_the_fault_of_its_id() {
     assert!(reject(&messages, 7).message.contains("does not answer within"));
 }
 
-/// A registry without its storage still returns its types.
+/// A registry whose storage is down still returns its list of schema types. So that answer alone does not
+/// show that a missing schema is the fault of its id.
 #[tokio::test]
 async fn a_registry_that_gives_no_schema_at_all_is_asked_for_longer() {
     let fake = registry(Reply::error(500, 50001, "Error in the backend data store"), false);

@@ -56,7 +56,7 @@ struct Changes {
 /// Running pods by cluster and namespace.
 type Pods = BTreeMap<ClusterId, BTreeMap<Text, BTreeMap<PodUid, Arc<PodSpec>>>>;
 
-/// All quotas, all running pods by namespace, and the hour's account of them.
+/// All quotas, all running pods by cluster and namespace, and the quota ledger of each cluster for the hour.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,

@@ -88,8 +88,8 @@ pub(crate) struct Stretch {
 }
 
 impl WeightScale {
-    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them: only their ratios
-    /// matter.
+    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them to lowest terms: only
+    /// their ratios matter.
     pub(crate) fn new(weights: &Weights) -> Self {
         // The weight of a part is the unit's weight divided by the parts in a unit. Times all parts, the
         // three are integers.

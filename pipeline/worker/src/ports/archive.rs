@@ -62,7 +62,7 @@ pub fn read_whole<A: Archive + ?Sized>(
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, whoever wrote it. Damaged records are passed on as rejected, and so is a
+    /// Reads every record of a file of any writer. Damaged records are passed on as rejected, and so is a
     /// whole file that is not an Avro file.
     ///
     /// # Errors

@@ -182,7 +182,7 @@ pub struct SomeHour {
     pub rests: bool,
 }
 
-/// Results by organization. An organization without state and events has no result.
+/// Results by organization. An organization that is not held and has neither state nor events has no result.
 pub type SomeFolded = BTreeMap<OrganizationId, (RunState, OrganizationHour)>;
 
 /// Folds an hour of some organizations, off the async threads. Events of all other organizations are skipped.

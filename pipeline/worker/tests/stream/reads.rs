@@ -7,8 +7,8 @@ use prorata_worker::{StopReason, WorkerError};
 
 use crate::world::script::{LONG, SHORT, Story, check, live};
 
-/// Runs the story with each fault of a read, one at a time. Returns the number of times that a process or a
-/// shard stopped with an error.
+/// Runs the story once for each tried read, with the fault in that read alone. Returns the number of times
+/// that a process or a shard stopped with an error, over all runs.
 async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usize {
     let faults = Faults::default();
     live(faults.clone(), story, "untouched").await;

@@ -1,5 +1,5 @@
-//! The frame of most tests. At the start it gives a test a namespace and nodes of its own, an undisturbed
-//! watch of its pods, and a room for collectors. At the end all accounts must agree.
+//! The fixture of most tests. It gives a test its own namespace and nodes, an undisturbed watch of its pods,
+//! and a room for collectors. At the end, the watch, the collected events and the table must agree.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -128,7 +128,8 @@ impl World {
             ("work.out_of_orderness", json!("1s")),
             ("work.idle_timeout", json!("1s")),
             ("work.max_watermark_hold", json!("10s")),
-            ("work.checkpoint_interval", json!("1s")),
+            // Few events are in a shard, so a checkpoint is made every second.
+            ("work.checkpoint_interval", json!("100ms")),
             ("work.drain_timeout", json!("20s")),
             // Late events are folded at once, because the tests wait for it.
             ("work.max_restate_delay", json!("0s")),

@@ -19,8 +19,8 @@ use super::fleet::Fleet;
 use super::foreign::{self, Foreign};
 use super::rules;
 use crate::harness::{Content, Lake};
-use crate::world::World;
 use crate::world::oracle::{self, Also};
+use crate::world::{QUIET, World};
 
 /// The number of rounds in which everything must settle, and the number of quiet rounds that count as
 /// settled.
@@ -54,7 +54,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
 }
 
 async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
-    let mut quiet = 0;
+    let (mut quiet, mut has_rested) = (0, false);
     for round in 0..ROUNDS_MAX {
         fleet.world.broker.confirm_ends();
         quiet = if fleet.round(round, dice).await { quiet + 1 } else { 0 };
@@ -62,7 +62,12 @@ async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
         fleet.world.pass(Duration::from_secs(5));
         // A recomputation that wrote many hours rests for a while before the next one begins.
         if quiet >= QUIET_ROUNDS && !any_dirty(&fleet.world) {
-            return;
+            if has_rested {
+                return;
+            }
+            // What is new in quiet shards is in the archive after their rest.
+            fleet.world.pass(QUIET);
+            (quiet, has_rested) = (0, true);
         }
     }
     panic!("seed {}: it does not settle", fleet.seed);
