@@ -121,7 +121,7 @@ class Scene(unittest.TestCase):
                 "topics": ["provoked"],
             },
             "registry": {"url": os.environ["PRORATA_TEST_REGISTRY"]},
-            "work": {"checkpoint_interval": "100ms", "out_of_orderness": "1s", "idle_timeout": "2s"},
+            "work": {"checkpoint_interval": "1s", "out_of_orderness": "1s", "idle_timeout": "2s"},
             "http": {"listen": "127.0.0.1:0"},
             "log": {"level": "info", "format": "json"},
         }
