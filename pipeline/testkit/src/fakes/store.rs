@@ -38,7 +38,7 @@ impl FakeStore {
     }
 
     /// Returns these objects with a clock, which gives the time of new objects. Without a clock, the time is
-    /// [`STORED_AT`].
+    /// `STORED_AT`.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }
