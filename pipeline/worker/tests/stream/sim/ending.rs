@@ -55,9 +55,13 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
 
 async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
     let (mut quiet, mut has_rested) = (0, false);
+    let mut read = read_through(fleet);
     for round in 0..ROUNDS_MAX {
         fleet.world.broker.confirm_ends();
-        quiet = if fleet.round(round, dice).await { quiet + 1 } else { 0 };
+        let is_quiet = fleet.round(round, dice).await;
+        // Messages that a quiet shard reads have no effect until its checkpoint.
+        let before = std::mem::replace(&mut read, read_through(fleet));
+        quiet = if is_quiet && read == before { quiet + 1 } else { 0 };
         fleet.wake(dice, 1_000);
         fleet.world.pass(Duration::from_secs(5));
         // A recomputation that wrote many hours rests for a while before the next one begins.
@@ -71,6 +75,17 @@ async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
         }
     }
     panic!("seed {}: it does not settle", fleet.seed);
+}
+
+/// Returns the next offset of each topic in each shard of each process.
+fn read_through(fleet: &Fleet) -> Vec<Vec<i64>> {
+    let members = fleet.berths.iter().filter_map(|berth| berth.member.as_ref());
+    let read = members.map(|member| {
+        let status = member.status.lock();
+        let topics = status.shards.values().flat_map(|shard| shard.topics.values());
+        topics.map(|topic| topic.next_offset).collect()
+    });
+    read.collect()
 }
 
 fn any_dirty(world: &World) -> bool {
