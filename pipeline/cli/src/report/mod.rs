@@ -20,7 +20,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     print_some(text).map(|_wants_more| ())
 }
 
-/// Prints a part of a report as [`print`] does. Returns `false` if the reader has closed the output.
+/// Prints a part of a report as [`print()`] does. Returns `false` if the reader has closed the output.
 ///
 /// # Errors
 /// If standard output cannot be written.
