@@ -92,9 +92,10 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     config = stream.settings(folder, source.name, options.threads, root.shards)
     quick = json.loads(config.read_text())
     quick["root"]["url"] = root.url
-    # A restart takes its place in the group at once, and commits as soon as there is something.
+    # A restart takes its place in the group at once, and commits as soon as there is something: a quiet shard
+    # after ten intervals.
     quick["kafka"]["group_instance_id"] = "bench"
-    quick["work"]["checkpoint_interval"] = "100ms"
+    quick["work"]["checkpoint_interval"] = "10ms"
     config.write_text(json.dumps(quick))
     worker = soak.Worker(config, folder, root.shards)
     worker.wait(source.last_hour())

@@ -192,7 +192,12 @@ def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, 
     work(source, folder, threads)
     script = loads.PEERS / "running_pods.py"
     report = json.loads(measure.check([str(script), str(folder / "lake"), f"{size.start}:59:59"]))
-    worker = soak.Worker(folder / "prorata.yaml", folder)
+    # New events of a quiet shard stay in memory until its next checkpoint, ten intervals later.
+    config = folder / "prorata.yaml"
+    quick = json.loads(config.read_text())
+    quick["work"]["checkpoint_interval"] = "100ms"
+    config.write_text(json.dumps(quick))
+    worker = soak.Worker(config, folder)
     worker.wait(source.last_hour())
     time.sleep(SETTLES_SECONDS)
     lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
