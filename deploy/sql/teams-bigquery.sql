@@ -1,5 +1,5 @@
 -- BigQuery: daily cost of each team. A team is the pod label "team"; replace it with your own label. Rows
--- without this label, such as idle capacity and unused commitments, have no team.
+-- without this label, such as idle capacity, unused commitments and shared charges, have no team.
 CREATE OR REPLACE VIEW team_daily AS
 SELECT
     date,
@@ -9,7 +9,7 @@ SELECT
     sum(EffectiveCost) AS cost,
     sum(x_GpuHours) AS gpu_hours
 FROM cost_allocation
-WHERE ChargeCategory = 'Usage'
+WHERE x_RowKind <> 'commitment_purchase' OR EffectiveCost <> 0
 GROUP BY 1, 2, 3, 4;
 
 -- GPU-hours of each node: its physical cards, what pods held of them, and what they held above them in some

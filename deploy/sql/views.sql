@@ -5,6 +5,8 @@
 -- Daily cost of each namespace, used and unused side by side. A pod pays its part of the capacity of its node
 -- that nobody was allocated: `used_cost` is without it, `unused_cost` has it. Idle capacity, and unused
 -- reservations and commitments, are in rows of their own, so that the rows of a day add up to the bill.
+-- Shared charges, such as disks, support, taxes and credits, belong to no namespace either. They count as
+-- used.
 CREATE OR REPLACE VIEW showback_daily AS
 SELECT
     date,
@@ -15,28 +17,30 @@ SELECT
         WHEN 'node_idle' THEN '(idle capacity)'
         WHEN 'reservation_unused' THEN '(unused reservations)'
         WHEN 'commitment_unused' THEN '(unused commitments)'
+        WHEN 'commitment_purchase' THEN '(shared charges)'
+        WHEN 'shared_charge' THEN '(shared charges)'
         ELSE x_Namespace
     END AS namespace,
     sum(EffectiveCost) AS cost,
     sum(CASE
         WHEN x_RowKind = 'pod_node' THEN x_SplitCost
-        WHEN x_RowKind IN ('pod_serverless', 'pod_pool') THEN EffectiveCost
-        ELSE 0
+        WHEN x_RowKind IN ('node_idle', 'reservation_unused', 'commitment_unused') THEN 0
+        ELSE EffectiveCost
     END) AS used_cost,
     sum(CASE
         WHEN x_RowKind = 'pod_node' THEN x_UnusedCost
-        WHEN x_RowKind IN ('pod_serverless', 'pod_pool') THEN 0
-        ELSE EffectiveCost
+        WHEN x_RowKind IN ('node_idle', 'reservation_unused', 'commitment_unused') THEN EffectiveCost
+        ELSE 0
     END) AS unused_cost,
     sum(x_CpuCoreHours) AS cpu_core_hours,
     sum(x_MemoryGibHours) AS memory_gib_hours,
     sum(x_GpuHours) AS gpu_hours
 FROM cost_allocation
-WHERE ChargeCategory = 'Usage'
+WHERE x_RowKind <> 'commitment_purchase' OR EffectiveCost <> 0
 GROUP BY 1, 2, 3, 4, 5;
 
 -- The same, with idle capacity spread over the namespaces of its cluster and day, in proportion to the node
--- cost of their pods. If no pod ran on a node, idle capacity keeps a row of its own.
+-- cost of their pods. If this cost is not above zero, idle capacity keeps a row of its own.
 CREATE OR REPLACE VIEW showback_spread_daily AS
 WITH lines AS (
     SELECT
@@ -48,13 +52,15 @@ WITH lines AS (
             WHEN 'node_idle' THEN '(idle capacity)'
             WHEN 'reservation_unused' THEN '(unused reservations)'
             WHEN 'commitment_unused' THEN '(unused commitments)'
+            WHEN 'commitment_purchase' THEN '(shared charges)'
+            WHEN 'shared_charge' THEN '(shared charges)'
             ELSE x_Namespace
         END AS namespace,
         sum(1e0 * EffectiveCost) AS cost,
         sum(CASE WHEN x_RowKind = 'pod_node' THEN 1e0 * EffectiveCost ELSE 0e0 END) AS node_cost,
         sum(CASE WHEN x_RowKind = 'node_idle' THEN 1e0 * EffectiveCost ELSE 0e0 END) AS idle_cost
     FROM cost_allocation
-    WHERE ChargeCategory = 'Usage'
+    WHERE x_RowKind <> 'commitment_purchase' OR EffectiveCost <> 0
     GROUP BY 1, 2, 3, 4, 5
 ),
 clusters AS (
@@ -83,7 +89,7 @@ LEFT JOIN clusters
     AND clusters.organization_id = lines.organization_id
     AND clusters.currency = lines.currency
     AND clusters.cluster_id = lines.cluster_id
-WHERE lines.namespace <> '(idle capacity)' OR clusters.cluster_node_cost = 0;
+WHERE lines.namespace <> '(idle capacity)' OR clusters.cluster_node_cost <= 0;
 
 -- Allocated and measured GPU-hours, and the cost of idle GPU nodes, by model. `cost_per_gpu_hour` is the cost
 -- of an allocated GPU-hour, without `idle_cost`.

@@ -1,5 +1,6 @@
 """Says how the outputs of two sides differ; nothing where they are the same."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -8,8 +9,16 @@ from deltalake import DeltaTable
 
 # Both sides round; one computes in floats.
 SAME = "abs(ours.{0} - theirs.{0}) <= 1e-9 * (1 + abs(ours.{0})) OR ours.{0} IS NULL AND theirs.{0} IS NULL"
-# Quantities in the text are in floats, too, and have columns of their own.
-QUANTITY = """'"UsageQuantity":[0-9.]+', '', 'g'"""
+# Numbers in texts are in floats, too. Quantities have columns of their own; ratios are compared as numbers.
+NUMBERS = """'"(AllocatedRatio|UsageQuantity)":[0-9.]+', '', 'g'"""
+# A part's ratio follows from its cost, so the smaller the cost of the row, the more its last digit changes.
+SAME_RATIOS = """
+    list_bool_and(list_transform(
+        list_zip(regexp_extract_all(ours.{0}, {1}, 1), regexp_extract_all(theirs.{0}, {1}, 1)),
+        lambda pair: abs(pair[1]::DOUBLE - pair[2]::DOUBLE) <= 1e-9 + 4e-12 / nullif(ours.EffectiveCost, 0)
+            OR pair[1] = pair[2]
+    ))
+""".format("AllocatedMethodDetails", """'"AllocatedRatio":([0-9.]+)'""")
 KEYS = {
     "cost_allocation": (
         *("BillingAccountId", "ChargePeriodStart", "x_RowKind", "SubAccountId", "ResourceId", "x_PodUid"),
@@ -20,7 +29,7 @@ KEYS = {
 
 def written(ours: Path, theirs: Path) -> str | None:
     """Compares the rows of two lakes, of hours in the columns that the other has: texts byte by byte, numbers
-    except for the last digits of floats."""
+    (also in texts) except for the last digits of floats."""
     database = duckdb.connect()
     for table, keys in KEYS.items():
         for name, lake in (("ours", ours), ("theirs", theirs)):
@@ -32,8 +41,9 @@ def written(ours: Path, theirs: Path) -> str | None:
             return f"other columns: {set(columns) ^ set(all_columns)}"
         same = (
             SAME.format(f'"{column}"') if kind.startswith("DECIMAL")
-            else f"""regexp_replace(ours."{column}"::VARCHAR, {QUANTITY})
-                IS NOT DISTINCT FROM regexp_replace(theirs."{column}"::VARCHAR, {QUANTITY})"""
+            else f"""regexp_replace(ours."{column}"::VARCHAR, {NUMBERS})
+                IS NOT DISTINCT FROM regexp_replace(theirs."{column}"::VARCHAR, {NUMBERS})"""
+            + (f" AND ({SAME_RATIOS} OR ours.{column} IS NULL)" if column == "AllocatedMethodDetails" else "")
             for column, kind in columns.items()
         )
         checks = ", ".join(f"count(*) FILTER (WHERE NOT coalesce({check}, false))" for check in same)
@@ -81,3 +91,25 @@ def allocations(ours: Path, theirs: Path, last_hour: str) -> str | None:
     if everything and not missing and not more:
         return None
     return f"of {everything} rows {missing} are not ours, and {more} of ours are not theirs"
+
+
+def bill(reports: list[dict], lines: int, theirs: Path) -> str | None:
+    """Compares what imports of a bill report with the groups of the other side: their number, and the sums of
+    their billed and effective costs, which are exact."""
+    sums = f"SELECT count(*), sum(billed), sum(effective) FROM read_parquet('{theirs}')"
+    found = duckdb.sql(sums).fetchone()
+    for report in reports:
+        of_invoices = (
+            sum(Decimal(invoice[cost]) for invoice in report["invoices"])
+            for cost in ("billed_cost", "effective_cost")
+        )
+        ours = (report["sets"], *of_invoices)
+        if report["lines"] != lines or ours != found:
+            return f"{report['lines']} of {lines} lines; ours {shown(ours)}, theirs {shown(found)}"
+    return None
+
+
+def shown(groups: tuple) -> str:
+    """A number of groups and their costs."""
+    count, billed, effective = groups
+    return f"{count} groups, billed {billed}, effective {effective}"

@@ -14,6 +14,8 @@ HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
 # At night a third of the pods run that a size names, in the morning of a working day nearly all.
 NIGHT, MORNING = "2026-11-20T00", "2026-11-20T09"
+# Of November, the month of the bill.
+MONTH_HOURS = 720
 
 
 class Size(NamedTuple):
@@ -56,6 +58,8 @@ class Shape(NamedTuple):
     """Organizations of four pods, for two hours."""
     memory: int
     """Running pods."""
+    bill_lines: int
+    """Lines of a bill."""
     hours: int = 2
     """How long the pods of one organization run."""
 
@@ -75,6 +79,7 @@ SHAPES = {
         (100, 1000, 3000, 10_000),
         (10, 100, 300, 1000),
         20_000,
+        100_000,
     ),
     "middle": Shape(
         {LARGE: Size(4, 2000, 12), MANY: Size(100, 20, 24), MEASURED: Size(4, 2500, 16, "1m")},
@@ -84,6 +89,7 @@ SHAPES = {
         (1000, 10_000, 30_000, 100_000),
         (100, 1000, 3000, 10_000),
         100_000,
+        1_000_000,
     ),
     "large": Shape(
         {LARGE: Size(4, 10_000, 12), MANY: Size(1000, 20, 24), MEASURED: Size(4, 2500, 83, "1m")},
@@ -93,6 +99,7 @@ SHAPES = {
         (100, 1000, 10_000, 100_000, 1_000_000),
         (100, 1000, 3000, 10_000),
         1_000_000,
+        10_000_000,
         10,
     ),
 }
@@ -129,6 +136,21 @@ def generate(size: Size, target: Path, *more: str) -> list[str]:
 def backfill(events: Path, lake: Path, *more: str) -> list[str]:
     """The command of a backfill."""
     return [program(), "backfill", "--events", str(events), "--lake", str(lake), *more]
+
+
+def write_bill(lines: int, target: Path) -> None:
+    """Writes a bill of AWS with so many lines as Parquet: a Cost and Usage Report 2.0 of one month."""
+    sql = (HERE / "bill.sql").read_text()
+    an_hour = (lines + MONTH_HOURS - 1) // MONTH_HOURS
+    with duckdb.connect() as database:
+        database.execute(sql.replace("$an_hour", str(an_hour)).replace("$lines", str(lines)))
+        database.execute(f"COPY (SELECT * FROM bill) TO '{target}' (FORMAT parquet)")
+
+
+def import_bill(bill: Path, target: Path) -> list[str]:
+    """The command that turns all lines of such a bill into events."""
+    made = "--organization", "bench", "--all", "--recorded-at", "2026-12-03T00:00:00Z"
+    return [program(), "bills", "import", "cur2", str(bill), *made, "--output", str(target), "--json"]
 
 
 def prepare(name: str, size: Size, work: Path) -> Load:

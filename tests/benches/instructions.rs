@@ -1,7 +1,8 @@
 //! Counts instructions of a small fixed load. First it processes events as a worker does: it decodes archive
 //! files, folds and closes hours, and encodes the tables. Then it folds an hour of one organization in which
-//! very many things change. `tests/bench/instructions` runs this program in Valgrind, which counts the
-//! instructions of each `counted_` function separately. Without Valgrind the program only prints the load.
+//! very many things change. At the end it folds one hour without bills, and with a line of a bill for each
+//! node. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of each
+//! `counted_` function separately. Without Valgrind the program only prints the load.
 //!
 //! Everything runs on the main thread, which is the only thread of rayon's pool, so a count depends only on
 //! the load and the code.
@@ -13,10 +14,15 @@ use std::collections::BTreeMap;
 use prorata_connectors::archive::{read_own, write_own};
 use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
 use prorata_generate::Load;
+use prorata_samples::bill::bill_line;
 use prorata_samples::typical::typical;
 use prorata_schemas::body::EventRef;
-use prorata_schemas::event::{CapacityType, Event, EventKind, EventRecord, Payload};
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    BillLine, BillSet, CapacityType, Event, EventKind, EventRecord, NodeStarted, Payload,
+};
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::money::{Amount, Money};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, HourClock, Table};
@@ -210,6 +216,56 @@ fn counted_crowd(events: HourEvents, rules: &Rules) -> HourTables {
     close_hour(State::new("acme-corporation".into()), events, rules).unwrap().1
 }
 
+/// Returns the events of one organization in the load's first hour. If `billed`, a bill has a line for each
+/// node. Commitments are left out, because they cover only nodes without a bill.
+fn one_hour(billed: bool) -> HourEvents {
+    let mut hour = HourEvents::new(LOAD.start);
+    for event in LOAD.organization(0).filter(|event| event.event_time.hour() == LOAD.start) {
+        match &event.payload {
+            Payload::CommitmentSet(_) => continue,
+            Payload::NodeStarted(node) if billed => {
+                let bill = Payload::BillSet(Box::new(bill_of(node)));
+                hour.push(Event::new(event.organization_id.clone(), LOAD.start.start(), bill));
+            }
+            _ => {}
+        }
+        hour.push(event);
+    }
+    hour
+}
+
+/// Returns a bill with one line, which has the node's price without a tenth.
+fn bill_of(node: &NodeStarted) -> BillSet {
+    let list_cost = Money::from_atoms(node.hourly_cost.atoms()).unwrap();
+    let cost = Money::from_atoms(list_cost.atoms() / 10 * 9).unwrap();
+    let line = BillLine {
+        account_id: node.account_id.clone(),
+        hours: Some(Amount::from(1)),
+        list_unit_price: Some(node.hourly_cost),
+        billed_cost: cost,
+        effective_cost: cost,
+        list_cost,
+        ..bill_line(&node.node_id, LOAD.start.end(), "0")
+    };
+    BillSet {
+        provider: node.provider.clone(),
+        billing_account_id: "123456789012".into(),
+        resource_key: node.resource_key.clone().unwrap(),
+        currency: node.currency.clone(),
+        lines: vec![line],
+    }
+}
+
+#[inline(never)]
+fn counted_estimated(events: HourEvents, rules: &Rules) -> HourTables {
+    close_hour(State::new("acme".into()), events, rules).unwrap().1
+}
+
+#[inline(never)]
+fn counted_billed(events: HourEvents, rules: &Rules) -> HourTables {
+    close_hour(State::new("acme".into()), events, rules).unwrap().1
+}
+
 fn main() {
     // Lives to the end, because dropping it would end the pool.
     let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
@@ -222,6 +278,12 @@ fn main() {
     let written = counted_encode(&tables).len();
     let crowd = counted_crowd(crowd(), &Rules::default());
     let crowd = crowd.cost_allocation.len() + crowd.quota_usage.len() + crowd.pool_usage.len();
+    let estimated = counted_estimated(one_hour(false), &Rules::default());
+    let billed = counted_billed(one_hour(true), &Rules::default());
+    assert_eq!(billed.cost_allocation.len(), estimated.cost_allocation.len(), "rows with and without bills");
+    assert!(estimated.totals.node_cost > Decimal12::ZERO, "no node has a price");
+    assert_eq!(billed.totals.node_cost, Decimal12::ZERO, "a node is not billed");
+    assert!(billed.totals.bill_cost > Decimal12::ZERO, "no node is billed");
     println!(
         "{{\"events\": {events}, \"rows\": {rows}, \"files\": {written}, \"rows of the crowd\": {crowd}}}"
     );

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Reads a lake back through its Delta log with delta-rs and Polars, DuckDB and ClickHouse, and adds up again.
 
-For every organization and hour, sum(EffectiveCost) = sum(BilledCost) = hours.supply_cost =
-hours.allocated_cost, hours.difference = 0 and hours.rows is the number of rows, exactly; and all three
-engines agree. The most expensive row is found by its hour and its cost as well: the statistics in the log let
-a reader skip files, but never the right one.
+For every organization and hour, sum(EffectiveCost) equals hours.supply_cost and hours.allocated_cost, and
+sum(BilledCost) equals hours.supply_cost - hours.bill_cost + hours.bill_billed_cost, to the last digit.
+hours.difference is 0, and hours.rows is the number of rows. All three engines agree. The most expensive row
+is found by its hour and its cost as well: the statistics in the log let a reader skip files, but never the
+right one.
 """
 
 import environment
@@ -24,17 +25,19 @@ from deltalake import DeltaTable
 
 import engines
 
-# By organization and hour: rows, billed, effective, rows and costs that `hours` reports, and its difference.
+# By organization and hour: rows, billed, effective, and what `hours` reports, as in `REPORTED`.
 Sums = dict[tuple[str, str], tuple]
+
+REPORTED = ("rows", "supply_cost", "allocated_cost", "difference", "bill_cost", "bill_billed_cost")
 
 COSTS = """
     SELECT BillingAccountId, strftime(ChargePeriodStart, '%Y-%m-%dT%H'), count(*), sum(BilledCost),
         sum(EffectiveCost)
     FROM delta_scan('{lake}/cost_allocation') GROUP BY 1, 2
 """
-HOURS = """
-    SELECT organization_id, strftime(hour, '%Y-%m-%dT%H'), rows, supply_cost, allocated_cost, difference
-    FROM delta_scan('{lake}/hours')
+HOURS = f"""
+    SELECT organization_id, strftime(hour, '%Y-%m-%dT%H'), {", ".join(REPORTED)}
+    FROM delta_scan('{{lake}}/hours')
 """
 
 FOUND = """
@@ -90,8 +93,7 @@ def read_polars(lake: Path) -> Sums:
         entry[1] += billed
         entry[2] += effective
     hours = scan(lake, "hours")
-    columns = ("organization_id", "hour", "rows", "supply_cost", "allocated_cost", "difference")
-    selected = hours.select(columns).collect().iter_rows()
+    selected = hours.select("organization_id", "hour", *REPORTED).collect().iter_rows()
     reported = [(row[0], row[1].strftime(hour), *row[2:]) for row in selected]
     return joined([(*key, *entry) for key, entry in sums.items()], reported)
 
@@ -130,7 +132,8 @@ def query_clickhouse(lake: Path, query: str, kinds: list) -> list[tuple]:
 def read_clickhouse(lake: Path) -> Sums:
     """ClickHouse inside Python."""
     costs = query_clickhouse(lake, COSTS.format(lake=lake), [str, str, int, Decimal, Decimal])
-    hours = query_clickhouse(lake, HOURS.format(lake=lake), [str, str, int, Decimal, Decimal, Decimal])
+    kinds = [str, str, int] + [Decimal] * (len(REPORTED) - 1)
+    hours = query_clickhouse(lake, HOURS.format(lake=lake), kinds)
     return joined(costs, hours)
 
 
@@ -151,14 +154,17 @@ def faults(sums: Sums) -> list[str]:
     """Hours that do not add up."""
     found = []
     for (organization, hour), values in sorted(sums.items()):
-        if len(values) != 7:
+        if len(values) != 3 + len(REPORTED):
             found.append(f"{organization} {hour}: rows without an entry in hours")
             continue
-        rows, billed, effective, reported_rows, supply, allocated, difference = values
-        if not billed == effective == supply == allocated or difference != 0 or rows != reported_rows:
+        rows, billed, effective, reported_rows, supply, allocated, difference, bill, bill_billed = values
+        is_billed = billed == supply - bill + bill_billed
+        is_allocated = effective == supply == allocated and difference == 0
+        if not is_billed or not is_allocated or rows != reported_rows:
             found.append(
                 f"{organization} {hour}: billed {billed}, effective {effective}, supply {supply}, "
-                f"allocated {allocated}, difference {difference}; rows {rows}, reported {reported_rows}"
+                f"allocated {allocated}, difference {difference}; of bills {bill}, billed {bill_billed}; "
+                f"rows {rows}, reported {reported_rows}"
             )
     return found
 

@@ -37,6 +37,8 @@ GROUP = """CASE x_RowKind
     WHEN 'node_idle' THEN '(idle)'
     WHEN 'reservation_unused' THEN '(unused reservations)'
     WHEN 'commitment_unused' THEN '(unused commitments)'
+    WHEN 'commitment_purchase' THEN '(shared charges)'
+    WHEN 'shared_charge' THEN '(shared charges)'
     ELSE x_Namespace
 END"""
 
@@ -56,7 +58,8 @@ def exact(amount: decimal.Decimal | None) -> str:
 
 def figures(connection, of: str) -> dict[str, dict[str, str]]:
     """The page's figures for the organizations of a condition."""
-    usage = f"FROM lake WHERE ChargeCategory = 'Usage' AND {of}"
+    borne = "x_RowKind <> 'commitment_purchase' OR EffectiveCost <> 0"
+    usage = f"FROM lake WHERE ({borne}) AND {of}"
     sums = [f"sum(EffectiveCost) FILTER ({condition})" for condition in TILES.values()]
     unused = "CASE WHEN x_RowKind = 'node_idle' THEN EffectiveCost ELSE x_UnusedCost END"
     sums += ["sum(x_SplitCost)", f"sum({unused})"]

@@ -5,7 +5,7 @@ from pathlib import Path
 SQL = Path(__file__).resolve().parent.parent.parent / "deploy" / "sql"
 
 # Sums over a whole view that must equal a sum over `cost_allocation` or `commitment_utilization`.
-COST = "SELECT sum(EffectiveCost) FROM cost_allocation WHERE ChargeCategory = 'Usage'"
+COST = "SELECT sum(EffectiveCost) FROM cost_allocation"
 EXACT = {
     "showback_daily": (
         "SELECT sum(cost) FROM showback_daily WHERE used_cost + unused_cost = cost",
@@ -18,11 +18,16 @@ EXACT = {
     ),
     "commitment_daily": (
         "SELECT sum(used_cost) + sum(unused_cost) FROM commitment_daily",
-        "SELECT sum(BilledCost) FROM cost_allocation WHERE ChargeCategory = 'Purchase'",
+        # A bill may name a commitment that is unknown.
+        "SELECT sum(EffectiveCost) FROM cost_allocation JOIN commitment_utilization "
+        "ON organization_id = BillingAccountId AND hour = ChargePeriodStart "
+        "AND commitment_id = CommitmentDiscountId "
+        "WHERE x_RowKind <> 'commitment_purchase'",
     ),
     "commitment_coverage_daily": (
         "SELECT sum(covered_list_cost) FROM commitment_coverage_daily",
-        "SELECT sum(list_cost_avoided) FROM commitment_utilization",
+        "SELECT sum(ListCost) FROM cost_allocation "
+        "WHERE CommitmentDiscountStatus = 'Used' AND x_RowKind <> 'shared_charge'",
     ),
     "quota_ledger_daily": (
         "SELECT sum(borrowed_hours) FROM quota_ledger_daily",
@@ -60,6 +65,6 @@ def faults(value) -> list[str]:
             found.append(f"{name}: {ours} is not {theirs}")
     for name, (query, expected) in ROUNDED.items():
         ours, exact = value(query), value(expected)
-        if not exact or abs(ours - float(exact)) > 1e-9 * float(exact):
+        if not exact or abs(ours - float(exact)) > 1e-9 * abs(float(exact)):
             found.append(f"{name}: {ours} is not {exact}")
     return found

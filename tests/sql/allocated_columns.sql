@@ -11,7 +11,7 @@ WHERE (AllocatedMethodId IS NOT NULL) <> (x_RowKind IN ('pod_node', 'node_idle')
     OR AllocatedMethodDetails IS NOT NULL
         AND NOT regexp_full_match(AllocatedMethodDetails,
             '\{"Elements":\[\{"AllocatedRatio":[0-9]+(\.[0-9]+)?'
-                || CASE WHEN x_RowKind = 'pod_node' AND EffectiveCost > 0
+                || CASE WHEN x_RowKind = 'pod_node' AND EffectiveCost <> 0
                     THEN ',"UsageUnit":"vCPU-Hours","UsageQuantity":[0-9]+(\.[0-9]+)?\},'
                         || '\{"AllocatedRatio":[0-9]+(\.[0-9]+)?,"UsageUnit":"GiB-Hours",'
                         || '"UsageQuantity":[0-9]+(\.[0-9]+)?\},'

@@ -1,6 +1,7 @@
--- FOCUS: the ratios of all rows of one origin - a node, an hour, a commitment or none, a unit price - sum to
--- exactly 1.
-SELECT BillingAccountId, ChargePeriodStart, x_ClusterId, ResourceId, CommitmentDiscountId, ListUnitPrice,
+-- FOCUS: the ratios of all rows of one origin sum to exactly 1. An origin is a node, an hour, a basis, a
+-- resource in the bill, a commitment or none, and a unit price.
+SELECT BillingAccountId, ChargePeriodStart, x_ClusterId, ResourceId, x_CostBasis, x_ResourceKey,
+    CommitmentDiscountId, ListUnitPrice,
     sum(list_sum(regexp_extract_all(AllocatedMethodDetails, '"AllocatedRatio":([0-9.]+)', 1)
         ::DECIMAL(38, 12)[])) AS ratio
 FROM cost_allocation

@@ -1,5 +1,5 @@
 //! The sample day, end to end through the program. Its tables equal `testdata/sample-day/expected` on every
-//! run and with any number of threads. The day contains an example of everything.
+//! run and with any number of threads. The day contains an example of everything but bills.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; people review
 //! the difference.
@@ -244,6 +244,7 @@ fn the_sample_day_holds_an_example_of_everything() {
         "reservation_unused",
     ];
     assert_eq!(cost.distinct("x_RowKind"), BTreeSet::from(kinds));
+    assert_eq!(cost.distinct("x_CostBasis"), BTreeSet::from(["estimated"]));
     let unpriced = ["no_qos_price", "no_rate", NULL, "unknown_node", "unknown_pool"];
     assert_eq!(cost.distinct("x_Unpriced"), BTreeSet::from(unpriced));
     assert_eq!(cost.distinct("x_QuotaState"), BTreeSet::from(["in-quota", NULL, "over-quota"]));

@@ -17,7 +17,7 @@ pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters}
 pub use error::{BlockFault, FileError, FileFault};
 pub use prorata_worker::ports::{Position, Rejected};
 pub use read::{OnRecord, read_events, read_own};
-pub use write::{archive_schema, write_events, write_own};
+pub use write::{EventFileWriter, archive_schema, write_events, write_own};
 
 use std::io::{self, Read};
 

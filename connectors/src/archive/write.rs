@@ -1,6 +1,6 @@
 //! Our archive files: the union of our newest schemas, one record per event. Equal events give equal bytes.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use prorata_schemas::avsc::avsc;
@@ -39,6 +39,12 @@ pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
 }
 
 fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
+    let (file, digest) = encoded(records, index)?;
+    file.finish(marker(digest))
+}
+
+/// Returns a file without its sync marker, and the digest of its events.
+fn encoded(records: &[(EventKind, &[u8])], index: bool) -> io::Result<(ContainerWriter, Sha256)> {
     let mut digest = Digest::default();
     let mut file = ContainerWriter::new(archive_schema())?;
     for (at, (kind, body)) in records.iter().enumerate() {
@@ -53,7 +59,47 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
             out.extend_from_slice(body);
         })?;
     }
-    file.finish(marker(digest.0))
+    Ok((file, digest.0))
+}
+
+/// Writes one archive file part by part, so that its events need not be in memory together. Equal parts in
+/// equal order give equal bytes.
+pub struct EventFileWriter<W> {
+    to: W,
+    /// The sync marker, which the first part decides; `None` before it.
+    sync: Option<[u8; 16]>,
+}
+
+impl<W: Write> EventFileWriter<W> {
+    /// Creates a writer of a file that begins here.
+    pub const fn new(to: W) -> Self {
+        Self { to, sync: None }
+    }
+
+    /// Appends canonical bodies, in the order given.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn append(&mut self, records: &[(EventKind, &[u8])]) -> io::Result<()> {
+        let (part, digest) = encoded(records, false)?;
+        let (sync, header) = match self.sync {
+            None => (*self.sync.insert(marker(digest)), 0),
+            // A part begins with the header of the file, which is written only once.
+            Some(sync) => (sync, ContainerWriter::new(archive_schema())?.finish(sync)?.len()),
+        };
+        self.to.write_all(part.finish(sync)?.get(header..).unwrap_or_default())
+    }
+
+    /// Returns what the file was written to. A file without parts gets its header.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.sync.is_none() {
+            self.append(&[])?;
+        }
+        Ok(self.to)
+    }
 }
 
 /// The digest of events in their order.
@@ -110,5 +156,42 @@ fn put_json(json: &Json, out: &mut String) {
             out.push(']');
         }
         plain => out.push_str(&plain.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::body;
+    use prorata_schemas::event::{Event, NodeStopped, Payload};
+    use prorata_schemas::time::Timestamp;
+    use prorata_worker::ports::Wanted;
+
+    use super::*;
+    use crate::archive::read_own;
+
+    fn body_of(node: &str) -> Vec<u8> {
+        let stopped = NodeStopped { cluster_id: "c".into(), node_id: node.into() };
+        body::encode(&Event::new("o".into(), Timestamp(0), Payload::NodeStopped(stopped)))
+    }
+
+    #[test]
+    fn parts_are_one_file() {
+        let bodies = ["a", "b", "c"].map(body_of);
+        let records: Vec<(EventKind, &[u8])> =
+            bodies.iter().map(|body| (EventKind::NodeStopped, body.as_slice())).collect();
+        let joined = |parts: &[&[(EventKind, &[u8])]]| {
+            let mut file = EventFileWriter::new(Vec::new());
+            parts.iter().for_each(|part| file.append(part).unwrap());
+            file.finish().unwrap()
+        };
+        let (first, rest) = records.split_at(1);
+        let mut read = Vec::new();
+        read_own(&joined(&[first, rest]), Wanted::default(), &mut |event| {
+            read.push(body::encode(&event.into_owned()));
+        })
+        .unwrap();
+        assert_eq!(read, bodies);
+        assert_eq!(joined(&[&records]), write_events(&records).unwrap());
+        assert_eq!(joined(&[]), write_events(&[]).unwrap());
     }
 }

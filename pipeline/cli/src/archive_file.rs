@@ -15,9 +15,20 @@ use sha2::{Digest, Sha256};
 pub fn archive_file(events: &[Event]) -> io::Result<(String, Vec<u8>)> {
     let bodies: Vec<(EventKind, Vec<u8>)> =
         events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();
-    let records: Vec<(EventKind, &[u8])> =
-        bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect();
-    let file = write_events(&records)?;
+    archive_file_of(&bodies)
+}
+
+/// Returns an archive file of these canonical bodies, and its name, as [`archive_file`] does.
+///
+/// # Errors
+/// If memory runs out.
+pub fn archive_file_of(bodies: &[(EventKind, Vec<u8>)]) -> io::Result<(String, Vec<u8>)> {
+    let file = write_events(&borrowed(bodies))?;
     let digest = Sha256::digest(&file);
     Ok((digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect(), file))
+}
+
+/// Returns the bodies as slices.
+pub fn borrowed(bodies: &[(EventKind, Vec<u8>)]) -> Vec<(EventKind, &[u8])> {
+    bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect()
 }

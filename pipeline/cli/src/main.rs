@@ -45,6 +45,8 @@ enum Command {
     Agreements(feed::agreements::AgreementsArgs),
     /// Build hourly tables from files of events
     Backfill(backfill::BackfillArgs),
+    /// Convert the bill of a cloud provider to events, or compare it with a lake
+    Bills(feed::bills::BillsArgs),
     /// Check that a lake is intact and its costs add up, or that a worker could start
     Check(check::CheckArgs),
     /// Watch a Kubernetes cluster and write its events to files or Kafka
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Agreements(args) => feed::agreements::run(&args),
         Command::Backfill(args) => backfill::run(&args),
+        Command::Bills(args) => feed::bills::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Collect(args) => feed::collect::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),

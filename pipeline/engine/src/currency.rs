@@ -108,7 +108,9 @@ fn currency_of(payload: &mut Payload) -> Option<&mut Text> {
         Payload::PoolSet(pool) => Some(&mut pool.currency),
         Payload::CommitmentSet(commitment) => Some(&mut commitment.currency),
         Payload::ReservationSet(reservation) => Some(&mut reservation.currency),
-        Payload::NodeStopped(_)
+        // Bills have been opened before, and count in their own currency only.
+        Payload::BillSet(_)
+        | Payload::NodeStopped(_)
         | Payload::PodStarted(_)
         | Payload::PodStopped(_)
         | Payload::PodUsage(_)

@@ -106,6 +106,13 @@ pub(crate) fn atoms<D: Into<Decimal12>>(value: D) -> UBig {
     UBig::from(u128::try_from(value.into().atoms()).unwrap_or(0))
 }
 
+/// Returns a decimal in atoms, which may be negative.
+pub(crate) fn signed<D: Into<Decimal12>>(value: D) -> RBig {
+    let atoms = value.into().atoms();
+    let magnitude = RBig::from(UBig::from(atoms.unsigned_abs()));
+    if atoms < 0 { -magnitude } else { magnitude }
+}
+
 /// Returns `numerator / denominator`, or zero if the denominator is zero.
 pub(crate) fn ratio(numerator: UBig, denominator: UBig) -> RBig {
     if denominator.is_zero() { RBig::ZERO } else { RBig::from_parts(IBig::from(numerator), denominator) }
@@ -302,6 +309,55 @@ pub(crate) fn largest_remainder(
         }
     }
     Ok(shares)
+}
+
+/// Divides an amount over parts by their weights, by largest remainder. An amount below zero divides as its
+/// magnitude does. If all weights are zero, the first part takes everything.
+///
+/// # Errors
+/// If a part has more than 38 digits, or there is an amount and no part.
+pub(crate) fn divide(amount: Decimal12, weights: &[&Fraction]) -> Result<Vec<Decimal12>, EngineError> {
+    if amount == Decimal12::ZERO {
+        return Ok(vec![Decimal12::ZERO; weights.len()]);
+    }
+    let magnitude = Decimal12::from_atoms(amount.atoms().saturating_abs());
+    let whole = sum_of_weights(weights);
+    let parts: Vec<Fraction> = if whole.is_zero() {
+        let part =
+            |index| if index == 0 { Fraction::new(atoms(magnitude), UBig::ONE) } else { Fraction::zero() };
+        (0..weights.len()).map(part).collect()
+    } else {
+        let numerator = atoms(magnitude) * &whole.denominator;
+        let part = |weight: &&Fraction| {
+            Fraction::new(&weight.numerator * &numerator, &weight.denominator * &whole.numerator)
+        };
+        weights.iter().map(part).collect()
+    };
+    let mut shares = largest_remainder(magnitude, &parts.iter().collect::<Vec<_>>())?;
+    if amount.is_negative() {
+        shares.iter_mut().for_each(|share| *share = Decimal12::from_atoms(-share.atoms()));
+    }
+    Ok(shares)
+}
+
+/// Returns the sum of weights. Weights that share a denominator are added without a common multiple.
+fn sum_of_weights(weights: &[&Fraction]) -> Fraction {
+    let Some(first) = weights.first() else { return Fraction::zero() };
+    if weights.iter().all(|weight| weight.denominator == first.denominator) {
+        let numerator = weights.iter().map(|weight| &weight.numerator).sum();
+        return Fraction::new(numerator, first.denominator.clone());
+    }
+    let weights: Vec<Fraction> = weights.iter().map(|weight| (*weight).clone()).collect();
+    sum_of(&weights)
+}
+
+/// Returns the difference of two decimals.
+///
+/// # Errors
+/// If it has more than 38 digits.
+pub(crate) fn difference(from: Decimal12, value: Decimal12) -> Result<Decimal12, EngineError> {
+    let difference = from.checked_sub(value).filter(|difference| difference.atoms().abs() < ATOMS_LIMIT);
+    difference.ok_or_else(|| EngineError::Range(format!("({} - {})", from.atoms(), value.atoms())))
 }
 
 /// Compares two fractional parts exactly.

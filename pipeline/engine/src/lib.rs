@@ -46,6 +46,7 @@ use prorata_schemas::rules::Rules;
 
 use crate::rows::draft::RoundedRows;
 use crate::rows::slice_steps;
+use crate::rules::bill::Bills;
 use crate::trace::{Focus, Trace};
 
 pub use error::EngineError;
@@ -106,13 +107,17 @@ fn close(
     let currency = rules.currency_of(&organization_id).clone();
     let OrderedEvents { hour, mut events, samples, counts } = events;
     let mut state = state;
+    let bills = Bills::open(&mut state, &mut events, hour, &currency);
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
-    let mut timeline = timeline::run(state, hour, events, samples, rules, focus)?;
+    let mut timeline = timeline::run(state, hour, events, samples, &bills, rules, focus)?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
+    let mut bill_steps = trace::Recorder::new(focus);
+    let mut bills = bills.settle(&mut timeline.slices, &mut bill_steps)?;
+    timeline.state.bills = std::mem::take(&mut bills.saved);
     let mut plan_steps = trace::Recorder::new(focus);
     rules::plan::cover(&mut timeline.slices, rules, &mut plan_steps)?;
-    let (rounded, nodes, steps) = rows::rows(&timeline, rules, focus)?;
-    let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost } = rounded;
+    let (rounded, nodes, steps) = rows::rows(&timeline, &bills, rules, focus)?;
+    let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost, bill } = rounded;
 
     if has_other_currency {
         self::currency::unmark_rows(&mut cost_allocation);
@@ -130,11 +135,16 @@ fn close(
         commitment_utilization: tables::commitment_utilization(slices, &cost_allocation, hour)?,
         quota_usage: tables::quota_usage(&timeline.quota_ledgers, &slices.pods, &cost_allocation)?,
         pool_usage: tables::pool_usage(&pool_hour, &mut spend)?,
-        totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], counts)?,
+        totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], bill, counts)?,
         cost_allocation,
     };
-    let mut trace =
-        Trace { nodes: steps.nodes, rows: steps.rows, plans: plan_steps.finish(), ..timeline.trace };
+    let mut trace = Trace {
+        nodes: steps.nodes,
+        rows: steps.rows,
+        plans: plan_steps.finish(),
+        bills: bill_steps.finish(),
+        ..timeline.trace
+    };
     if let Some(focus) = focus {
         trace.pods = slice_steps::pods(slices, focus, rules);
         trace.reservations = slice_steps::reservations(slices, focus);

@@ -119,9 +119,10 @@ fn every_event_is_valid_and_round_trips() {
 }
 
 #[test]
-fn every_kind_of_event_occurs_within_a_day() {
+fn every_kind_of_event_but_bills_occurs_within_a_day() {
     let kinds: BTreeSet<_> = events(0, 1, 12, 24).iter().map(|event| event.payload.kind()).collect();
-    assert_eq!(kinds.len(), EventKind::ALL.len(), "{kinds:?}");
+    let expected = EventKind::ALL.into_iter().filter(|kind| *kind != EventKind::BillSet);
+    assert_eq!(kinds, expected.collect());
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //! 3. [`check`]: checks that a lake is complete, and that its money adds up.
 //! 4. [`diff`]: differences between two lakes, or between two states of a lake.
 //! 5. [`page`]: a lake as one HTML page.
-//! 6. [`explain`]: explains the cost of a pod, a node, an agreement or a namespace in an hour.
+//! 6. [`explain`]: explains the cost of a pod, a node, an agreement, a namespace or a resource of a bill in
+//!    an hour.
 //! 7. [`mod@export`]: the rows of one organization as plain Parquet.
 //! 8. [`show`]: the stored objects of a shard, as JSON.
 //! 9. [`text`]: lines of text without characters that control a terminal.

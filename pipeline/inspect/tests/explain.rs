@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use prorata_engine::trace::{ExactNumber, RowStep};
+use prorata_engine::trace::{BillFigures, BillStep, ExactNumber, NodeStep, RowStep};
 use prorata_engine::{HourEvents, PerResource, State, close_hour, has_hour};
 use prorata_inspect::explain::{Answer, Found, Subject, TableRow, figures, from_input, grain};
 use prorata_reference::scenario::scenario;
@@ -90,6 +90,7 @@ fn subjects(tables: &HourTables) -> Vec<Subject> {
         if row.kind == RowKind::NodeIdle {
             add(Subject::Node(row.resource_id.to_string()));
         }
+        row.lines.iter().for_each(|billed| drop(add(Subject::Bill(billed.set.resource_key.to_string()))));
     }
     subjects.into_values().collect()
 }
@@ -99,10 +100,9 @@ fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> 
     let rows = rows.filter(|row| subject.has(&row.grain, &row.pod.0, &row.pod.1));
     let rows = rows.map(|mut row| {
         change(&mut row);
-        (row.grain.clone(), row)
+        ("cost_allocation/one.parquet".to_owned(), row)
     });
-    let files = vec!["cost_allocation/one.parquet".to_owned()];
-    let found = Found { organization: ORGANIZATION.into(), files, rows: rows.collect() };
+    let found = Found::new(ORGANIZATION.into(), rows);
     from_input(subject, folded.input.clone().into(), found).unwrap()
 }
 
@@ -131,6 +131,8 @@ fn is_near(rounded: Decimal12, exact: &ExactNumber) -> bool {
     (rounded.atoms() - exact.rounded().atoms()).abs() <= 1
 }
 
+/// Returns the step of a row. Lines of a bill may have several rows that their steps do not distinguish, but
+/// by their cost.
 fn step<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
     let of = |step: &&RowStep| {
         step.kind == row.kind.name()
@@ -145,7 +147,15 @@ fn step<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
             && step.unpriced == row.unpriced.map(|reason| reason.name())
             && step.labels.as_ref() == row.pod.as_ref().map(|pod| &pod.labels)
     };
-    answer.trace.rows.iter().find(of)
+    let steps = answer.trace.rows.iter().filter(of);
+    steps.min_by_key(|step| step.cost.rounded().atoms().abs_diff(row.effective_cost.atoms()))
+}
+
+/// Returns whether lines of a bill may decide the cost of a stretch.
+fn may_be_billed(answer: &Answer, node: &NodeStep) -> bool {
+    let mut given = answer.trace.bills.iter().flat_map(|step| &step.nodes);
+    let is_given = given.any(|(cluster, id, _)| (cluster, id) == (&node.cluster_id, &node.node_id));
+    is_given && node.unit_price.is_zero()
 }
 
 #[test]
@@ -160,7 +170,12 @@ fn exact_steps_add_up_to_the_rows() {
                 assert!(matches!(answer.subject, Subject::Reservation(_)), "{row:?} {answer}");
                 continue;
             };
-            assert!(is_near(row.effective_cost.max(row.billed_cost), &step.cost), "{row:?} {answer}");
+            // A purchase is billed, and has no effective cost. Lines have both, and may be below zero.
+            let cost = match row.lines.is_empty() {
+                true => row.effective_cost.max(row.billed_cost),
+                false => row.effective_cost,
+            };
+            assert!(is_near(cost, &step.cost), "{row:?} {answer}");
             if let Some(by_resource) = &step.by_resource {
                 assert_eq!(sum(by_resource.iter()), step.cost, "{answer}");
                 let costs = [row.cpu_cost, row.memory_cost, row.gpu_cost].map(Option::unwrap);
@@ -180,7 +195,8 @@ fn exact_steps_add_up_to_the_rows() {
 fn a_pods_part_of_its_node_makes_its_rows() {
     for_all(|_, answer| {
         for row in &answer.rows {
-            let is_shared = row.row.kind == RowKind::PodNode && row.row.node.is_some();
+            let is_estimated = row.row.lines.is_empty();
+            let is_shared = row.row.kind == RowKind::PodNode && row.row.node.is_some() && is_estimated;
             let Some(step) = step(answer, &row.row).filter(|_| is_shared) else { continue };
             let node = answer.trace.nodes.iter().find(|node| {
                 *node.node_id == *step.resource_id
@@ -218,7 +234,7 @@ fn a_pods_part_of_its_node_makes_its_rows() {
 #[test]
 fn spans_and_components_add_up_to_charges() {
     for_all(|_, answer| {
-        for node in &answer.trace.nodes {
+        for node in answer.trace.nodes.iter().filter(|node| !may_be_billed(answer, node)) {
             for component in node.components.iter().filter(|component| component.commitment_id.is_none()) {
                 let price = component.unit_price.rounded();
                 let name = format!("node {}/{} at {price} an hour", node.cluster_id, node.node_id);
@@ -231,7 +247,7 @@ fn spans_and_components_add_up_to_charges() {
             let spans = answer.trace.commitments.iter().filter(|span| *span.commitment_id == **id);
             let costs: Vec<ExactNumber> = spans.map(|span| span.hourly_cost.clone() * &span.hours).collect();
             let charge = answer.charges.iter().find(|charge| charge.name == format!("commitment {id}"));
-            if let Some(charge) = charge {
+            if let Some(charge) = charge.filter(|_| answer.trace.bills.is_empty()) {
                 assert_eq!(charge.total.amount().unwrap(), sum(&costs).rounded(), "{answer}");
             }
         }
@@ -240,8 +256,8 @@ fn spans_and_components_add_up_to_charges() {
             let of_spans = sum(spans.map(|span| &span.cost));
             let rows = answer.trace.rows.iter().filter(|step| step.kind == "reservation_unused");
             let rows: Vec<_> = rows.filter(|step| *step.resource_id == **id).collect();
-            // A savings plan pays its own price.
-            if rows.iter().all(|step| step.commitment_id.is_none()) {
+            // A savings plan pays its own price, and so does a bill.
+            if rows.iter().all(|step| step.commitment_id.is_none()) && answer.trace.bills.is_empty() {
                 assert_eq!(of_spans, sum(rows.iter().map(|step| &step.cost)), "{answer}");
             }
         }
@@ -257,6 +273,55 @@ fn spans_and_components_add_up_to_charges() {
             }
         }
     });
+}
+
+/// Returns the sums of effective and billed cost.
+fn costs<'a>(figures: impl Iterator<Item = &'a BillFigures>) -> [i128; 2] {
+    figures.fold([0; 2], |[effective, billed], figures| {
+        [effective + figures.effective.atoms(), billed + figures.billed.atoms()]
+    })
+}
+
+/// Returns the sums of effective and billed cost of the billed rows.
+fn billed_costs(answer: &Answer) -> [i128; 2] {
+    let rows = answer.rows.iter().map(|row| &row.row).filter(|row| !row.lines.is_empty());
+    rows.fold([0; 2], |[effective, billed], row| {
+        [effective + row.effective_cost.atoms(), billed + row.billed_cost.atoms()]
+    })
+}
+
+#[test]
+fn parts_of_lines_add_up_to_the_billed_rows() {
+    let (bills, nodes) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    for_all(|folded, answer| {
+        let hour = folded.input.hour;
+        for step in &answer.trace.bills {
+            assert!(step.from <= hour.start() && hour.end() <= step.to, "{answer}");
+            let given = step.nodes.iter().map(|(_, _, part)| part);
+            if !step.nodes.is_empty() {
+                assert_eq!(costs(given), costs(std::iter::once(&step.part)), "{answer}");
+            }
+            if step.to == hour.end() {
+                assert_eq!(step.part, step.left, "{answer}");
+            }
+        }
+        match &answer.subject {
+            Subject::Bill(key) => {
+                let is_asked = |step: &&BillStep| *step.resource_key == **key;
+                let parts = answer.trace.bills.iter().filter(is_asked).map(|step| &step.part);
+                assert_eq!(costs(parts), billed_costs(answer), "{answer}");
+                bills.set(bills.get() + 1);
+            }
+            Subject::Node(id) => {
+                let given = answer.trace.bills.iter().flat_map(|step| &step.nodes);
+                let parts = given.filter(|(_, node, _)| **node == **id).map(|(_, _, part)| part);
+                assert_eq!(costs(parts), billed_costs(answer), "{answer}");
+                nodes.set(nodes.get() + usize::from(answer.rows.iter().any(|row| !row.row.lines.is_empty())));
+            }
+            _ => {}
+        }
+    });
+    assert!(bills.get() > 20 && nodes.get() > 10, "{} bills, {} billed nodes", bills.get(), nodes.get());
 }
 
 /// Collects every text and number of a JSON document, and the clock of every instant.

@@ -3,10 +3,10 @@
 use std::fmt::{self, Display, Write};
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted};
-use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
+use prorata_schemas::event::{CapacityType, ChargeCategory, CommitmentKind, CommitmentSet, NodeStarted};
+use prorata_schemas::rows::{BilledLine, CostRow, HourTables, RowKind, Unpriced};
 
-use crate::sku::{SizeText, commitment_size};
+use crate::sku::{SizeText, commitment_size, line_of};
 
 /// Reserved size of a message; most messages are shorter.
 const MESSAGE_BYTES: usize = 192;
@@ -21,6 +21,9 @@ pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
 }
 
 fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &str) -> fmt::Result {
+    if let Some(billed) = line_of(row) {
+        return write_line(text, row, billed);
+    }
     let price = fmt::from_fn(|f| write!(f, "at {} {} per hour", row.list_unit_price, tables.currency));
     let gpu_resources = &*tables.gpu_resources;
     match row.kind {
@@ -51,7 +54,40 @@ fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &s
         }
         RowKind::CommitmentUnused => write!(text, "Unused part of {}", commitment(row, true)),
         RowKind::CommitmentPurchase => write!(text, "Recurring cost of {} {price}", commitment(row, true)),
+        // A shared charge is always a line, which is described above.
+        RowKind::SharedCharge => write!(text, "Shared charge of {}", row.provider),
     }
+}
+
+/// Describes a row that is a line of a bill, in the words of the bill if it has any.
+fn write_line(text: &mut String, row: &CostRow, billed: &BilledLine) -> fmt::Result {
+    let (set, line) = (&*billed.set, billed.line());
+    if let Some(words) = line.description.as_deref().filter(|words| !words.is_empty()) {
+        text.push_str(words);
+        return Ok(());
+    }
+    match row.kind {
+        RowKind::CommitmentUnused => write!(text, "Unused part of {}", commitment(row, false)),
+        RowKind::CommitmentPurchase => write!(text, "Purchase of {}", commitment(row, false)),
+        RowKind::ReservationUnused => {
+            write!(text, "Unused units of capacity reservation {}", row.resource_id)
+        }
+        _ => {
+            text.push_str(match line.category {
+                ChargeCategory::Usage => "Usage of ",
+                ChargeCategory::Purchase => "Purchase of ",
+                ChargeCategory::Tax => "Tax on ",
+                ChargeCategory::Credit => "Credit for ",
+                ChargeCategory::Adjustment => "Adjustment of ",
+            });
+            text.push_str(if line.service.is_empty() { "shared charges" } else { &line.service });
+            match &*set.resource_key {
+                "" => Ok(()),
+                key => write!(text, ", resource {key}"),
+            }
+        }
+    }?;
+    write!(text, ", line {} of the bill of account {}", line.line_id, set.billing_account_id)
 }
 
 fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Display) -> fmt::Result {
@@ -60,10 +96,14 @@ fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Disp
     }
     text.push_str("node ");
     text.push_str(node);
-    if row.commitment_id.is_none() {
+    let is_billed = !row.lines.is_empty();
+    if row.commitment_id.is_none() && !is_billed {
         write!(text, " {price}")?;
     }
     write_payer(text, row);
+    if is_billed {
+        text.push_str(", as billed");
+    }
     text.push_str(match row.unpriced {
         Some(Unpriced::UnknownPool) => "; no pool charge, the pool is not set",
         Some(Unpriced::NoQosPrice) => "; no pool charge, the pool has no price for its quality of service",

@@ -43,7 +43,7 @@ pub const ZSTD_LEVEL: i32 = 1;
 
 /// Columns in which at least half of the values in a file are distinct. A dictionary would be larger than the
 /// values.
-const DISTINCT: [&str; 27] = [
+const DISTINCT: [&str; 28] = [
     "AllocatedMethodDetails",
     "AllocatedResourceId",
     "AllocatedResourceName",
@@ -58,6 +58,7 @@ const DISTINCT: [&str; 27] = [
     "x_CpuCoreHours",
     "x_CpuCost",
     "x_CpuSplitUsageRatio",
+    "x_EstimatedCost",
     "x_MemoryCost",
     "x_MemoryGibHours",
     "x_MemorySplitUsageRatio",

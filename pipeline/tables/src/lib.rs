@@ -3,8 +3,8 @@
 //!
 //! Reading order:
 //! - `columns` builds columns from rows. `columns/cost.rs` lists the columns of `cost_allocation`,
-//!   `columns/charge.rs` has their values for each kind of row, and `columns/usage.rs` has the five other
-//!   tables.
+//!   `columns/charge.rs` has their values for each kind of row, and `columns/bill.rs` has the values of lines
+//!   of bills. `columns/usage.rs` has the five other tables.
 //! - `sku` and `describe` build the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
 //! - `cut` decides where an hour is cut into several files.

@@ -4,6 +4,8 @@
 //! provider, region, SKU and terms. As FOCUS requires, neither holds an amount of money, a date or a
 //! contract, so both stay the same when a price changes.
 
+mod line;
+
 use prorata_schemas::Text;
 use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::{
@@ -14,6 +16,8 @@ use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 use prorata_schemas::size::{Size, amount};
 
 use crate::json::Object;
+
+pub use line::line_of;
 
 /// Columns `SkuId`, `SkuPriceId`, `SkuMeter` and `SkuPriceDetails` of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +93,9 @@ impl Sku {
     /// Returns the SKU of a row.
     pub fn of(tables: &HourTables, row: &CostRow) -> Self {
         let (provider, gpus) = (&*row.provider, &*tables.gpu_resources);
+        if let Some(billed) = line_of(row) {
+            return Self::line(provider, billed.line());
+        }
         match row.kind {
             RowKind::PodNode | RowKind::NodeIdle => {
                 row.node.as_deref().map_or_else(Self::unpriced, |node| Self::node(provider, node, gpus))
@@ -106,6 +113,8 @@ impl Sku {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 row.commitment.as_deref().map_or_else(Self::unpriced, |set| Self::commitment(provider, set))
             }
+            // A shared charge is always a line.
+            RowKind::SharedCharge => Self::unpriced(),
         }
     }
 

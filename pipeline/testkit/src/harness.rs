@@ -293,7 +293,7 @@ pub fn expected(
             }
             let rules = rules(hour);
             let within = OrderedEvents::from(within);
-            let count = within.distinct();
+            let count = within.standing();
             let close = AssertUnwindSafe(|| close_hour(state.clone(), within, &rules));
             let closed = if held { None } else { catch_unwind(close).ok().and_then(Result::ok) };
             let tables = match closed {

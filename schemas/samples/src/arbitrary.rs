@@ -1,5 +1,7 @@
 //! Arbitrary valid events, for property tests.
 
+mod bills;
+
 use std::fmt::Debug;
 use std::str::FromStr;
 
@@ -89,10 +91,14 @@ where
 
 /// Generates a valid event of `kind` without `recorded_at`.
 pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
-    (key(), time(), payload(kind)).prop_map(|(organization_id, event_time, mut payload)| {
-        if let Payload::PodUsage(usage) = &mut payload {
-            let end = event_time.0 + usage.interval_end.0.rem_euclid(3_600_000_001);
-            usage.interval_end = Timestamp(end.min(TIME_LAST));
+    (key(), time(), payload(kind)).prop_map(|(organization_id, mut event_time, mut payload)| {
+        match &mut payload {
+            Payload::PodUsage(usage) => {
+                let end = event_time.0 + usage.interval_end.0.rem_euclid(3_600_000_001);
+                usage.interval_end = Timestamp(end.min(TIME_LAST));
+            }
+            Payload::BillSet(bill) => event_time = bills::move_to(bill, event_time),
+            _ => {}
         }
         Event::new(organization_id, event_time, payload)
     })
@@ -136,6 +142,7 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
             key().prop_map(|pool_id| Payload::PoolDeleted(PoolDeleted { pool_id })).boxed()
         }
         EventKind::RateSet => rate_set().boxed(),
+        EventKind::BillSet => bills::bill_set().boxed(),
     }
 }
 

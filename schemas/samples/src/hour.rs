@@ -4,22 +4,32 @@
 //! Pod `a` has a quarter of the node and pod `b` a half; the rest is idle. Pod `b` is within its quota in the
 //! first half hour and above it in the second. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod
 //! `c` names a node that is not running.
+//!
+//! The provider has billed `n3`: its own price is 0.8, but its effective cost is 1. The bill also has a
+//! credit of 0.5.
+
+mod bills;
+mod pools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted,
-    PoolSet, Quantities, QuotaKind, RateSet, ReservationSet,
+    BillSet, CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted, Quantities,
+    QuotaKind, RateSet, ReservationSet,
 };
-use prorata_schemas::quantity::{Quantity, TFLOPS};
+use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, HourTables, PoolUsageRow,
-    QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, ResourceRatios, RowKind, Unpriced,
+    BilledLine, ClusterCover, CommitmentState, CommitmentUtilizationRow, CostBasis, CostRow, HourRow,
+    HourTables, QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, ResourceRatios, RowKind,
+    Unpriced,
 };
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
+
+use bills::{credit, node_bill};
+use pools::{pool, pool_usage};
 
 /// Parses a decimal.
 pub fn dec(text: &str) -> Decimal12 {
@@ -191,7 +201,13 @@ fn in_quota(mut row: CostRow, state: QuotaState) -> CostRow {
     row
 }
 
-fn node_rows() -> Vec<CostRow> {
+/// Adds the only line of a set, which begins at an hour's start, to a row.
+fn billed(mut row: CostRow, set: BillSet, hour: Hour) -> CostRow {
+    row.lines = Arc::new([BilledLine { set: Arc::new(set), begins_at: hour.start(), index: 0 }]);
+    row
+}
+
+fn node_rows(hour: Hour) -> Vec<CostRow> {
     use QuotaState::{InQuota, OverQuota};
     use RowKind::{NodeIdle, PodNode};
     let n1 = || node("n1", "gpu-1", CapacityType::OnDemand, "8");
@@ -201,12 +217,14 @@ fn node_rows() -> Vec<CostRow> {
     let mut c = with_pod(row(PodNode, "gone", "0.5", "0", ["0", "0", "0"]), pod("c", Some("gone"), None));
     c.unpriced = Some(Unpriced::UnknownNode);
     c.provider = "unknown".into();
+    let d = row(PodNode, "n3", "1", "1.2", ["0.9", "1", "1.2"]);
     let mut d = on_node(
-        with_pod(row(PodNode, "n3", "1", "1", ["1", "1", "1"]), pod("d", Some("n3"), Some("shared"))),
-        node("n3", "gpu-3", CapacityType::OnDemand, "1"),
+        with_pod(billed(d, node_bill(hour), hour), pod("d", Some("n3"), Some("shared"))),
+        node("n3", "gpu-3", CapacityType::OnDemand, "0.8"),
         "1",
         None,
     );
+    d.estimated_cost = Some(dec("0.8"));
     d.pool_charge = Some(dec("1.69416"));
     d.used = d.requested;
     vec![
@@ -229,8 +247,10 @@ fn node_rows() -> Vec<CostRow> {
     ]
 }
 
-fn other_rows() -> Vec<CostRow> {
-    use RowKind::{CommitmentPurchase, CommitmentUnused, PodPool, PodServerless, ReservationUnused};
+fn other_rows(hour: Hour) -> Vec<CostRow> {
+    use RowKind::{
+        CommitmentPurchase, CommitmentUnused, PodPool, PodServerless, ReservationUnused, SharedCharge,
+    };
     let alibaba = |mut row: CostRow| {
         row.provider = "alibaba".into();
         row
@@ -262,10 +282,11 @@ fn other_rows() -> Vec<CostRow> {
     idle_units.reservation = Some(Arc::new(reservation()));
     let mut unused = with_commitment(row(CommitmentUnused, "c1", "0.4", "3", ["0", "1.2", "1.2"]), "0.4");
     let mut purchase = with_commitment(row(CommitmentPurchase, "c1", "1", "3", ["3", "0", "3"]), "1");
-    for row in [&mut idle_units, &mut unused, &mut purchase] {
+    let mut shared = billed(row(SharedCharge, "", "0", "0", ["-0.5"; 3]), credit(hour), hour);
+    for row in [&mut idle_units, &mut unused, &mut purchase, &mut shared] {
         row.cluster_id = None;
     }
-    vec![g("0.25", "2.5"), matched, h, e, f, idle_units, unused, purchase]
+    vec![g("0.25", "2.5"), matched, h, e, f, idle_units, unused, purchase, shared]
 }
 
 fn rate() -> RateSet {
@@ -281,39 +302,21 @@ fn rate() -> RateSet {
     }
 }
 
-fn pool() -> PoolSet {
-    PoolSet {
-        pool_id: "shared".into(),
-        cluster_id: "prod".into(),
-        provider: "aws".into(),
-        default_qos: "default".into(),
-        qos_pricing: Vec::new(),
-        tflops_oversell_percent: 500,
-        vram_expand_to_host_disk_percent: 70,
-        vram_expand_to_host_mem_percent: 50,
-        max_capacity: Quantities::new(),
-        min_capacity: Quantities::new(),
-        warm_capacity: Quantities::new(),
-        budget_per_day: None,
-        budget_per_month: None,
-        budget_per_quarter: None,
-        budget_exceed_strategy: BudgetExceedStrategy::AlertOnly,
-        currency: "USD".into(),
-    }
-}
-
-/// Returns the hour with every kind of row; its supply is 19.34708.
+/// Returns the hour with every kind of row; its supply is 18.84708.
 pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
-    let cost_allocation: Vec<_> = node_rows().into_iter().chain(other_rows()).map(Box::new).collect();
+    let cost_allocation: Vec<_> = node_rows(hour).into_iter().chain(other_rows(hour)).map(Box::new).collect();
     let (reservation_usage, commitment_utilization) = (vec![reservation_usage()], vec![commitment_usage()]);
     let totals = HourRow {
-        node_cost: dec("7"),
+        node_cost: dec("6"),
         serverless_cost: dec("7.5"),
         reservation_unused_cost: dec("1"),
         commitment_cost: dec("3"),
         pool_cost: dec("0.84708"),
-        supply_cost: dec("19.34708"),
-        allocated_cost: dec("19.34708"),
+        bill_cost: dec("0.5"),
+        supply_cost: dec("18.84708"),
+        bill_billed_cost: dec("0.4"),
+        basis: CostBasis::Partial,
+        allocated_cost: dec("18.84708"),
         difference: Decimal12::ZERO,
         rows: i64::try_from(cost_allocation.len()).unwrap(),
         events: 20,
@@ -337,27 +340,13 @@ pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
 
 /// Returns an hour in which nothing ran.
 pub fn empty_hour(organization: &str, hour: Hour) -> HourTables {
-    let zero = Decimal12::ZERO;
     let mut tables = full_hour(organization, hour);
     tables.cost_allocation.clear();
     tables.reservation_usage.clear();
     tables.commitment_utilization.clear();
     tables.quota_usage.clear();
     tables.pool_usage.clear();
-    tables.totals = HourRow {
-        node_cost: zero,
-        serverless_cost: zero,
-        reservation_unused_cost: zero,
-        commitment_cost: zero,
-        pool_cost: zero,
-        supply_cost: zero,
-        allocated_cost: zero,
-        difference: zero,
-        rows: 0,
-        events: 0,
-        unpriced_pods: 0,
-        max_event_time: None,
-    };
+    tables.totals = HourRow::default();
     tables
 }
 
@@ -426,47 +415,5 @@ fn quota_usage() -> QuotaUsageRow {
         lent_hours: zero,
         preemptible_cost: dec("1.45"),
         over_quota_pods_peak: 1,
-    }
-}
-
-fn pool_usage() -> PoolUsageRow {
-    PoolUsageRow {
-        pool_id: "shared".into(),
-        cluster_id: "prod".into(),
-        description: Arc::new(PoolSet {
-            max_capacity: [(TFLOPS.into(), Quantity::parse(TFLOPS, "2k").unwrap())].into(),
-            warm_capacity: [(TFLOPS.into(), Quantity::parse(TFLOPS, "100500m").unwrap())].into(),
-            ..pool()
-        }),
-        nodes: dec("1"),
-        gpus: dec("8"),
-        tflops_total: dec("1000"),
-        vram_bytes_total: dec("206158430208"),
-        tflops_virtual: dec("5000"),
-        vram_bytes_virtual: dec("206158430208"),
-        tflops_requested: dec("150"),
-        vram_bytes_requested: dec("16106127360"),
-        tflops_limited: dec("300"),
-        vram_bytes_limited: dec("32212254720"),
-        tflops_idle_warm: dec("100.5"),
-        vram_bytes_idle_warm: dec("0"),
-        tflops_idle_other: dec("749.5"),
-        vram_bytes_idle_other: dec("190052302848"),
-        allocated_tflops_percent: dec("15"),
-        allocated_vram_percent: dec("7.8125"),
-        utilized_tflops_percent: Some(dec("3.5")),
-        utilized_vram_percent: None,
-        charges: dec("2.54124"),
-        node_cost: dec("1"),
-        margin: dec("1.54124"),
-        spend_day: dec("1"),
-        spend_month: dec("1"),
-        spend_quarter: dec("1"),
-        budget_day: Some(dec("24")),
-        budget_month: None,
-        budget_quarter: None,
-        budget_exceeded: None,
-        saved_costs_per_month: dec("-638.75"),
-        potential_savings_per_month: dec("620.5"),
     }
 }

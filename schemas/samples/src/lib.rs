@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 pub mod arbitrary;
+pub mod bill;
 pub mod dice;
 pub mod hour;
 pub mod layout;

@@ -1,22 +1,15 @@
 //! Events of typical length, for benchmarks.
 
-use prorata_schemas::event::{CommitmentKind, Event, EventKind, Payload, PodStarted, Quantities};
+use prorata_schemas::event::{
+    CommitmentKind, Event, EventKind, NodeStarted, Payload, PodStarted, Quantities,
+};
 use prorata_schemas::quantity::Quantity;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
 use crate::arbitrary::samples;
 
 /// Returns an event of `kind` as clusters send it: names, labels and quantities of usual length.
 pub fn typical(kind: EventKind) -> Event {
-    fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
-        text.into()
-    }
-    let quantities = |pairs: &[(&str, &str)]| {
-        pairs
-            .iter()
-            .map(|(name, amount)| (text(name), Quantity::parse(name, amount).unwrap()))
-            .collect::<Quantities>()
-    };
     let requests = quantities(&[("cpu", "12000m"), ("memory", "16384Mi"), ("nvidia.com/gpu", "1")]);
     let mut event = samples().into_iter().find(|event| event.payload.kind() == kind).unwrap();
     event.organization_id = text("acme-corporation");
@@ -60,22 +53,35 @@ pub fn typical(kind: EventKind) -> Event {
             (usage.cpu_millis, usage.memory_bytes, usage.gpu_millis) = (11_250, 15_032_385_536, 870);
             usage.gpu_memory_bytes = None;
         }
-        Payload::NodeStarted(node) => {
-            node.cluster_id = text("acme-aws-use1");
-            node.node_id = text("ip-10-0-12-34.ec2.internal");
-            node.node_name = node.node_id.clone().into();
-            (node.provider, node.region, node.zone) =
-                (text("aws"), text("us-east-1"), Some(text("us-east-1b")));
-            (node.instance_type, node.instance_family) = (text("p4d.24xlarge"), text("p4d"));
-            node.capacity = quantities(&[("cpu", "96"), ("memory", "1152Gi"), ("nvidia.com/gpu", "8")]);
-            (node.gpu_model, node.pool_id) = (Some(text("A100")), None);
-            (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
-        }
+        Payload::NodeStarted(node) => describe(node),
         Payload::CommitmentSet(commitment) => {
             commitment.kind = CommitmentKind::ReservedInstance;
             (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
         }
+        Payload::BillSet(bill) => {
+            let end = Timestamp(event.event_time.0 + HOUR_MICROS);
+            bill.lines.iter_mut().for_each(|line| line.period_end = end);
+        }
         _ => {}
     }
     event
+}
+
+fn describe(node: &mut NodeStarted) {
+    node.cluster_id = text("acme-aws-use1");
+    node.node_id = text("ip-10-0-12-34.ec2.internal");
+    node.node_name = node.node_id.clone().into();
+    (node.provider, node.region, node.zone) = (text("aws"), text("us-east-1"), Some(text("us-east-1b")));
+    (node.instance_type, node.instance_family) = (text("p4d.24xlarge"), text("p4d"));
+    node.capacity = quantities(&[("cpu", "96"), ("memory", "1152Gi"), ("nvidia.com/gpu", "8")]);
+    (node.gpu_model, node.pool_id) = (Some(text("A100")), None);
+    (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
+}
+
+fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
+    text.into()
+}
+
+fn quantities(pairs: &[(&str, &str)]) -> Quantities {
+    pairs.iter().map(|(name, amount)| (text(name), Quantity::parse(name, amount).unwrap())).collect()
 }

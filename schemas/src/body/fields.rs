@@ -199,16 +199,35 @@ impl<'w, 'a> Fields<'w, 'a> {
     /// Reads a price, budget, amount or ratio: zero or more, at most 28 digits. `of` converts a number of
     /// atoms (10^-12) to the value.
     pub fn decimal<D: Default>(&mut self, field: &str, of: fn(i128) -> Option<D>) -> Result<D, Reject> {
-        let bytes = shortest(self.wire.bytes()?);
-        let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));
-        let Some((atoms, value)) = read else {
-            self.invalid(field, "not a decimal of at most 28 digits");
-            return Ok(D::default());
-        };
+        let (atoms, value) = self.any_decimal(field, of)?;
         if atoms < 0 {
             self.invalid(field, format_args!("{} is negative", Decimal12::from_atoms(atoms)));
         }
         Ok(value)
+    }
+
+    /// Reads an amount of money that may be negative: at most 28 digits. `of` converts a number of atoms
+    /// (10^-12) to the value.
+    pub fn signed_decimal<D: Default>(
+        &mut self,
+        field: &str,
+        of: fn(i128) -> Option<D>,
+    ) -> Result<D, Reject> {
+        self.any_decimal(field, of).map(|(_, value)| value)
+    }
+
+    /// Reads a decimal as a number of atoms and as a value; zero if it is invalid.
+    fn any_decimal<D: Default>(
+        &mut self,
+        field: &str,
+        of: fn(i128) -> Option<D>,
+    ) -> Result<(i128, D), Reject> {
+        let bytes = shortest(self.wire.bytes()?);
+        let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));
+        if read.is_none() {
+            self.invalid(field, "not a decimal of at most 28 digits");
+        }
+        Ok(read.unwrap_or_default())
     }
 
     /// Reads a map of quantities. If a key occurs twice, the last entry counts, as in every Avro map.

@@ -1,5 +1,7 @@
 //! One reader for each kind of record, which reads the fields in the order of the schema.
 
+mod bill;
+
 use crate::body::PodUsageRef;
 use crate::body::fields::Fields;
 use crate::event::{
@@ -44,6 +46,7 @@ pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reje
         EventKind::PoolSet => Payload::PoolSet(Box::new(pool_set(f)?)),
         EventKind::PoolDeleted => Payload::PoolDeleted(PoolDeleted { pool_id: f.key("pool_id")? }),
         EventKind::RateSet => Payload::RateSet(Box::new(rate_set(f)?)),
+        EventKind::BillSet => Payload::BillSet(Box::new(bill::bill_set(f, event_time)?)),
     };
     let recording = f.recording()?;
     Ok(Event { organization_id, event_time, recording, payload })

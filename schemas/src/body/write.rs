@@ -1,6 +1,8 @@
 //! One writer for each kind of record, which writes the fields in the order of the schema, in canonical form
 //! only.
 
+mod bill;
+
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
@@ -40,6 +42,7 @@ impl Out {
             Payload::PoolSet(pool) => self.pool_set(pool),
             Payload::PoolDeleted(pool) => self.text(&pool.pool_id),
             Payload::RateSet(rate) => self.rate_set(rate),
+            Payload::BillSet(bill) => self.bill_set(bill),
         }
         self.recording(event.recording);
     }

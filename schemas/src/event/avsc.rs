@@ -23,6 +23,7 @@ pub const fn avsc(kind: EventKind) -> &'static str {
         EventKind::PoolSet => include_str!("../../events/pool_set.avsc"),
         EventKind::PoolDeleted => include_str!("../../events/pool_deleted.avsc"),
         EventKind::RateSet => include_str!("../../events/rate_set.avsc"),
+        EventKind::BillSet => include_str!("../../events/bill_set.avsc"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! The fourteen event types, typed and valid: a value of these types has passed every check of a field that
+//! The fifteen event types, typed and valid: a value of these types has passed every check of a field that
 //! needs no configuration.
 //!
 //! Reading order: [`Event`] and [`Payload`] in this file; then nodes, pods, agreements (reservations,
-//! commitments, quotas) and prices (pools, rates) in a file each.
+//! commitments, quotas), prices (pools, rates) and bills in a file each.
 //!
 //! Every event type documents its natural key. Two events of one kind, natural key and `event_time` are about
 //! the same thing, and one of them counts: see [`Recording`].
@@ -11,10 +11,12 @@
 
 mod agreement;
 pub mod avsc;
+mod bill;
 pub mod names;
 mod node;
 mod pod;
 mod price;
+pub mod resource_key;
 mod rivals;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,7 @@ pub use agreement::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
     PlanDiscount, QuotaDeleted, QuotaKind, QuotaSet, ReservationReleased, ReservationSet,
 };
+pub use bill::{BillLine, BillSet, ChargeCategory, UseStatus};
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
 pub use price::{BudgetExceedStrategy, PoolDeleted, PoolSet, QosPrice, RateSet};
@@ -99,11 +102,12 @@ pub enum EventKind {
     PoolSet,
     PoolDeleted,
     RateSet,
+    BillSet,
 }
 
 impl EventKind {
     /// Every kind, in the order of `EVENTS.md`; also the order of branches in the archive's union schema.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NodeStarted,
         Self::NodeStopped,
         Self::PodStarted,
@@ -118,6 +122,7 @@ impl EventKind {
         Self::PoolSet,
         Self::PoolDeleted,
         Self::RateSet,
+        Self::BillSet,
     ];
 
     /// Returns the record's name without its namespace.
@@ -137,6 +142,7 @@ impl EventKind {
             Self::PoolSet => "PoolSet",
             Self::PoolDeleted => "PoolDeleted",
             Self::RateSet => "RateSet",
+            Self::BillSet => "BillSet",
         }
     }
 }
@@ -159,6 +165,7 @@ pub enum Payload {
     PoolSet(Box<PoolSet>),
     PoolDeleted(PoolDeleted),
     RateSet(Box<RateSet>),
+    BillSet(Box<BillSet>),
 }
 
 impl Payload {
@@ -179,6 +186,7 @@ impl Payload {
             Self::PoolSet(_) => EventKind::PoolSet,
             Self::PoolDeleted(_) => EventKind::PoolDeleted,
             Self::RateSet(_) => EventKind::RateSet,
+            Self::BillSet(_) => EventKind::BillSet,
         }
     }
 
@@ -190,6 +198,7 @@ impl Payload {
             Self::CommitmentSet(commitment) => Some(&commitment.currency),
             Self::PoolSet(pool) => Some(&pool.currency),
             Self::RateSet(rate) => Some(&rate.currency),
+            Self::BillSet(bill) => Some(&bill.currency),
             Self::NodeStopped(_)
             | Self::PodStarted(_)
             | Self::PodStopped(_)

@@ -64,8 +64,8 @@ pub struct NodeStarted {
     /// Number of physical GPUs of the node, in thousandths. `None` if the GPUs are counted in `capacity`,
     /// whose resources may stand for parts of a GPU.
     pub gpus: Option<Quantity>,
-    /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown. It
-    /// is only reported.
+    /// Id under which the provider bills the node, such as `i-0123456789abcdef0`; `None` if it is unknown.
+    /// Lines of bills with this key replace the node's price.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub resource_key: Option<Text>,
     /// The provider's account, project or subscription that is billed for the node; `None` if it is unknown.

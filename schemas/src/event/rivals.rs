@@ -59,6 +59,9 @@ impl Payload {
     pub fn natural_key(&self) -> [Option<&str>; 3] {
         match self {
             Self::RateSet(rate) => [Some(&rate.region), rate.gpu_model.as_deref(), Some(&rate.qos)],
+            Self::BillSet(bill) => {
+                [Some(&bill.provider), Some(&bill.billing_account_id), Some(&bill.resource_key)]
+            }
             Self::PoolSet(pool) => [Some(&pool.pool_id), None, None],
             Self::PoolDeleted(pool) => [Some(&pool.pool_id), None, None],
             Self::QuotaSet(quota) => [Some(&quota.cluster_id), Some(&quota.quota_id), None],

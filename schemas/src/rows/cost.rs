@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use crate::Text;
 use crate::decimal::Decimal12;
-use crate::event::{CommitmentSet, NodeStarted, PodStarted, PoolSet, RateSet, ReservationSet, names};
+use crate::event::{
+    BillLine, BillSet, CommitmentSet, NodeStarted, PodStarted, PoolSet, RateSet, ReservationSet, names,
+};
 use crate::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
+use crate::time::Timestamp;
 
 /// Kind of a `cost_allocation` row (`x_RowKind`), in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +28,8 @@ pub enum RowKind {
     CommitmentUnused,
     /// The recurring purchase of a commitment.
     CommitmentPurchase,
+    /// A line of a bill that belongs to no node and no agreement.
+    SharedCharge,
 }
 
 impl RowKind {
@@ -38,6 +43,7 @@ impl RowKind {
             Self::ReservationUnused => "reservation_unused",
             Self::CommitmentUnused => "commitment_unused",
             Self::CommitmentPurchase => "commitment_purchase",
+            Self::SharedCharge => "shared_charge",
         }
     }
 }
@@ -92,8 +98,32 @@ impl Unpriced {
     }
 }
 
+/// A line of a bill on a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BilledLine {
+    /// The set that holds the line.
+    pub set: Arc<BillSet>,
+    /// The event time of the set, at which the charge period begins.
+    pub begins_at: Timestamp,
+    /// The index of the line in the set.
+    pub index: usize,
+}
+
+impl BilledLine {
+    /// Returns the line.
+    pub fn line(&self) -> &BillLine {
+        &self.set.lines[self.index]
+    }
+
+    /// Returns the key by which lines sort.
+    pub fn key(&self) -> (&Text, &Text, &Text, Timestamp, &Text) {
+        let set = &*self.set;
+        (&set.provider, &set.billing_account_id, &set.resource_key, self.begins_at, &self.line().line_id)
+    }
+}
+
 /// One row of `cost_allocation`. The grain is the organization, the hour and the first eleven fields, in this
-/// order, null first. A file is sorted by the grain.
+/// order, null first, then the labels of the pod and the first of `lines`. A file is sorted by the grain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostRow {
     /// Kind of row.
@@ -119,6 +149,11 @@ pub struct CostRow {
     /// The reason for which the row has no price; `None` if it has one.
     pub unpriced: Option<Unpriced>,
 
+    /// The lines of bills that decide the row's cost, in order of their keys; empty if the cost is an
+    /// estimate.
+    pub lines: Arc<[BilledLine]>,
+    /// The cost that the row would have by the node's own price (`x_EstimatedCost`), on billed rows of nodes.
+    pub estimated_cost: Option<Decimal12>,
     /// The provider that bills the resource; `unknown` if there is no price.
     pub provider: Text,
     /// Hours of the resource that the row stands for (`PricingQuantity`).
@@ -193,6 +228,8 @@ impl CostRow {
             quota_state: None,
             list_unit_price: Decimal12::ZERO,
             unpriced: None,
+            lines: Arc::default(),
+            estimated_cost: None,
             provider,
             pricing_quantity: Decimal12::ZERO,
             billed_cost: Decimal12::ZERO,

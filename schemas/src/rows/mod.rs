@@ -7,10 +7,10 @@ pub mod budget;
 mod cost;
 mod usage;
 
-pub use cost::{CostRow, QuotaState, ResourceHours, ResourceRatios, RowKind, Unpriced};
+pub use cost::{BilledLine, CostRow, QuotaState, ResourceHours, ResourceRatios, RowKind, Unpriced};
 pub use usage::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, HourRow, PlanSpend, PoolUsageRow, QuotaUsageRow,
-    ReservationUsageRow,
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostBasis, HourRow, PlanSpend, PoolUsageRow,
+    QuotaUsageRow, ReservationUsageRow,
 };
 
 use crate::Text;

@@ -39,6 +39,29 @@ pub struct ReservationUsageRow {
     pub unused_cost: Decimal12,
 }
 
+/// The origin of the costs of an hour (`basis` in `hours`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CostBasis {
+    /// All rows are estimates by the prices of producers.
+    #[default]
+    Estimated,
+    /// Some rows are billed, others are estimates.
+    Partial,
+    /// All rows are billed.
+    Billed,
+}
+
+impl CostBasis {
+    /// Returns the name in column `basis`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Estimated => "estimated",
+            Self::Partial => "partial",
+            Self::Billed => "billed",
+        }
+    }
+}
+
 /// State of a commitment at the hour's end. If several states apply, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitmentState {
@@ -260,8 +283,14 @@ pub struct HourRow {
     pub commitment_cost: Decimal12,
     /// Charges of pool pods on no node.
     pub pool_cost: Decimal12,
-    /// The sum of the five costs above: everything to allocate.
+    /// Effective cost of all lines of bills that cover the hour.
+    pub bill_cost: Decimal12,
+    /// The sum of the six costs above: everything to allocate.
     pub supply_cost: Decimal12,
+    /// Billed cost of all lines of bills that cover the hour.
+    pub bill_billed_cost: Decimal12,
+    /// Whether the hour's costs are estimates or billed.
+    pub basis: CostBasis,
     /// Sum of EffectiveCost over the hour's rows.
     pub allocated_cost: Decimal12,
     /// Supply minus allocated cost: always 0.

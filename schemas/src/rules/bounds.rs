@@ -17,6 +17,8 @@
 //! | pool charges | 10^9 x (10^8 TFLOPs + 10^6 GiB) x 10 x 10 (protection) x 10^6 pods = 1.1 x 10^25 |
 //! | virtual VRAM of a pool in bytes | 1,000 x (10^16 disk + 10^15 memory) x 10^6 nodes = 1.1 x 10^25 |
 //! | a quota's amounts | 10^18 x 10^6 pods or quotas = 10^24 |
+//! | costs of lines of bills in an hour | 10^12 x 4,096 lines x 768 sets x 10^6 resources = 3.1 x 10^24 |
+//! | the same since the start of a quarter | 10^12 x 4,096 lines x 2,976 sets x 10^6 = 1.2 x 10^25 |
 //! | raw utilization of a commitment of 10^-12 vCPU | 10^6 vCPU x 10^6 nodes x 10^12 = 10^24 |
 
 mod texts;
@@ -24,8 +26,9 @@ mod texts;
 use std::fmt;
 
 use crate::body::PodUsageRef;
-use crate::event::{DiscountedPrice, Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
-use crate::money::{Ratio, UnitPrice};
+use crate::decimal::Decimal12;
+use crate::event::{BillLine, DiscountedPrice, Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
+use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
 use crate::rules::Rules;
@@ -34,8 +37,8 @@ use crate::size::{MIG_PREFIX, Size, amount, replicas};
 pub use texts::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX};
 
 /// Number of objects of a kind that one organization may have at a time: nodes, pods, reservations,
-/// commitments, quotas, pools. More objects are accepted too, but then a sum of the largest values could
-/// overflow its column.
+/// commitments, quotas, pools, resources in bills. More objects are accepted too, but then a sum of the
+/// largest values could overflow its column.
 pub const OBJECTS_MAX: u32 = 1_000_000;
 
 /// Largest price per hour of a node, a reserved unit, a commitment, a vCPU, a GiB, a GPU or a TFLOP, in the
@@ -62,6 +65,12 @@ pub const TFLOPS_MAX: u128 = 100_000_000;
 
 /// Largest amount of any other resource, and of any resource in a quota or a capacity of a pool.
 pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
+
+/// Largest cost of a line of a bill, and largest credit, in the organization's currency.
+pub const BILL_COST_MAX: i64 = 1_000_000_000_000;
+
+/// Largest number of hours that a line of a bill has, of all machines together.
+pub const BILL_HOURS_MAX: i32 = 1_000_000_000;
 
 /// Rejects values that are well-formed but that no cluster has. `rules` names the resources that are GPUs.
 ///
@@ -100,6 +109,7 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
             judge.price("per_gib_hour", rate.per_gib_hour)?;
             judge.price("per_gpu_hour", rate.per_gpu_hour)
         }
+        Payload::BillSet(bill) => bill.lines.iter().try_for_each(|line| judge.bill_line(line)),
         Payload::NodeStopped(_)
         | Payload::PodStopped(_)
         | Payload::ReservationReleased(_)
@@ -146,6 +156,26 @@ impl Judge<'_> {
     fn price(&self, field: &str, price: UnitPrice) -> Result<(), Reject> {
         let bound = UnitPrice::from_nanos(PRICE_MAX * 1_000_000_000);
         if price > bound { self.above(field, price, bound) } else { Ok(()) }
+    }
+
+    /// Checks a cost, which may be below zero.
+    fn cost(&self, field: &str, cost: Money) -> Result<(), Reject> {
+        let bound = Decimal12::from_int(BILL_COST_MAX);
+        if cost.atoms().unsigned_abs() > bound.atoms().unsigned_abs() {
+            return self.above(field, format_args!("the magnitude of {cost}"), bound);
+        }
+        Ok(())
+    }
+
+    fn bill_line(&self, line: &BillLine) -> Result<(), Reject> {
+        let bound = Amount::from(BILL_HOURS_MAX);
+        if let Some(hours) = line.hours.filter(|hours| *hours > bound) {
+            return self.above("lines.hours", hours, bound);
+        }
+        line.list_unit_price.map_or(Ok(()), |price| self.price("lines.list_unit_price", price))?;
+        self.cost("lines.billed_cost", line.billed_cost)?;
+        self.cost("lines.effective_cost", line.effective_cost)?;
+        self.cost("lines.list_cost", line.list_cost)
     }
 
     fn quantities(

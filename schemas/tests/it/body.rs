@@ -80,6 +80,17 @@ fn an_empty_id_or_key_is_invalid() {
     assert_invalid("RateSet.qos", changed!(RateSet, |rate| rate.qos = text("")));
     let assigned = prorata_schemas::event::Assignment { cluster_id: text(""), priority: None };
     assert_invalid("assignments.cluster_id", changed!(CommitmentSet, |set| set.assignments = vec![assigned]));
+    assert_invalid("BillSet.provider", changed!(BillSet, |bill| bill.provider = text("")));
+    assert_invalid("billing_account_id", changed!(BillSet, |bill| bill.billing_account_id = text("")));
+    assert_invalid("lines.line_id", changed!(BillSet, |bill| bill.lines[0].line_id = text("")));
+    assert_invalid("lines.sku_id", changed!(BillSet, |bill| bill.lines[0].sku_id = Some(text(""))));
+    assert_invalid("lines.account_id", changed!(BillSet, |bill| bill.lines[0].account_id = Some(text(""))));
+    assert_invalid("lines.invoice_id", changed!(BillSet, |bill| bill.lines[0].invoice_id = Some(text(""))));
+    let commitment = changed!(BillSet, |bill| bill.lines[0].commitment_id = Some(text("")));
+    assert_invalid("lines.commitment_id", commitment);
+    let reservation = changed!(BillSet, |bill| bill.lines[0].reservation_id = Some(text("")));
+    assert_invalid("lines.reservation_id", reservation);
+    assert!(changed!(BillSet, |bill| bill.resource_key = text("")).is_ok(), "charges of no resource");
 }
 
 #[test]
@@ -110,6 +121,9 @@ fn a_negative_price_quantity_count_budget_or_use_is_invalid() {
     assert_invalid("PodUsage.memory_bytes", changed!(PodUsage, |usage| usage.memory_bytes = i64::MIN));
     assert_invalid("PodUsage.gpu_millis", changed!(PodUsage, |usage| usage.gpu_millis = -1));
     assert_invalid("gpu_memory_bytes", changed!(PodUsage, |usage| usage.gpu_memory_bytes = Some(-1)));
+    assert_invalid("lines.hours", changed!(BillSet, |bill| bill.lines[0].hours = Some(negative())));
+    let price = changed!(BillSet, |bill| bill.lines[0].list_unit_price = Some(negative()));
+    assert_invalid("lines.list_unit_price", price);
     let price = prorata_schemas::event::QosPrice {
         qos: text("low"),
         per_fp16_tflop_hour: UnitPrice::ZERO,

@@ -133,6 +133,11 @@ fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static
             pool.qos_pricing = vec![zero; count];
             Some("PoolSet.qos_pricing")
         }
+        (Payload::BillSet(bill), 0) => {
+            let line = bill.lines.first()?.clone();
+            bill.lines = vec![line; count];
+            Some("BillSet.lines")
+        }
         _ => None,
     }
 }
@@ -149,7 +154,7 @@ fn every_list_of_every_event_has_a_bound() {
     for event in samples() {
         for list in 0.. {
             let Some((field, _)) = judged(&event, list, 1) else { break };
-            let lists = ["assignments", "discounts", "namespaces", "qos_pricing"];
+            let lists = ["assignments", "discounts", "namespaces", "qos_pricing", "lines"];
             let bound = if lists.iter().any(|name| field.ends_with(name)) { LIST_MAX } else { NAMES_MAX };
             let (_, wrong) = judged(&event, list, bound + 1).unwrap();
             let why = format!("{field}: a list of {} is above the limit of {bound}", bound + 1);
@@ -159,5 +164,5 @@ fn every_list_of_every_event_has_a_bound() {
             fields.insert(field);
         }
     }
-    assert_eq!(fields.len(), 11, "{fields:?}");
+    assert_eq!(fields.len(), 12, "{fields:?}");
 }

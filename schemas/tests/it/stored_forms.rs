@@ -1,15 +1,16 @@
 //! Stored forms stay readable: bytes and texts of format 1. They are events in canonical Avro (the archive),
 //! in postcard (snapshots) and in JSON, and the rules.
 
+use prorata_samples::bill::bill_line;
 use prorata_schemas::body::{decode, encode};
 use prorata_schemas::event::{
-    Assignment, BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget,
-    DiscountedPrice, Event, NodeStarted, Payload, PlanDiscount, PoolSet, QosPrice, Quantities, RateSet,
-    ReservationSet,
+    Assignment, BillLine, BillSet, BudgetExceedStrategy, CapacityType, ChargeCategory, CommitmentKind,
+    CommitmentSet, DiscountTarget, DiscountedPrice, Event, NodeStarted, Payload, PlanDiscount, PoolSet,
+    QosPrice, Quantities, RateSet, ReservationSet, UseStatus,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
 /// The largest price: 28 digits, twelve of them decimals.
 const LARGEST: &str = "9999999999999999.999999999999";
@@ -17,8 +18,11 @@ const LARGEST: &str = "9999999999999999.999999999999";
 /// The smallest price above zero.
 const SMALLEST: &str = "0.000000000001";
 
+/// The time of all events, in microseconds: a full hour.
+const TIME: i64 = 1_763_643_600_000_000;
+
 fn event(payload: Payload) -> Event {
-    Event::new("acme".into(), Timestamp(1_763_643_600_000_000), payload)
+    Event::new("acme".into(), Timestamp(TIME), payload)
 }
 
 fn node() -> Event {
@@ -141,6 +145,44 @@ fn rate() -> Event {
     })))
 }
 
+fn bill() -> Event {
+    let full = BillLine {
+        line_id: "l1".into(),
+        period_end: Timestamp(TIME + HOUR_MICROS),
+        category: ChargeCategory::Usage,
+        is_correction: false,
+        service: "ec2".into(),
+        sku_id: Some("s".into()),
+        description: Some("d".into()),
+        account_id: Some("a".into()),
+        invoice_id: Some("i".into()),
+        commitment_id: Some("c1".into()),
+        commitment_status: Some(UseStatus::Used),
+        reservation_id: Some("r1".into()),
+        reservation_status: Some(UseStatus::Unused),
+        hours: Some("1.5".parse().unwrap()),
+        list_unit_price: Some("98.32".parse().unwrap()),
+        billed_cost: "0".parse().unwrap(),
+        effective_cost: SMALLEST.parse().unwrap(),
+        list_cost: LARGEST.parse().unwrap(),
+    };
+    let empty = BillLine {
+        category: ChargeCategory::Adjustment,
+        is_correction: true,
+        service: "".into(),
+        billed_cost: format!("-{SMALLEST}").parse().unwrap(),
+        effective_cost: format!("-{LARGEST}").parse().unwrap(),
+        ..bill_line("l2", Timestamp(TIME + 24 * HOUR_MICROS), "-1.28")
+    };
+    event(Payload::BillSet(Box::new(BillSet {
+        provider: "aws".into(),
+        billing_account_id: "b".into(),
+        resource_key: "i-0123456789abcdef0".into(),
+        currency: "USD".into(),
+        lines: vec![full, empty],
+    })))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -249,6 +291,36 @@ fn the_forms_of_a_rate_never_change() {
             r#"{"RateSet":{"provider":"acs","region":"r","gpu_model":"m","qos":"default","#,
             r#""per_vcpu_hour":"12345678.123456789012","per_gib_hour":"0.000000000255","#,
             r#""per_gpu_hour":"0.000000000256","currency":"USD"}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_a_bill_never_change() {
+    assert_forms(
+        &bill(),
+        "0861636d6580d0cee4c881a20606617773026226692d30313233343536373839616263646566300655534404046c3180\
+         e0ebcde381a206000006656332020273020264020261020269020463310200020472310202020c015d3ef79800020c59\
+         6be8aca0000200020118204fce5e3e2502610fffffff046c3280d089c2cc86a2060801000000000000000000000002ff\
+         18dfb031a1c1dafd9ef00000010cfed5fa0e0000000000",
+        "0e03617773016213692d30313233343536373839616263646566300355534402026c3180e0ebcde381a2060000036563\
+         320101730101640101610101690102633101000102723101010180e0bcefa757018080e58afdda2c0002feffffffa198\
+         81a5fcf8f2fc8908026c3280d089c2cc86a2060401000000000000000000000001fdffffffa19881a5fcf8f2fc8908ff\
+         ff8fdfc04a",
+        concat!(
+            r#"{"BillSet":{"provider":"aws","billing_account_id":"b","#,
+            r#""resource_key":"i-0123456789abcdef0","currency":"USD","lines":["#,
+            r#"{"line_id":"l1","period_end":1763647200000000,"category":"Usage","is_correction":false,"#,
+            r#""service":"ec2","sku_id":"s","description":"d","account_id":"a","invoice_id":"i","#,
+            r#""commitment_id":"c1","commitment_status":"Used","reservation_id":"r1","#,
+            r#""reservation_status":"Unused","hours":"1.5","list_unit_price":"98.32","billed_cost":"0","#,
+            r#""effective_cost":"0.000000000001","list_cost":"9999999999999999.999999999999"},"#,
+            r#"{"line_id":"l2","period_end":1763730000000000,"category":"Adjustment","is_correction":true,"#,
+            r#""service":"","sku_id":null,"description":null,"account_id":null,"invoice_id":null,"#,
+            r#""commitment_id":null,"commitment_status":null,"reservation_id":null,"#,
+            r#""reservation_status":null,"hours":null,"list_unit_price":null,"#,
+            r#""billed_cost":"-0.000000000001","effective_cost":"-9999999999999999.999999999999","#,
+            r#""list_cost":"-1.28"}]}}"#,
         ),
     );
 }

@@ -179,7 +179,8 @@ SELECT CASE WHEN kind = 'pod_node' AND effective > 0
     NULL::VARCHAR AS CommitmentDiscountUnit, quantity::DECIMAL(38, 12) AS ConsumedQuantity,
     'Hours' AS ConsumedUnit, atoms(round(cost)::HUGEINT) AS ContractedCost,
     costs.hourly_cost::DECIMAL(38, 12) AS ContractedUnitPrice, atoms(effective) AS EffectiveCost,
-    provider AS HostProviderName, provider AS InvoiceIssuerName, ContractedCost AS ListCost,
+    provider AS HostProviderName, NULL::VARCHAR AS InvoiceDetailId, NULL::VARCHAR AS InvoiceId,
+    provider AS InvoiceIssuerName, ContractedCost AS ListCost,
     ContractedUnitPrice AS ListUnitPrice,
     CASE capacity_type WHEN 'SPOT' THEN 'Dynamic' ELSE 'Standard' END AS PricingCategory,
     currency AS PricingCurrency, ContractedUnitPrice AS PricingCurrencyContractedUnitPrice,
@@ -190,9 +191,11 @@ SELECT CASE WHEN kind = 'pod_node' AND effective > 0
     'Kubernetes Nodes' AS ServiceName, provider AS ServiceProviderName, 'Containers' AS ServiceSubcategory,
     instance_type AS SkuId, 'Node Hours' AS SkuMeter, details AS SkuPriceDetails, sku_price AS SkuPriceId,
     cluster AS SubAccountId, cluster AS SubAccountName, 'Kubernetes Cluster' AS SubAccountType, tags AS Tags,
-    account_id AS x_AccountId, cluster AS x_ClusterId, core_hours AS x_CpuCoreHours,
+    account_id AS x_AccountId, cluster AS x_ClusterId, 'estimated' AS x_CostBasis,
+    core_hours AS x_CpuCoreHours,
     CASE kind WHEN 'pod_node' THEN atoms(cpu_atoms) END AS x_CpuCost,
     cpu_usage::DECIMAL(38, 12) AS x_CpuSplitUsageRatio, cpu_unused::DECIMAL(38, 12) AS x_CpuUnusedRatio,
+    NULL::DECIMAL(38, 12) AS x_EstimatedCost,
     CASE kind WHEN 'pod_node' THEN atoms(gpu_atoms) END AS x_GpuCost,
     gpu_hours AS x_GpuHours, gpu_model AS x_GpuModel,
     gpu_usage::DECIMAL(38, 12) AS x_GpuSplitUsageRatio, gpu_unused::DECIMAL(38, 12) AS x_GpuUnusedRatio,
@@ -234,6 +237,7 @@ WITH supply AS (
     SELECT organization, time // 3600000000 AS hour, count(*) AS events FROM times GROUP BY ALL
 )
 SELECT organization AS organization_id, make_timestamptz(hour * 3600000000) AS hour, supply AS node_cost,
-    supply AS supply_cost, cost AS allocated_cost, supply - cost AS difference, rows,
+    0::DECIMAL(38, 12) AS bill_cost, supply AS supply_cost, 0::DECIMAL(38, 12) AS bill_billed_cost,
+    'estimated' AS basis, cost AS allocated_cost, supply - cost AS difference, rows,
     coalesce(events, 0) AS events
 FROM supply JOIN allocated_cost USING (organization, hour) LEFT JOIN events USING (organization, hour);

@@ -8,9 +8,9 @@ use prorata_schemas::Text;
 use prorata_schemas::event::{Labels, QuotaSet};
 use prorata_schemas::ids::{CommitmentId, OrganizationId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::money::UnitPrice;
-use prorata_schemas::rows::{QuotaState, Unpriced};
+use prorata_schemas::rows::{BilledLine, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::resources::Three;
 use crate::rounding::{Exact, larger, zero};
@@ -29,6 +29,8 @@ pub struct HourView<'a> {
     pub samples: &'a [Sample],
     /// The rules.
     pub rules: &'a Rules,
+    /// The parts that the hour has of lines of bills, in the order of the lines.
+    pub lines: Vec<LinePart>,
     /// Everything that savings plans cover.
     pub plans: Plans,
 }
@@ -146,6 +148,28 @@ pub struct Plans {
     pub covers: Vec<PlanCover>,
     /// The spend of each plan.
     pub spends: BTreeMap<CommitmentId, PlanTotals>,
+}
+
+/// Billed, effective and list cost, and hours, of a line of a bill or of a part of it.
+pub type LineAmounts = [Exact; 4];
+
+/// The part that one hour has of a line of a bill.
+pub struct LinePart {
+    /// The line.
+    pub line: BilledLine,
+    /// The kind of the row that shows the part; `None` if the part goes to nodes.
+    pub kind: Option<RowKind>,
+    /// The amounts of the part.
+    pub amounts: LineAmounts,
+}
+
+/// The key by which lines of bills sort.
+pub type LineKey = (Text, Text, Text, Timestamp, Text);
+
+/// Returns the key of a line.
+pub fn line_key(line: &BilledLine) -> LineKey {
+    let (provider, account, resource, begin, id) = line.key();
+    (provider.clone(), account.clone(), resource.clone(), begin, id.clone())
 }
 
 /// Quota, state, reason and Kubernetes labels of one stretch of a pod's time.

@@ -22,7 +22,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::{BillSet, Event, EventRecord, Payload};
 use prorata_schemas::ids::{OrganizationId, PodUid, QuotaId};
 use prorata_schemas::rows::{HourTables, QuotaState};
 use prorata_schemas::rules::Rules;
@@ -37,14 +37,21 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
         records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
     let samples = usage::samples(&timeline::resolve(records));
     let slices = timeline::slices(records, rules, through);
+    let mut lines = rules::bill::parts(&slices);
     let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
     let mut before: &[hour::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
-        let plans = hour::Plans::default();
-        let mut view =
-            HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules, plans };
+        let mut view = HourView {
+            organization_id: &organization_id,
+            hour,
+            slices,
+            samples: &samples,
+            rules,
+            lines: lines.remove(&hour).unwrap_or_default(),
+            plans: hour::Plans::default(),
+        };
         view.plans = rules::plan::plans(&view, rules::plan::committed);
         let is_there = has_hour(&view, before.last(), records, &spend);
         before = slices;
@@ -53,6 +60,15 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
         }
     }
     tables
+}
+
+/// Returns the sets of lines of bills that count, each with its event time.
+pub fn bills(records: &[EventRecord]) -> Vec<(Timestamp, BillSet)> {
+    let bill = |event: &Event| match &event.payload {
+        Payload::BillSet(bill) => Some((event.event_time, (**bill).clone())),
+        _ => None,
+    };
+    timeline::resolve(records).into_iter().filter_map(bill).collect()
 }
 
 /// The time and the amounts of each pod and node in each hour.
@@ -115,7 +131,8 @@ pub fn labels(
 }
 
 /// Returns whether the organization has the hour: something exists when the hour before ends, or an event of
-/// the organization is in the hour. A pool's spend exists until its quarter has passed.
+/// the organization is in the hour. A pool's spend exists until its quarter has passed. A bill exists until
+/// its last line ends.
 fn has_hour(
     view: &HourView,
     before: Option<&hour::Slice>,
@@ -127,8 +144,9 @@ fn has_hour(
     let quarter = hour.previous().date().quarter_start().start();
     let spent = spend.values().flatten().any(|(hour, _)| hour.start() >= quarter);
     let described = before.is_some_and(|slice| !slice.world.is_empty());
+    let billed = before.is_some_and(|slice| slice.world.bills.iter().any(|bill| bill.end() > start));
     let happened = records.iter().any(|record| record.event.event_time.hour() == hour);
-    measured || spent || described || happened
+    measured || spent || described || billed || happened
 }
 
 fn hour_of(slice: &hour::Slice) -> Hour {

@@ -70,18 +70,20 @@ pub fn estimate(value: &Exact) -> Decimal12 {
 }
 
 /// Splits a rounded charge over its exact parts. Each part is rounded down, and the remaining units of the
-/// last place go to the largest remainders. In a tie, the earlier part comes first.
+/// last place go to the largest remainders. In a tie, the earlier part comes first. A charge below zero is
+/// split as its magnitude is.
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
-    let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
+    let sign = if parts.iter().any(Signed::is_negative) { -1 } else { 1 };
+    let scaled: Vec<Exact> = parts.iter().map(|part| part.abs() * whole(ONE)).collect();
     let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();
-    let left = BigInt::from(charge.atoms()) - units.iter().sum::<BigInt>();
+    let left = BigInt::from(charge.atoms() * sign) - units.iter().sum::<BigInt>();
     assert!(!left.is_negative() && left <= BigInt::from(parts.len()), "a charge is not the sum of its parts");
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by(|&left, &right| scaled[right].fract().cmp(&scaled[left].fract()).then(left.cmp(&right)));
     for &index in order.iter().take(left.to_usize().unwrap_or(0)) {
         units[index] += 1;
     }
-    units.iter().map(decimal).collect()
+    units.into_iter().map(|units| decimal(&(units * sign))).collect()
 }
 
 /// Converts a number of units of the last place to a decimal.

@@ -12,7 +12,7 @@ use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use crate::hour::Slice;
 use crate::rules::reservation::settle;
 use crate::rules::{commitment, quota};
-use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
+use crate::world::{Bill, Node, Pod, Quota, Reservation, World, rate_key};
 
 /// The kind of an event, and the fields that identify its subject.
 type NaturalKey = (EventKind, Vec<Option<String>>);
@@ -57,6 +57,9 @@ fn natural_key(payload: &Payload) -> NaturalKey {
         Payload::PoolSet(pool) => vec![Some(&*pool.pool_id)],
         Payload::PoolDeleted(pool) => vec![Some(&*pool.pool_id)],
         Payload::RateSet(rate) => vec![Some(&*rate.region), rate.gpu_model.as_deref(), Some(&*rate.qos)],
+        Payload::BillSet(bill) => {
+            vec![Some(&*bill.provider), Some(&*bill.billing_account_id), Some(&*bill.resource_key)]
+        }
     };
     (payload.kind(), fields.into_iter().map(|field| field.map(str::to_owned)).collect())
 }
@@ -114,6 +117,13 @@ fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
     let of = |kind: EventKind| now.iter().copied().filter(move |event| event.payload.kind() == kind);
     for kind in [EventKind::RateSet, EventKind::PoolSet, EventKind::QuotaSet, EventKind::CommitmentSet] {
         of(kind).for_each(|event| set(world, at, &event.payload));
+    }
+    world.bills.retain(|bill| bill.end() > at);
+    for event in of(EventKind::BillSet) {
+        if let Payload::BillSet(bill) = &event.payload {
+            let counts = bill.currency == *rules.currency_of(&event.organization_id);
+            world.bills.push(Bill { start: at, set: Arc::new((**bill).clone()), counts });
+        }
     }
     reservations_begin(world, at, &now, rules);
     for event in of(EventKind::NodeStopped).chain(of(EventKind::PodStopped)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
+    BillSet, CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::{ClusterId, CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 
@@ -24,6 +24,9 @@ pub type RateKey = (String, Option<String>, Text);
 pub fn rate_key(region: &Text, gpu_model: Option<&Text>, qos: &Text) -> RateKey {
     (names::place(region), names::optional_gpu_model(gpu_model), qos.clone())
 }
+
+/// The provider's canonical name, and the key under which the provider bills nodes.
+pub type BillKey = (String, Text);
 
 /// Everything that is true at one instant.
 #[derive(Clone, Default)]
@@ -46,6 +49,26 @@ pub struct World {
     pub pods: BTreeMap<PodUid, Pod>,
     /// Matches of pods, by pod uid.
     pub matches: BTreeMap<PodUid, Match>,
+    /// Bills with a line that has not ended.
+    pub bills: Vec<Bill>,
+}
+
+/// Lines of a bill that begin together.
+#[derive(Clone)]
+pub struct Bill {
+    /// The start of all lines, in microseconds.
+    pub start: i64,
+    /// The lines.
+    pub set: Arc<BillSet>,
+    /// Whether the lines count: their currency is the organization's.
+    pub counts: bool,
+}
+
+impl Bill {
+    /// Returns the end of the last line, in microseconds.
+    pub fn end(&self) -> i64 {
+        self.set.lines.iter().map(|line| line.period_end.0).max().unwrap_or(self.start)
+    }
 }
 
 /// A quota that exists.
@@ -106,7 +129,7 @@ pub enum Billing {
 }
 
 impl World {
-    /// Returns whether nothing exists now that could matter later.
+    /// Returns whether nothing but bills exists now that could matter later.
     pub fn is_empty(&self) -> bool {
         let set = self.rates.is_empty() && self.pools.is_empty() && self.quotas.is_empty();
         let bought = self.commitments.is_empty() && self.reservations.is_empty();

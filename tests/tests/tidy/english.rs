@@ -51,6 +51,7 @@ const IN_ENGLISH: &[&str] = &[
     "deploy/prorata.yaml",
     "deploy/sql/",
     "pipeline/README.md",
+    "pipeline/bills/",
     "pipeline/cli/README.md",
     "pipeline/cli/src/operations/README.md",
     "pipeline/collector/",

@@ -12,7 +12,7 @@ const RULES: &str = "pipeline/engine/RULES.md";
 const RULE_FILES: &str = "pipeline/engine/src/rules/";
 
 /// The sections that files of this folder implement; the other sections are about hours, rows and numbers.
-const RULE_SECTIONS: std::ops::RangeInclusive<u32> = 1..=5;
+const RULE_SECTIONS: [u32; 6] = [1, 2, 3, 4, 5, 13];
 
 /// Returns the numbers of the rule book's sections.
 fn sections() -> BTreeSet<u32> {
@@ -60,7 +60,7 @@ fn every_section_that_source_cites_is_one_of_the_rule_book() {
     let sections = sections();
     let last = sections.last().copied().unwrap();
     assert_eq!(sections, (1..=last).collect());
-    assert!(sections.contains(RULE_SECTIONS.end()));
+    assert!(RULE_SECTIONS.iter().all(|section| sections.contains(section)));
     let mut faults = Vec::new();
     for (path, text) in texts(&[".rs", ".txt", ".sql", ".md", ".py"]) {
         let strange = cited(&text).into_iter().filter(|section| !sections.contains(section));
@@ -105,7 +105,7 @@ fn every_rule_and_the_file_that_implements_it_name_each_other() {
             ));
         }
     }
-    let missing = RULE_SECTIONS.filter(|section| !implemented.values().any(|found| found == section));
+    let missing = RULE_SECTIONS.iter().filter(|section| !implemented.values().any(|found| found == *section));
     faults.extend(missing.map(|section| format!("no file of {RULE_FILES} implements section {section}")));
     assert_none(&faults);
 }

@@ -1,5 +1,7 @@
 //! Kills, freezes and restarts workers, and checks that the tables stay correct.
 
+mod bills;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::thread;

@@ -3,24 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use prorata_connectors::archive::{read_events, write_events};
-use prorata_connectors::messages::MessageEncoder;
-use prorata_connectors::registry::{Registry, Settings};
+use prorata_connectors::archive::read_events;
 use prorata_schemas::event::{
     CapacityType, Event, EventKind, EventRecord, NodeStarted, NodeStopped, Payload,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
-use prorata_testkit::wait::PATIENCE;
 use prorata_tests::program::Ended;
-use prorata_worker::root::Root;
 use rdkafka::message::{Headers, Message};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
 
+use super::world::events::{Sender, write};
 use super::world::registry;
-use super::world::topics::{Admin, client};
+use super::world::topics::Admin;
 use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, variable};
 
@@ -97,47 +93,9 @@ fn read(folder: &Path) -> Vec<EventRecord> {
     events
 }
 
-/// Writes a folder with these events.
-fn write<'a>(world: &World, name: &str, events: impl IntoIterator<Item = &'a EventRecord>) -> String {
-    let folder = world.folder.path().join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    let body = |record: &'a EventRecord| (record.event.payload.kind(), &*record.body);
-    let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(body).collect();
-    std::fs::write(folder.join("events.avro"), write_events(&bodies).unwrap()).unwrap();
-    folder.to_str().unwrap().to_owned()
-}
-
 fn assert_equals(world: &World, name: &str, events: &[&EventRecord]) {
     let events = write(world, &format!("{name}-events"), events.iter().copied());
     world.lake().assert_equals(&world.backfill(&events, name), world.through());
-}
-
-/// Sends messages as a producer does.
-struct Sender {
-    encoder: MessageEncoder,
-    producer: BaseProducer,
-    topic: String,
-}
-
-impl Sender {
-    fn new(world: &World) -> (Self, Registry) {
-        let settings = Settings { url: variable("PRORATA_TEST_REGISTRY"), ..Settings::default() };
-        let registry = Registry::new(&settings).unwrap();
-        let encoder = world.runtime.block_on(MessageEncoder::registered(&registry)).unwrap();
-        (Self { encoder, producer: client().create().unwrap(), topic: world.topics[0].clone() }, registry)
-    }
-
-    /// Sends a value under a key to the organization's partition.
-    fn send(&self, key: &str, value: &[u8]) {
-        let partition = Root::new(SHARDS).shard_of(ORGANIZATION);
-        let record = BaseRecord::to(&self.topic).partition(partition.into()).key(key).payload(value);
-        self.producer.send(record).map_err(|(error, _)| error).unwrap();
-        self.producer.flush(PATIENCE).unwrap();
-    }
-
-    fn event(&self, key: &str, record: &EventRecord) {
-        self.send(key, &self.encoder.encode(record.event.payload.kind(), &record.body));
-    }
 }
 
 fn event(hour: i64, payload: Payload) -> EventRecord {
@@ -254,7 +212,7 @@ fn repaired_events_count_once_after_a_replay() {
     let [started, stopped] = node("own", world.now.0 - 3, world.now.0 - 2);
     sender.event("another", &started);
     sender.event(ORGANIZATION, &stopped);
-    sender.send(ORGANIZATION, b"no Avro at all");
+    sender.send(ORGANIZATION, ORGANIZATION, b"no Avro at all");
     let messages = 3 + world.send(Load::small(95));
     take(&world, &mut worker, messages);
     let left = [(Reason::KeyMismatch, 1), (Reason::Malformed, 1)];

@@ -71,8 +71,9 @@ fn formed(path: &str, of: Json, value: Value, null_at: u32, form: Form) -> (Json
 
 /// Turns enums into text, as all these writers do.
 fn text_of_enums(of: Json, value: Value) -> (Json, Value) {
+    let of = if of["type"] == "enum" { json!("string") } else { of };
     match value {
-        Value::Enum(_, symbol) => (json!("string"), Value::String(symbol)),
+        Value::Enum(_, symbol) => (of, Value::String(symbol)),
         value => (of, value),
     }
 }

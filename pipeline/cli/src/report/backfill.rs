@@ -220,6 +220,9 @@ fn write_totals(out: &mut PlainText, currency: &str, totals: &Totals) -> std::fm
     lines.push(("idle".into(), totals.idle));
     lines.push(("unused reservations".into(), totals.unused_reservations));
     lines.push(("unused commitments".into(), totals.unused_commitments));
+    if totals.shared_charges != Decimal12::ZERO {
+        lines.push(("shared charges".into(), totals.shared_charges));
+    }
     lines.push(("total supply".into(), totals.supply));
     lines.push(("used on nodes, of the above".into(), totals.node_used));
     lines.push(("unused on nodes, of the above".into(), totals.node_unused));

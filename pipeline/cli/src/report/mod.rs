@@ -1,6 +1,7 @@
 //! Output of commands: progress while they run, and a report at the end, for people or as one JSON document.
 
 pub mod backfill;
+pub mod bills;
 pub mod dead_letters;
 pub mod progress;
 

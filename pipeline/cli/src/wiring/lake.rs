@@ -128,7 +128,7 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
         before = Some((lake.logs().clone(), checkpoints));
         if !try_again(attempts).await {
             let message = "a worker writes the lake faster than its tables and checkpoints can be compared; \
-                           check again later, or check past hours with --to";
+                           try again later, or choose only past hours";
             return Err(Failure::storage(message).into());
         }
         attempts += 1;

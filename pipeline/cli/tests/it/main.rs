@@ -1,8 +1,9 @@
 //! The `prorata` program: arguments, exit codes, output, and the tables that it writes.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod backfill;
+mod bills;
 mod dead_letters;
 mod feeds;
 mod generate;

@@ -1,6 +1,7 @@
 //! The resource and the account under which a provider bills a node, according to `spec.providerID`.
 
 use prorata_schemas::Text;
+use prorata_schemas::event::resource_key::{azure, last_part};
 
 /// Prefix of a node's id at Azure.
 const SUBSCRIPTIONS: &str = "/subscriptions/";
@@ -21,8 +22,8 @@ impl BilledAs {
             Some(("gce", path)) => Self::of_google(path),
             Some(("azure", path)) => Self::of_azure(path),
             // Bills of AWS and other providers have the last part.
-            Some((_, path)) => Self { resource_key: last_part(path), account_id: None },
-            None => Self { resource_key: last_part(provider_id), account_id: None },
+            Some((_, path)) => Self { resource_key: text(last_part(path)), account_id: None },
+            None => Self { resource_key: text(last_part(provider_id)), account_id: None },
         }
     }
 
@@ -34,24 +35,12 @@ impl BilledAs {
         }
     }
 
-    /// Reads the path of a virtual machine. A bill names the scale set instead of the machines in it. Case is
-    /// ignored.
+    /// Reads the path of a virtual machine.
     fn of_azure(path: &str) -> Self {
-        let path = path.to_lowercase();
-        let billed = match path.split_once("/virtualmachinescalesets/") {
-            Some((before, of_set)) => {
-                let name = of_set.split('/').next().unwrap_or_default();
-                format!("{before}/virtualmachinescalesets/{name}")
-            }
-            None => path.clone(),
-        };
-        let account = path.strip_prefix(SUBSCRIPTIONS).and_then(|rest| rest.split('/').next());
-        Self { resource_key: text(&billed), account_id: account.and_then(text) }
+        let key = azure(path);
+        let account = key.strip_prefix(SUBSCRIPTIONS).and_then(|rest| rest.split('/').next());
+        Self { resource_key: text(&key), account_id: account.and_then(text) }
     }
-}
-
-fn last_part(path: &str) -> Option<Text> {
-    path.rsplit('/').next().and_then(text)
 }
 
 fn text(found: &str) -> Option<Text> {

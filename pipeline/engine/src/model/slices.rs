@@ -132,6 +132,8 @@ pub(crate) struct ReservationSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<ReservationSet>,
     pub(crate) used_units: u64,
+    /// Whether bills of the hour have lines for the reservation, so that unused units cost what these say.
+    pub(crate) is_billed: bool,
     /// The parts of the unused units that savings plans cover.
     pub(crate) plans: Vec<PlanPart>,
 }
@@ -147,6 +149,8 @@ pub(crate) struct CommitmentHour {
     pub(crate) unexpired: bool,
     /// Whether the commitment is deleted at the hour's end.
     pub(crate) deleted: bool,
+    /// Whether bills of the hour have lines for the commitment, which say what it costs.
+    pub(crate) is_billed: bool,
     /// The slices of effective time.
     pub(crate) slices: Vec<CommitmentSlice>,
 }

@@ -1,11 +1,12 @@
 //! Properties of nodes and pods that the rules read, computed once when a description takes effect.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::Text;
-use prorata_schemas::event::{NodeStarted, PodStarted, Quantities, RateSet, names};
+use prorata_schemas::event::{BillSet, NodeStarted, PodStarted, Quantities, RateSet, names};
 use prorata_schemas::quantity::GPU_MEMORY;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::size::{self, Size};
@@ -27,11 +28,22 @@ fn of_size(size: Size) -> Amounts {
     PerResource { cpu: size.cpu_millis, memory: size.memory_bytes, gpu: size.gpu_millis }
 }
 
+/// The canonical name of a provider and the key of one of its resources, by which lines of bills find nodes.
+pub(crate) type BillKey = (Text, Text);
+
+/// Returns the key of the nodes that a set of a bill may be for. `None` if it is for no resource.
+pub(crate) fn bill_key(set: &BillSet) -> Option<BillKey> {
+    let provider = names::shared(&set.provider, names::provider);
+    (!set.resource_key.is_empty()).then(|| (provider, set.resource_key.clone()))
+}
+
 /// A description of a running node.
 #[derive(Debug)]
 pub(crate) struct NodeSpec {
     /// The description as delivered.
     pub(crate) description: Arc<NodeStarted>,
+    /// The key under which bills of the hour have lines for the node; `None` if they have none.
+    pub(crate) bill: Option<BillKey>,
     pub(crate) capacity: Amounts,
     /// The canonical name of the GPU model.
     pub(crate) gpu_model: Option<Text>,
@@ -56,11 +68,14 @@ pub(crate) struct PodSpec {
 }
 
 impl NodeSpec {
-    /// Reads a description.
-    pub(crate) fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
+    /// Reads a description. `billed` has all keys for which bills of the hour have lines.
+    pub(crate) fn new(description: Arc<NodeStarted>, billed: &BTreeSet<BillKey>, rules: &Rules) -> Self {
         let capacity = of_size(description.size(&rules.gpu_resources));
         let gpu_model = gpu_model(description.gpu_model.as_ref());
-        Self { description, capacity, gpu_model }
+        let bill = description.resource_key.as_ref().filter(|_| !billed.is_empty());
+        let bill = bill.map(|key| (names::shared(&description.provider, names::provider), key.clone()));
+        let bill = bill.filter(|key| billed.contains(key));
+        Self { description, bill, capacity, gpu_model }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
+    BillSet, CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::{
     ClusterId, CommitmentId, NodeId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId,
@@ -49,6 +49,33 @@ pub struct State {
     pub(crate) pods: ByPod<SavedPod>,
     pub(crate) samples: ByPod<Vec<Sample>>,
     pub(crate) spend: BTreeMap<PoolId, Spend>,
+    /// The sets of bills with a line that has not ended, in order of [`SavedBill::key`].
+    pub(crate) bills: Vec<SavedBill>,
+}
+
+/// A set of lines of a bill, and what its lines have left for later hours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SavedBill {
+    pub(crate) begins_at: Timestamp,
+    pub(crate) set: Arc<BillSet>,
+    /// The amounts that are left of each line, in the order of the lines.
+    pub(crate) left: Vec<LineAmounts>,
+}
+
+/// Amounts of a line of a bill, or of a part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LineAmounts {
+    pub(crate) effective: Decimal12,
+    pub(crate) billed: Decimal12,
+    pub(crate) list: Decimal12,
+    pub(crate) hours: Decimal12,
+}
+
+impl SavedBill {
+    /// Returns the key by which sets sort, as lines do.
+    pub(crate) fn key(&self) -> (&Text, &Text, &Text, Timestamp) {
+        (&self.set.provider, &self.set.billing_account_id, &self.set.resource_key, self.begins_at)
+    }
 }
 
 /// A quota, and the time of the first `QuotaSet` since the quota last did not exist.
@@ -115,6 +142,7 @@ impl State {
             pods: Vec::new(),
             samples: Vec::new(),
             spend: BTreeMap::new(),
+            bills: Vec::new(),
         }
     }
 
@@ -137,10 +165,11 @@ impl State {
             pods,
             samples,
             spend,
+            bills,
         } = self;
         let set = rates.is_empty() && pools.is_empty() && quotas.is_empty();
         let bought = commitments.is_empty() && reservations.is_empty() && spend.is_empty();
-        set && bought && nodes.is_empty() && pods.is_empty() && samples.is_empty()
+        set && bought && bills.is_empty() && nodes.is_empty() && pods.is_empty() && samples.is_empty()
     }
 
     /// Returns whether any price that stays in force is not in this currency. Hours in this currency do not
@@ -151,7 +180,8 @@ impl State {
         let pools = self.pools.values().map(|pool| &pool.currency);
         let commitments = self.commitments.values().map(|commitment| &commitment.currency);
         let reservations = self.reservations.values().map(|reservation| &reservation.description.currency);
-        let mut all = nodes.chain(rates).chain(pools).chain(commitments).chain(reservations);
+        let bills = self.bills.iter().map(|bill| &bill.set.currency);
+        let mut all = nodes.chain(rates).chain(pools).chain(commitments).chain(reservations).chain(bills);
         all.any(|other| &**other != currency)
     }
 

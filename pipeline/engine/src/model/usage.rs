@@ -127,7 +127,7 @@ impl Usage {
         place
     }
 
-    /// Removes duplicates. Returns each pod's samples in order of time, and the number of distinct events.
+    /// Removes samples that do not stand. Returns each pod's samples in order of time, and their number.
     pub(crate) fn settle(self) -> (Vec<(PodUid, PackedSamples)>, usize) {
         let Self { mut pods, places, .. } = self;
         drop(places);
@@ -135,8 +135,8 @@ impl Usage {
             let mut sorted = Vec::new();
             pods.iter_mut().map(|(_, samples)| samples.settle(&mut sorted)).sum()
         };
-        let distinct = pods.par_chunks_mut(PODS_OF_A_PART).map(settle).sum();
-        (pods, distinct)
+        let standing = pods.par_chunks_mut(PODS_OF_A_PART).map(settle).sum();
+        (pods, standing)
     }
 }
 
@@ -204,8 +204,8 @@ impl PackedSamples {
         })
     }
 
-    /// Sorts the samples by time and removes duplicates. Returns the number of distinct samples. `sorted` is
-    /// a scratch buffer.
+    /// Sorts the samples by time and removes those that do not stand. Returns the number of samples. `sorted`
+    /// is a scratch buffer.
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
         if self.is_settled {
             self.bytes.shrink_to_fit();
@@ -215,8 +215,6 @@ impl PackedSamples {
         sorted.extend(self.measured());
         let place = |sample: &Measured| (sample.from, sample.recording);
         sorted.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| in_body_order(a, b)));
-        sorted.dedup();
-        let distinct = sorted.len();
         // `dedup_by` keeps the earlier of two neighbours, so the later is copied over it.
         sorted.dedup_by(|later, earlier| {
             let same = later.from == earlier.from;
@@ -230,7 +228,7 @@ impl PackedSamples {
         let standing = sorted.iter().filter(|sample| !sample.recording.is_retraction());
         standing.for_each(|sample| self.push(Measured { recording: Recording::NONE, ..*sample }));
         self.bytes.shrink_to_fit();
-        distinct
+        self.count
     }
 }
 
@@ -308,10 +306,10 @@ mod tests {
             let Payload::PodUsage(usage) = &event.payload else { continue };
             bodies.insert((usage.pod_uid.clone(), event.event_time, event.recording, body::encode(event)));
         }
-        let distinct = bodies.len();
         let last: BTreeMap<_, _> =
             bodies.into_iter().map(|(uid, from, _, body)| ((uid, from), body)).collect();
         let mut pods: BTreeMap<PodUid, Vec<Sample>> = BTreeMap::new();
+        let mut standing = 0;
         for ((uid, from), body) in last {
             let kind = prorata_schemas::event::EventKind::PodUsage;
             let event = body::decode(kind, &body).unwrap();
@@ -319,13 +317,15 @@ mod tests {
             let figures = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
             let [cpu, memory, gpu] = figures.map(|figure| u64::try_from(figure).unwrap());
             let samples = pods.entry(uid).or_default();
-            if from < usage.interval_end && !event.recording.is_retraction() {
+            let stands = !event.recording.is_retraction();
+            standing += usize::from(stands);
+            if from < usage.interval_end && stands {
                 let use_amounts = PerResource { cpu, memory, gpu };
                 let gpu_memory = usage.gpu_memory_bytes.map(|bytes| u64::try_from(bytes).unwrap());
                 samples.push(Sample { from, to: usage.interval_end, use_amounts, gpu_memory });
             }
         }
-        (pods, distinct)
+        (pods, standing)
     }
 
     fn taken(base: i64, events: &[Event]) -> Usage {
@@ -342,9 +342,9 @@ mod tests {
     }
 
     fn settled(usage: Usage) -> (BTreeMap<PodUid, Vec<Sample>>, usize) {
-        let (pods, distinct) = usage.settle();
+        let (pods, standing) = usage.settle();
         let samples = pods.into_iter().map(|(uid, packed)| (uid, packed.samples().collect()));
-        (samples.collect(), distinct)
+        (samples.collect(), standing)
     }
 
     /// Returns the samples of settled usage that end after an instant.

@@ -33,12 +33,13 @@ impl<'a> AtPrice<'a> {
 }
 
 /// Adds a commitment's charge and rows to the book: for each price, one purchase row and one unused row. A
-/// price at which nothing was unused has no unused row.
+/// price at which nothing was unused has no unused row. A billed commitment has the rows of its lines
+/// instead.
 ///
 /// # Errors
 /// If an amount does not fit its column.
 pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), EngineError> {
-    if hour.slices.is_empty() {
+    if hour.slices.is_empty() || hour.is_billed {
         return Ok(());
     }
     let mut prices: BTreeMap<(UnitPrice, bool), AtPrice<'_>> = BTreeMap::new();

@@ -14,7 +14,7 @@ use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::{CommitmentId, PodUid};
-use prorata_schemas::rows::{CostRow, RowKind};
+use prorata_schemas::rows::{BilledLine, CostRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, largest_remainder, sum, total};
@@ -34,7 +34,7 @@ pub(crate) enum ChargeKey {
     Purchase(CommitmentId),
 }
 
-/// A row with its exact cost, in atoms.
+/// A row with its exact cost, in atoms. A billed row has the magnitude of its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) row: Box<CostRow>,
@@ -74,6 +74,7 @@ pub(crate) struct RowBook {
     /// Exact totals of the charges of commitments, in atoms.
     totals: BTreeMap<ChargeKey, RBig>,
     node_cost: Decimal12,
+    bill: BillCost,
     trace: Recorder<RowStep>,
 }
 
@@ -93,6 +94,15 @@ pub(crate) struct RoundedRows {
     pub(crate) node_cost: Decimal12,
     /// The purchase cost of all commitments.
     pub(crate) commitment_cost: Decimal12,
+    /// The cost of all lines of bills.
+    pub(crate) bill: BillCost,
+}
+
+/// The cost of the lines of bills.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BillCost {
+    pub(crate) effective: Decimal12,
+    pub(crate) billed: Decimal12,
 }
 
 impl Draft {
@@ -143,6 +153,7 @@ impl RowStep {
         let cost = &draft.cost;
         Self {
             kind: row.kind.name(),
+            line_id: row.lines.first().map(|line| line.line().line_id.clone()),
             cluster_id: row.cluster_id.clone(),
             resource_id: row.resource_id.clone(),
             pod_uid: row.pod_uid.clone(),
@@ -159,6 +170,17 @@ impl RowStep {
             }),
             by_resource: cost.resources.as_ref().map(|parts| parts.as_ref().map(ExactNumber::of_fraction)),
             quantity: (!draft.quantity.is_zero()).then(|| ExactNumber::new(draft.quantity.reduced())),
+        }
+    }
+
+    /// Returns the step with all costs below zero. Drafts hold magnitudes.
+    fn negated(self) -> Self {
+        let negated = |number: &ExactNumber| number.times(&-RBig::ONE);
+        Self {
+            cost: negated(&self.cost),
+            split_and_unused: self.split_and_unused.map(|parts| parts.each_ref().map(negated)),
+            by_resource: self.by_resource.map(|parts| parts.as_ref().map(negated)),
+            ..self
         }
     }
 }
@@ -180,9 +202,10 @@ impl RowBook {
         std::mem::take(&mut self.trace).finish()
     }
 
-    fn record(&mut self, draft: &Draft) {
+    fn record(&mut self, draft: &Draft, is_negative: bool) {
         if self.trace.wants(|focus| focus.has_row(&draft.row)) {
-            self.trace.push(RowStep::of(draft));
+            let step = RowStep::of(draft);
+            self.trace.push(if is_negative { step.negated() } else { step });
         }
     }
 
@@ -197,7 +220,7 @@ impl RowBook {
     }
 
     fn append(&mut self, other: Self) -> Result<(), EngineError> {
-        let Self { mut rows, open, pool_charges, totals, node_cost, trace } = other;
+        let Self { mut rows, open, pool_charges, totals, node_cost, bill, trace } = other;
         trace.finish().into_iter().for_each(|step| self.trace.push(step));
         let first = self.rows.len();
         self.rows.append(&mut rows);
@@ -205,6 +228,16 @@ impl RowBook {
         self.pool_charges.extend(pool_charges.into_iter().map(|(row, charge)| (first + row, charge)));
         self.totals.extend(totals);
         self.node_cost = sum([self.node_cost, node_cost])?;
+        self.add_bill(bill)
+    }
+
+    /// Adds to the cost of lines of bills.
+    ///
+    /// # Errors
+    /// If a sum has more than 38 digits.
+    pub(super) fn add_bill(&mut self, bill: BillCost) -> Result<(), EngineError> {
+        self.bill.effective = sum([self.bill.effective, bill.effective])?;
+        self.bill.billed = sum([self.bill.billed, bill.billed])?;
         Ok(())
     }
 
@@ -246,7 +279,7 @@ impl RowBook {
 
     /// Adds a row that is a part of a commitment's charge.
     pub(crate) fn add_open(&mut self, charge: ChargeKey, draft: Draft) {
-        self.record(&draft);
+        self.record(&draft, false);
         let Draft { row, cost, pool_charge, .. } = draft;
         self.open.push(OpenRow { row: self.rows.len(), charge, cost });
         self.note_pool_charge(pool_charge);
@@ -268,12 +301,16 @@ impl RowBook {
         let purchases = purchases.map(|(_, total)| round_total(total)).collect::<Result<Vec<_>, _>>()?;
         self.close_open()?;
         self.round_pool_charges()?;
-        let Self { rows, node_cost, .. } = self;
-        Ok(RoundedRows { rows, node_cost, commitment_cost: sum(purchases)? })
+        let Self { rows, node_cost, bill, .. } = self;
+        Ok(RoundedRows { rows, node_cost, commitment_cost: sum(purchases)?, bill })
     }
 
-    fn close(&mut self, draft: Draft, cost: Decimal12) -> Result<(), EngineError> {
-        self.record(&draft);
+    /// Adds a row with its rounded cost.
+    ///
+    /// # Errors
+    /// If a part of the cost does not fit its column.
+    pub(super) fn close(&mut self, draft: Draft, cost: Decimal12) -> Result<(), EngineError> {
+        self.record(&draft, cost.is_negative());
         let Draft { row, cost: parts, pool_charge, .. } = draft;
         self.note_pool_charge(pool_charge);
         self.rows.push(row);
@@ -365,27 +402,15 @@ fn grain(row: &CostRow) -> impl Ord + '_ {
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),
         (&row.quota_id, row.quota_state, row.list_unit_price, row.unpriced.map(|reason| reason.name())),
         row.pod.as_ref().map(|pod| &pod.labels),
+        row.lines.first().map(BilledLine::key),
     )
 }
 
 /// Writes a row's rounded cost, and splits it over the row's parts.
 fn set_cost(row: &mut CostRow, cost: Decimal12, parts: &DraftCost) -> Result<(), EngineError> {
     row.effective_cost = cost;
-    match row.kind {
-        // The commitment has been billed as a purchase.
-        RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::ReservationUnused => {
-            row.billed_cost = if row.commitment_id.is_some() { Decimal12::ZERO } else { cost };
-        }
-        RowKind::PodPool => {
-            row.billed_cost = cost;
-            row.pool_charge = if row.unpriced.is_some() { None } else { Some(cost) };
-        }
-        RowKind::CommitmentUnused => row.billed_cost = Decimal12::ZERO,
-        RowKind::CommitmentPurchase => {
-            row.billed_cost = cost;
-            row.list_cost = cost;
-            row.effective_cost = Decimal12::ZERO;
-        }
+    if row.lines.is_empty() {
+        set_estimated_cost(row, cost);
     }
     if row.kind == RowKind::PodNode {
         let [split, unused] = match &parts.split {
@@ -402,11 +427,34 @@ fn set_cost(row: &mut CostRow, cost: Decimal12, parts: &DraftCost) -> Result<(),
     Ok(())
 }
 
-/// Splits a row's rounded cost over a fixed number of parts.
+/// Sets the other costs of a row whose cost is an estimate.
+fn set_estimated_cost(row: &mut CostRow, cost: Decimal12) {
+    match row.kind {
+        // The commitment has been billed as a purchase.
+        RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::ReservationUnused => {
+            row.billed_cost = if row.commitment_id.is_some() { Decimal12::ZERO } else { cost };
+        }
+        RowKind::PodPool => {
+            row.billed_cost = cost;
+            row.pool_charge = if row.unpriced.is_some() { None } else { Some(cost) };
+        }
+        RowKind::CommitmentUnused => row.billed_cost = Decimal12::ZERO,
+        RowKind::CommitmentPurchase => {
+            row.billed_cost = cost;
+            row.list_cost = cost;
+            row.effective_cost = Decimal12::ZERO;
+        }
+        // A shared charge has a line, so its cost is no estimate.
+        RowKind::SharedCharge => row.billed_cost = cost,
+    }
+}
+
+/// Splits a row's rounded cost over a fixed number of parts, in proportion to them.
 fn split_row<const N: usize>(cost: Decimal12, parts: [&Fraction; N]) -> Result<[Decimal12; N], EngineError> {
     let mut split = [Decimal12::ZERO; N];
-    for (slot, share) in split.iter_mut().zip(largest_remainder(cost, &parts)?) {
-        *slot = share;
+    let magnitude = Decimal12::from_atoms(cost.atoms().saturating_abs());
+    for (slot, share) in split.iter_mut().zip(largest_remainder(magnitude, &parts)?) {
+        *slot = if cost.is_negative() { Decimal12::from_atoms(-share.atoms()) } else { share };
     }
     Ok(split)
 }

@@ -21,7 +21,7 @@ use crate::model::slices::PodSlice;
 use crate::model::span::Span;
 use crate::model::state::{NodeKey, Sample};
 use crate::rules::pool::{ChargeSpan, charges};
-use crate::rules::stretch_times::StretchTimes;
+use crate::rules::split::StretchTimes;
 
 /// A pod in one place.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The step from slices to the hour's rows of `cost_allocation` (RULES.md, section 10).
 
+pub(crate) mod bill;
 pub(crate) mod commitment;
 pub(crate) mod draft;
 pub(crate) mod group;
@@ -24,7 +25,8 @@ use crate::model::state::NodeKey;
 use crate::rows::draft::{RoundedRows, RowBook};
 use crate::rows::group::{PlacedPod, Placement, PodHours};
 use crate::rows::node::StretchRows;
-use crate::rules::split::{NodeHour, WeightScale};
+use crate::rules::bill::HourBills;
+use crate::rules::split::{NodeBills, NodeHour, WeightScale};
 use crate::timeline::Timeline;
 use crate::trace::{Focus, NodeStep, RowStep};
 use crate::work::Work;
@@ -100,6 +102,7 @@ fn in_order<T: Sync, U: Send>(
 /// it.
 pub(crate) fn rows<'a>(
     timeline: &'a Timeline,
+    bills: &HourBills,
     rules: &Rules,
     focus: Option<&Arc<Focus>>,
 ) -> Result<(RoundedRows, Nodes<'a>, RowsTrace), EngineError> {
@@ -108,6 +111,7 @@ pub(crate) fn rows<'a>(
         Placement::new(&slices.pods, &timeline.samples, &timeline.named_nodes);
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
+    let commitments = &slices.commitments;
     let further = Work::of_rows(slices.pods.len());
     let placed = slices.nodes.iter().map(|(key, node)| {
         let pods = on_nodes.take(key);
@@ -121,7 +125,8 @@ pub(crate) fn rows<'a>(
         let mut book = RowBook::with_capacity(rows).traced(focus);
         let (mut nodes, mut steps) = (Vec::new(), Vec::new());
         for PlacedNode { key, slices, pods } in part {
-            let Some(node) = NodeHour::new(slices, &scale) else { continue };
+            let bills = NodeBills { parts: bills.nodes.get(*key), commitments };
+            let Some(node) = NodeHour::new(slices, &bills, &scale)? else { continue };
             let trace = focus.filter(|focus| focus.nodes.contains(*key)).map(|_| *slices);
             let by_stretch = gather_by_stretch(pods, &node, rules, &further)?;
             for (stretch, pods) in node.stretches.iter().zip(&by_stretch) {
@@ -166,6 +171,7 @@ pub(crate) fn rows<'a>(
     for hour in slices.commitments.values() {
         commitment::draft(hour, &mut bought)?;
     }
+    bill::draft(bills, &mut bought)?;
     books.push(bought);
     let mut book = RowBook::of(books, focus)?;
     let steps = RowsTrace { nodes: node_steps, rows: book.take_trace() };

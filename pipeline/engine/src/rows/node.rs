@@ -20,6 +20,7 @@ use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, second
 use crate::model::per_resource::PerResource;
 use crate::model::slices::NodeSlice;
 use crate::model::state::NodeKey;
+use crate::rows::bill::BillAmounts;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
 use crate::rows::ratios::RatioBases;
@@ -166,9 +167,10 @@ impl StretchRows<'_> {
         for (component, mut rows) in components.iter().zip(by_component) {
             rows.extend(self.draft_idle(component, &shares)?);
             set_ratios(component, &mut rows)?;
-            match &component.commitment {
-                None => book.add_node(&component.total_cost(), rows)?,
-                Some(commitment) => {
+            match (&component.bill, &component.commitment) {
+                (Some(bill), _) => book.add_billed(BillAmounts::of_component(bill), rows)?,
+                (None, None) => book.add_node(&component.total_cost(), rows)?,
+                (None, Some(commitment)) => {
                     let charge = ChargeKey::Commitment(commitment.commitment_id.clone());
                     rows.into_iter().for_each(|draft| book.add_open(charge.clone(), draft));
                 }
@@ -275,6 +277,15 @@ impl StretchRows<'_> {
             node: Some(node.clone()),
             commitment: component.commitment.clone(),
             ..CostRow::new(kind, self.key.1.clone().into(), node.provider.clone())
+        };
+        let row = match component.bill.as_deref() {
+            Some(bill) => CostRow {
+                commitment_id: bill.commitment_id.clone(),
+                commitment: bill.commitment.clone(),
+                lines: bill.lines.clone(),
+                ..row
+            },
+            None => row,
         };
         Ok(Draft { quantity, ..Draft::new(row, cost) })
     }
@@ -400,7 +411,7 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
 /// sum to 1.
 fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineError> {
     let cost = component.total_cost();
-    let by_cost = !cost.is_zero();
+    let by_cost = !cost.is_zero() && component.bill.is_none();
     let whole = if by_cost { cost } else { component.total_quantity() };
     if rows.is_empty() || whole.is_zero() {
         return Ok(());

@@ -7,7 +7,7 @@ use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::NodeSlice;
 use crate::rows::group::PodHours;
 use crate::rows::node::StretchRows;
-use crate::rules::split::{Component, Shares, Stretch};
+use crate::rules::split::{Component, Shares, Stretch, StretchKey};
 use crate::trace::{
     ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeSpan, NodeStep, covered_units, exact, in_hours,
     in_units, money,
@@ -31,14 +31,18 @@ impl StretchRows<'_> {
         };
         let weights = &self.rules.weights;
         let weights = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu };
-        let Stretch { price, components, available } = self.stretch;
-        let spans = slices.iter().filter(|slice| slice.unit_price() == *price);
-        let components = components.iter().map(|one| component(one, available));
+        let Stretch { key, components, available } = self.stretch;
+        let spans = slices.iter().filter(|slice| StretchKey::of(slice) == *key);
+        let components = components.iter().map(|one| match is_negative(one) {
+            true => component(one, available).negated(),
+            false => component(one, available),
+        });
         NodeStep {
             cluster_id: self.key.0.clone(),
             node_id: self.key.1.clone(),
             description: self.description.clone(),
-            unit_price: ExactNumber::of_decimal(*price),
+            resource_key: key.resource_key().cloned(),
+            unit_price: ExactNumber::of_decimal(key.price),
             spans: spans.map(span).collect(),
             weights: weights.map(ExactNumber::of_decimal),
             components: components.collect(),
@@ -96,9 +100,16 @@ fn labels(hours: &PodHours) -> Vec<NodePodLabel> {
     labels.collect()
 }
 
+/// Returns whether a component costs less than nothing. Its numbers are magnitudes.
+fn is_negative(component: &Component) -> bool {
+    component.bill.as_ref().is_some_and(|bill| bill.amounts.effective.is_negative())
+}
+
 fn component(component: &Component, available: &PerResource<UBig>) -> ComponentStep {
+    let of_bill = component.bill.as_ref().and_then(|bill| bill.commitment_id.clone());
+    let of_coverage = component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone());
     ComponentStep {
-        commitment_id: component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone()),
+        commitment_id: of_bill.or(of_coverage),
         unit_price: ExactNumber::of_decimal(component.unit_price),
         unpriced: component.unpriced.map(|reason| reason.name()),
         hours: exact(&component.quantity),

@@ -35,7 +35,7 @@ struct UnitsSum<'a> {
 /// If an amount does not fit its column.
 pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
     let mut sums: BTreeMap<UnitsKey, UnitsSum<'_>> = BTreeMap::new();
-    for slice in slices {
+    for slice in slices.iter().filter(|slice| !slice.is_billed) {
         for plan in &slice.plans {
             add(&mut sums, slice, Some(plan));
         }

@@ -75,6 +75,8 @@ pub(crate) struct FinishedCommitments {
 #[derive(Debug)]
 pub(crate) struct Commitments {
     hour_start: Timestamp,
+    /// Commitments with lines of bills in the hour, which cover nothing.
+    billed: BTreeSet<CommitmentId>,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
     /// All on-demand nodes with their cover. `None` until there is a commitment.
@@ -88,10 +90,16 @@ pub(crate) struct Commitments {
 }
 
 impl Commitments {
-    /// Creates the commitments at the hour's start from a state.
-    pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
+    /// Creates the commitments at the hour's start from a state. `billed` are commitments with lines of bills
+    /// in the hour.
+    pub(crate) fn restore(
+        states: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
+        billed: &BTreeSet<CommitmentId>,
+        hour_start: Timestamp,
+    ) -> Self {
         let mut commitments = Self {
             hour_start,
+            billed: billed.clone(),
             live: BTreeMap::new(),
             hours: BTreeMap::new(),
             families: None,
@@ -151,11 +159,13 @@ impl Commitments {
         let family = family_of_commitment(&description);
         self.by_family.entry(family.clone()).or_default().insert((description.starts_at, id.clone()));
         self.stale.insert(family, true);
+        let is_billed = self.billed.contains(&id);
         let hour = self.hours.entry(id).or_insert_with(|| CommitmentHour {
             description: description.clone(),
             existed_micros: 0,
             unexpired: false,
             deleted: false,
+            is_billed,
             slices: Vec::new(),
         });
         hour.description = description;
@@ -201,7 +211,7 @@ impl Commitments {
         for (key, have_changed) in stale {
             let family = families.entry(key.clone()).or_default();
             if have_changed {
-                family.set_commitments(self.effective(&key, now), &self.pairs)?;
+                family.set_commitments(self.effective(&key, now), &self.billed, &self.pairs)?;
             }
             changed.extend(family.decide(&self.pairs)?);
             self.note(&key, family, have_changed, now);
@@ -336,6 +346,12 @@ pub(crate) fn edges(commitment: &CommitmentSet) -> impl Iterator<Item = Timestam
 
 /// A function that returns the totals of a commitment in the scale of coverage.
 type TotalAmounts = fn(&CommitmentSet) -> PerResource<UBig>;
+
+/// Returns the amounts of a node that commitments may cover, in the scale of coverage: nothing of a billed
+/// node.
+pub(crate) fn coverable(node: &NodeSpec) -> PerResource<UBig> {
+    if node.bill.is_some() { PerResource::default() } else { scaled(node.capacity) }
+}
 
 /// Converts amounts to the scale of coverage.
 pub(crate) fn scaled(amounts: Amounts) -> PerResource<UBig> {

@@ -2,8 +2,8 @@
 //! RULES.md or part of a section, and opens with its decisions. A file of a whole section also gives the
 //! order of precedence, the ends of intervals and the rounding.
 
+pub(crate) mod bill;
 pub(crate) mod commitment;
-pub(crate) mod free_units;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
@@ -12,5 +12,3 @@ pub(crate) mod quota_ledger;
 pub(crate) mod quota_lending;
 pub(crate) mod reservation;
 pub(crate) mod split;
-pub(crate) mod stretch_times;
-pub(crate) mod waiting;

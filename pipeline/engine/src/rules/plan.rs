@@ -60,6 +60,8 @@ struct PricedUse {
     amount: RBig,
     /// The part of the amount that no plan covers yet.
     left: RBig,
+    /// Whether bills say what the usage costs, so that no plan covers it.
+    is_billed: bool,
 }
 
 /// The properties by which a discount matches usage.
@@ -242,6 +244,7 @@ fn node_use(key: &NodeKey, index: usize, slice: &NodeSlice, scale: &WeightScale)
         price: RBig::from(atoms(slice.unit_price())),
         amount: scale.uncovered_part(slice),
         left: RBig::ONE,
+        is_billed: slice.spec.bill.is_some(),
     })
 }
 
@@ -263,6 +266,7 @@ fn pod_use(uid: &PodUid, index: usize, slice: &PodSlice) -> Option<PricedUse> {
         price: slice.spec.hourly_cost(rate).sum(),
         amount: RBig::ONE,
         left: RBig::ONE,
+        is_billed: false,
     })
 }
 
@@ -283,6 +287,7 @@ fn unit_use(id: &ReservationId, index: usize, slice: &ReservationSlice) -> Optio
         price: RBig::from(atoms(counted(set.unit_hourly_price, &set.currency))),
         amount: RBig::from(unused_units(slice)),
         left: RBig::ONE,
+        is_billed: slice.is_billed,
     })
 }
 
@@ -315,6 +320,9 @@ fn pairs(
                 continue;
             }
             *provisioned += &one.amount * &rate * UBig::from(one.span.micros());
+            if pot.is_billed || one.is_billed {
+                continue;
+            }
             let saving = RBig::ONE - &rate / &one.price;
             let order = (Reverse(is_limited), Reverse(saving), rate, place, one.id.clone());
             pairs.entry(order).or_default().push(index);

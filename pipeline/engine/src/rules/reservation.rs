@@ -13,6 +13,9 @@
 //!
 //! **Rounding**: none; units are whole.
 
+mod free_units;
+mod waiting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,9 +29,9 @@ use crate::model::slices::ReservationSlice;
 use crate::model::span::Span;
 use crate::model::spec::{Amounts, PodSpec, amounts};
 use crate::model::state::SavedReservation;
-use crate::rules::free_units::{FreeUnits, UnitPlace};
-use crate::rules::waiting::{UnitClass, WaitingPods, class, is_best_effort, unit_class};
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
+use free_units::{FreeUnits, UnitPlace};
+use waiting::{UnitClass, WaitingPods, class, is_best_effort, unit_class};
 
 /// A running serverless pod that can hold a unit.
 #[derive(Clone, Debug)]
@@ -432,7 +435,8 @@ impl Reservations {
         if let (true, Some(span)) = (live.active, Span::new(live.since, now)) {
             let used_units = u64::try_from(live.matched.len()).unwrap_or(u64::MAX);
             let description = live.description.clone();
-            let slice = ReservationSlice { span, description, used_units, plans: Vec::new() };
+            let slice =
+                ReservationSlice { span, description, used_units, is_billed: false, plans: Vec::new() };
             self.slices.entry(id.clone()).or_default().push(slice);
         }
         live.since = now;

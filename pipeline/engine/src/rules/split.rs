@@ -20,11 +20,15 @@
 //! **Interval ends**: a slice includes its start and excludes its end, so a new price counts from its instant
 //! on. **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
 
+mod billed;
+mod stretch_times;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
+use prorata_schemas::Text;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::money::UnitPrice;
@@ -33,11 +37,15 @@ use prorata_schemas::rules::Weights;
 use prorata_schemas::time::Timestamp;
 
 use crate::currency::{counted, reason};
+use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, gcd, hours, ratio};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::slices::{COVERAGE_SCALE, NodeSlice, own_part};
+use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, NodeSlice, own_part};
+use crate::model::spec::BillKey;
+use crate::rules::bill::{LinePart, NodeParts};
 use crate::rules::commitment::money_parts;
-use crate::rules::stretch_times::StretchTimes;
+pub(crate) use billed::ComponentBill;
+pub(crate) use stretch_times::StretchTimes;
 
 /// Integer weights with which `sum(w_r x amount_r)` is exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]
@@ -65,6 +73,9 @@ pub(crate) struct Component {
     pub(crate) weightless_cost: RBig,
     /// The spend of a savings plan on these hours.
     pub(crate) weightless_commitment_quantity: RBig,
+    /// The amounts of a billed component, whose `cost` is only a magnitude; `None` if the cost is an
+    /// estimate.
+    pub(crate) bill: Option<Box<ComponentBill>>,
 }
 
 /// A node's hour.
@@ -78,10 +89,35 @@ pub(crate) struct NodeHour {
     pub(crate) times: StretchTimes,
 }
 
-/// A node's time at one price: its components in row order, and its capacity over time.
+/// The property that all time of a stretch shares: the key of the bill's lines for the node, or the node's
+/// price. Keys sort as stretches do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StretchKey {
+    bill: Option<BillKey>,
+    /// The node's price; zero in billed time, whatever the price is.
+    pub(crate) price: UnitPrice,
+}
+
+impl StretchKey {
+    /// Returns the stretch of a slice.
+    pub(crate) fn of(slice: &NodeSlice) -> Self {
+        match &slice.spec.bill {
+            Some(bill) => Self { bill: Some(bill.clone()), price: UnitPrice::ZERO },
+            None => Self { bill: None, price: slice.unit_price() },
+        }
+    }
+
+    /// Returns the key of the resource in a bill; `None` if the stretch is not billed.
+    pub(crate) fn resource_key(&self) -> Option<&Text> {
+        self.bill.as_ref().map(|(_, key)| key)
+    }
+}
+
+/// A node's time at one price, or under one key of a bill: its components in row order, and its capacity over
+/// time.
 #[derive(Clone, Debug)]
 pub(crate) struct Stretch {
-    pub(crate) price: UnitPrice,
+    pub(crate) key: StretchKey,
     pub(crate) components: Vec<Component>,
     /// Capacity times microseconds: A_r.
     pub(crate) available: PerResource<UBig>,
@@ -129,6 +165,7 @@ impl Component {
             weightless_quantity: RBig::ZERO,
             weightless_cost: RBig::ZERO,
             weightless_commitment_quantity: RBig::ZERO,
+            bill: None,
         }
     }
 
@@ -152,23 +189,55 @@ type Components = BTreeMap<Option<CommitmentId>, Component>;
 
 impl NodeHour {
     /// Builds the stretches of a node from its slices. Returns `None` if the node did not run.
-    pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
-        let last = slices.last()?;
-        let mut stretches: BTreeMap<UnitPrice, (Components, PerResource<UBig>)> = BTreeMap::new();
+    ///
+    /// # Errors
+    /// If an amount of a bill does not fit its column.
+    pub(crate) fn new(
+        slices: &[NodeSlice],
+        bills: &NodeBills<'_>,
+        scale: &WeightScale,
+    ) -> Result<Option<Self>, EngineError> {
+        let Some(last) = slices.last() else { return Ok(None) };
+        let mut by_key: BTreeMap<StretchKey, Vec<Run<'_>>> = BTreeMap::new();
         for run in runs(slices) {
-            let price = run.slice.unit_price();
-            let (components, available) = stretches.entry(price).or_default();
-            *available += run.slice.spec.capacity.map(|amount| UBig::from(amount) * run.micros);
-            add_run(components, &run, price, scale);
+            by_key.entry(StretchKey::of(run.slice)).or_default().push(run);
         }
-        let stretches = stretches.into_iter().map(|(price, (components, available))| {
-            let components = components.into_values().filter(|component| !component.is_empty()).collect();
-            Stretch { price, components, available }
-        });
-        let stretches: Vec<Stretch> = stretches.collect();
+        let mut stretches = Vec::with_capacity(by_key.len());
+        for (key, runs) in by_key {
+            let mut available = PerResource::<UBig>::default();
+            for run in &runs {
+                available += run.slice.spec.capacity.map(|amount| UBig::from(amount) * run.micros);
+            }
+            let components = match &key.bill {
+                Some(bill) => billed::components(&runs, bills.parts(bill), bills.commitments, scale)?,
+                None => components(&runs, key.price, scale),
+            };
+            stretches.push(Stretch { key, components, available });
+        }
         let times = StretchTimes::new(changes(&stretches, slices));
-        Some(Self { description: last.spec.description.clone(), stretches, times })
+        Ok(Some(Self { description: last.spec.description.clone(), stretches, times }))
     }
+}
+
+/// The bills of a node in the hour.
+pub(crate) struct NodeBills<'a> {
+    /// The parts of lines for the node; `None` if there are none.
+    pub(crate) parts: Option<&'a NodeParts>,
+    /// All commitments of the hour.
+    pub(crate) commitments: &'a BTreeMap<CommitmentId, CommitmentHour>,
+}
+
+impl NodeBills<'_> {
+    fn parts(&self, key: &BillKey) -> &[LinePart] {
+        self.parts.and_then(|parts| parts.get(key)).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Returns the components of a stretch at one price, in row order.
+fn components(runs: &[Run<'_>], price: UnitPrice, scale: &WeightScale) -> Vec<Component> {
+    let mut components = Components::new();
+    runs.iter().for_each(|run| add_run(&mut components, run, price, scale));
+    components.into_values().filter(|component| !component.is_empty()).collect()
 }
 
 /// Returns the instants from which stretches hold, each with the index of its stretch; empty if there is only
@@ -179,8 +248,8 @@ fn changes(stretches: &[Stretch], slices: &[NodeSlice]) -> Vec<(Timestamp, usize
         return changes;
     }
     for slice in slices {
-        let price = slice.unit_price();
-        let stretch = stretches.partition_point(|stretch| stretch.price < price);
+        let key = StretchKey::of(slice);
+        let stretch = stretches.partition_point(|stretch| stretch.key < key);
         if changes.last().is_none_or(|(_, last)| *last != stretch) {
             changes.push((slice.span.from, stretch));
         }
@@ -210,6 +279,7 @@ fn runs(slices: &[NodeSlice]) -> Vec<Run<'_>> {
             run.slice.spec.capacity == slice.spec.capacity
                 && run.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
                 && run.slice.spec.description.currency == slice.spec.description.currency
+                && run.slice.spec.bill == slice.spec.bill
                 && run.slice.coverage == slice.coverage
                 && run.slice.plans == slice.plans
         };

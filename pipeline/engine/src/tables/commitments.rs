@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::CommitmentKind;
 use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rows::{
@@ -20,7 +21,7 @@ use prorata_schemas::time::Hour;
 
 use crate::currency;
 use crate::error::EngineError;
-use crate::exact::{Fraction, HOUR_MICROS, atoms, round, round_estimate, sum};
+use crate::exact::{Fraction, HOUR_MICROS, atoms, round, round_estimate, signed, sum};
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::model::slices::{COVERAGE_SCALE, CommitmentHour, CommitmentSlice, Slices};
 use crate::rules::commitment::{committed, quotient, scaled, utilization_parts};
@@ -69,6 +70,7 @@ fn rows_by_commitment(rows: &[Box<CostRow>]) -> BTreeMap<&CommitmentId, Commitme
         RowKind::PodServerless,
         RowKind::ReservationUnused,
         RowKind::CommitmentUnused,
+        RowKind::SharedCharge,
     ];
     for kind in kinds {
         for row in of_kind(rows, kind) {
@@ -129,7 +131,10 @@ fn row(
         covered: hours(&covered)?,
         planned: hours(&planned)?,
         provisioned: hours(&provisioned)?,
-        utilization: round(&utilization(&covered, |spend| &spend.covered))?,
+        utilization: match billed_utilization(rows)? {
+            Some(utilization) => utilization,
+            None => round(&utilization(&covered, |spend| &spend.covered))?,
+        },
         planned_utilization: round(&utilization(&planned, |spend| &spend.planned))?,
         raw_utilization: round_estimate(&utilization(&provisioned, |spend| &spend.provisioned)),
         spend: spend.as_ref().map(SpendIntegrals::rounded).transpose()?,
@@ -139,6 +144,21 @@ fn row(
         clusters: clusters(covered_by_cluster, &rows.used)?,
         state: state(seen, hour),
     })
+}
+
+/// Returns the used part of the cost of a billed commitment; zero if the cost is not above zero. `None` if
+/// the commitment is not billed.
+fn billed_utilization(rows: &CommitmentRows<'_>) -> Result<Option<Decimal12>, EngineError> {
+    let mut all = rows.used.iter().chain(&rows.unused);
+    if all.all(|row| row.lines.is_empty()) {
+        return Ok(None);
+    }
+    let [used, unused] =
+        [&rows.used, &rows.unused].map(|rows| sum(rows.iter().map(|row| row.effective_cost)));
+    let (used, unused) = (used?, unused?);
+    let whole = sum([used, unused])?;
+    let whole = if whole.is_negative() { RBig::ZERO } else { signed(whole) };
+    Ok(Some(round_estimate(&quotient(&signed(used), &whole))))
 }
 
 /// Spend of a savings plan in atoms, times microseconds.

@@ -22,7 +22,7 @@ use prorata_schemas::time::Hour;
 
 use crate::currency::{is_other, unmark_pool};
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round, round_estimate, sum};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, hours, ratio, round, round_estimate, signed, sum};
 use crate::model::samples::Samples;
 use crate::model::slices::Slices;
 use crate::model::state::Spend;
@@ -138,7 +138,7 @@ fn row(
         used.as_ref().map(percent).transpose()
     };
     let margin = sum([charges, Decimal12::from_atoms(-node_cost.atoms())])?;
-    let exact_cost = RBig::from(atoms(node_cost));
+    let exact_cost = signed(node_cost);
     // Converts atoms in the hour to units in a month.
     let monthly = ratio(UBig::from(MONTH_HOURS), ATOMS_IN_ONE);
     let saved = (&integrals.gpu_cost - &exact_cost) * &monthly;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use dashu_int::UBig;
+use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
@@ -14,7 +15,7 @@ use prorata_schemas::quantity::AmountUnit;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, HOUR_MICROS, atoms, ratio, round, round_sum, sum};
+use crate::exact::{ATOMS_IN_ONE, Fraction, HOUR_MICROS, ratio, round, round_sum, sum, sum_of};
 use crate::model::slices::PodSlice;
 use crate::model::span::Span;
 use crate::model::state::QuotaKey;
@@ -96,16 +97,24 @@ fn preemptible(
     spans: Option<&BTreeMap<&PodUid, Vec<Span>>>,
 ) -> Result<Decimal12, EngineError> {
     let mut parts = Vec::new();
+    let mut credits = Vec::new();
     for (uid, costs) in &costs.over_quota {
         let Some(spans) = spans.and_then(|spans| spans.get(*uid)) else { continue };
         let all: u128 = spans.iter().map(|span| span.micros()).sum();
         let above: u128 = spans.iter().map(|span| shared(*span, &account.above_guaranteed)).sum();
-        let cost = atoms(sum(costs.iter().copied())?);
+        let cost = sum(costs.iter().copied())?;
+        let magnitude = UBig::from(cost.atoms().unsigned_abs());
         if all > 0 {
-            parts.push(Fraction::new(cost * UBig::from(above), UBig::from(all)));
+            let parts = if cost.is_negative() { &mut credits } else { &mut parts };
+            parts.push(Fraction::new(magnitude * UBig::from(above), UBig::from(all)));
         }
     }
-    round_sum(&parts)
+    if credits.is_empty() {
+        return round_sum(&parts);
+    }
+    // Bills may have credits, so the exact sum decides the rounding.
+    let sum = sum_of(&parts).reduced() - sum_of(&credits).reduced();
+    round(&(sum / RBig::from(ATOMS_IN_ONE)))
 }
 
 /// Returns the microseconds that a span shares with sorted, disjoint spans.

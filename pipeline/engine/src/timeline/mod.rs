@@ -20,6 +20,7 @@ use prorata_schemas::time::Hour;
 use crate::error::EngineError;
 use crate::model::state::State;
 use crate::model::usage::PackedSamples;
+use crate::rules::bill::Bills;
 use crate::timeline::order::precedence;
 use crate::timeline::running::Running;
 use crate::timeline::steps::NeverRan;
@@ -28,7 +29,7 @@ use crate::trace::Focus;
 pub(crate) use running::Timeline;
 
 /// Applies the hour's events, which are in order, to the state at the hour's start. Samples count
-/// independently of what runs, so they are added first.
+/// independently of what runs, so they are added first. `bills` are the bills of the hour.
 ///
 /// # Errors
 /// If the amounts that pods of one quota request exceed 128 bits, or the hour takes too much work.
@@ -37,12 +38,13 @@ pub(crate) fn run(
     hour: Hour,
     events: Vec<Event>,
     samples: Vec<(PodUid, PackedSamples)>,
+    bills: &Bills,
     rules: &Rules,
     focus: Option<&Arc<Focus>>,
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);
-    let mut running = Running::restore(state, hour, rules, focus);
+    let mut running = Running::restore(state, hour, bills, rules, focus);
     running.end_instant()?;
     running.measure(samples);
     let mut events = events.into_iter().peekable();

@@ -1,6 +1,6 @@
 //! The order in which events apply (RULES.md, section 6). Events are sorted by event time. At one instant,
-//! the order is rates, pools, quotas, commitments, reservations, ends, starts, usage. Ties are sorted by
-//! natural key, field by field as UTF-8 bytes, null first.
+//! the order is bills, rates, pools, quotas, commitments, reservations, ends, starts, usage. Ties are sorted
+//! by natural key, field by field as UTF-8 bytes, null first.
 //!
 //! Duplicates are removed here. The same event twice is one event. Of two different events with one natural
 //! key and one event time, the event recorded last stands. If their recordings are equal, the event whose
@@ -19,6 +19,7 @@ use crate::model::usage::PackedSamples;
 /// Precedence of an event type at one instant, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Precedence {
+    Bill,
     Rate,
     Pool,
     Quota,
@@ -38,6 +39,7 @@ pub(crate) enum Precedence {
 /// Returns the precedence of an event.
 pub(crate) const fn precedence(payload: &Payload) -> Precedence {
     match payload {
+        Payload::BillSet(_) => Precedence::Bill,
         Payload::RateSet(_) => Precedence::Rate,
         Payload::PoolSet(_) => Precedence::Pool,
         Payload::QuotaSet(_) => Precedence::Quota,
@@ -58,8 +60,8 @@ pub(crate) const fn precedence(payload: &Payload) -> Precedence {
 /// Counts of the hour's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventCounts {
-    /// The number of distinct events, including events that lose to another event with the same natural key.
-    pub(crate) distinct: i64,
+    /// The number of events that stand.
+    pub(crate) standing: i64,
     /// The latest event time.
     pub(crate) latest: Option<Timestamp>,
 }
@@ -79,30 +81,28 @@ pub struct OrderedEvents {
 impl From<HourEvents> for OrderedEvents {
     fn from(events: HourEvents) -> Self {
         let HourEvents { hour, mut others, usage, latest, .. } = events;
-        let (samples, distinct) = usage.settle();
-        let distinct = distinct + order_others(&mut others);
-        let counts = EventCounts { distinct: i64::try_from(distinct).unwrap_or(i64::MAX), latest };
+        let (samples, standing) = usage.settle();
+        order_others(&mut others);
+        let standing = standing + others.len();
+        let counts = EventCounts { standing: i64::try_from(standing).unwrap_or(i64::MAX), latest };
         Self { hour, events: others, samples, counts }
     }
 }
 
 impl OrderedEvents {
-    /// Returns the number of distinct events, including events that lost to another event with the same
-    /// natural key.
-    pub fn distinct(&self) -> i64 {
-        self.counts.distinct
+    /// Returns the number of events that stand: one for each natural key and event time, and none for a
+    /// retraction.
+    pub fn standing(&self) -> i64 {
+        self.counts.standing
     }
 }
 
-/// Sorts all events except usage and removes duplicates. Returns the number of distinct events. Bodies are
-/// built only where two events have one place and one recording, which is rare.
-fn order_others(events: &mut Vec<Event>) -> usize {
+/// Sorts all events except usage, and removes those that do not stand. Bodies are built only where two events
+/// have one place and one recording, which is rare.
+fn order_others(events: &mut Vec<Event>) {
     events.sort_unstable_by(in_order);
-    events.dedup_by(|later, earlier| in_order(later, earlier).is_eq());
-    let distinct = events.len();
     keep_last(events, |later, earlier| place(later, earlier).is_eq());
     events.retain(|event| !event.recording.is_retraction());
-    distinct
 }
 
 /// Orders events by place, and orders rivals so that the last one stands. Two events are equal only if they
@@ -178,7 +178,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!((reasons, samples), (vec![Some("9"), Some("3")], Vec::new()));
-            assert_eq!(counts, EventCounts { distinct: 4, latest: Some(Timestamp(1)) });
+            assert_eq!(counts, EventCounts { standing: 2, latest: Some(Timestamp(1)) });
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 .iter()
                 .flat_map(|(uid, packed)| packed.samples().map(|sample| (&**uid, sample.use_amounts.cpu)));
             assert_eq!(found.collect::<Vec<_>>(), [("d", 3), ("g", 1)]);
-            assert_eq!(counts.distinct, 12);
+            assert_eq!(counts.standing, 3);
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
                 packed.samples().map(|sample| (&**uid, sample.from.0, sample.use_amounts.cpu))
             });
             assert_eq!(found.collect::<Vec<_>>(), [("a", 5, 4), ("a", 7, 2), ("b", 5, 1)]);
-            assert_eq!((events, counts.distinct), (Vec::new(), 5));
+            assert_eq!((events, counts.standing), (Vec::new(), 4));
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::model::span::Span;
 use crate::model::spec::{NodeSpec, PodSpec, rate_key};
 use crate::model::state::{ByPod, NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
 use crate::model::usage::PackedSamples;
+use crate::rules::bill::Bills;
 use crate::rules::commitment::{Commitments, FamilyNode};
 use crate::rules::quota::Quotas;
 use crate::rules::quota_ledger::ClusterLedger;
@@ -97,6 +98,8 @@ pub(super) struct CurrentPool {
 #[derive(Debug)]
 pub(super) struct Running<'a> {
     pub(super) rules: &'a Rules,
+    /// The bills of the hour.
+    pub(super) bills: &'a Bills,
     pub(super) now: Timestamp,
     /// Rates by canonical names.
     pub(super) rates: BTreeMap<RateKey, Arc<RateSet>>,
@@ -120,15 +123,22 @@ pub(super) struct Running<'a> {
 
 impl<'a> Running<'a> {
     /// Restores what runs or is set at the hour's start from a state.
-    pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules, focus: Option<&Arc<Focus>>) -> Self {
+    pub(super) fn restore(
+        state: State,
+        hour: Hour,
+        bills: &'a Bills,
+        rules: &'a Rules,
+        focus: Option<&Arc<Focus>>,
+    ) -> Self {
         let now = hour.start();
         let pools = state.pools.into_iter();
         let nodes = state.nodes.into_iter().map(|(key, SavedNode { description, start })| {
-            let spec = Arc::new(NodeSpec::new(description, rules));
+            let spec = Arc::new(NodeSpec::new(description, bills.keys(), rules));
             (key, RunningNode { spec, start, since: now, coverage: Arc::default() })
         });
         let mut running = Self {
             rules,
+            bills,
             now,
             rates: state.rates.into_iter().map(|(_, rate)| (rate_key(&rate), rate)).collect(),
             pools: pools.map(|(id, description)| (id, CurrentPool { description, since: now })).collect(),
@@ -139,7 +149,7 @@ impl<'a> Running<'a> {
             prices: Work::of_prices(),
             quotas: Quotas::restore(state.quotas),
             reservations: Reservations::restore(state.reservations, now, rules),
-            commitments: Commitments::restore(state.commitments, now),
+            commitments: Commitments::restore(state.commitments, bills.commitments(), now),
             samples: state
                 .samples
                 .into_iter()
@@ -380,6 +390,8 @@ impl<'a> Running<'a> {
             pods,
             samples: samples_after(&self.samples, end),
             spend,
+            // Settled once the slices of nodes are known.
+            bills: Vec::new(),
         };
         let slices = Slices {
             pods: pod_slices,

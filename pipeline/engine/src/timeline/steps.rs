@@ -86,8 +86,8 @@ impl Running<'_> {
                 }
             }
             Payload::PodStopped(pod) => self.stop_pod(&pod.pod_uid),
-            // Added as a sample before the first step.
-            Payload::PodUsage(_) => {}
+            // Added before the first step.
+            Payload::PodUsage(_) | Payload::BillSet(_) => {}
         }
         self.take_matches();
         Ok(())
@@ -142,7 +142,7 @@ impl Running<'_> {
 
     /// Starts a node, or describes a running node again, which keeps its start and its pods.
     fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
-        let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
+        let spec = Arc::new(NodeSpec::new(Arc::new(description), self.bills.keys(), self.rules));
         self.close_node(&key);
         if let Some(node) = self.nodes.get_mut(&key) {
             let now = FamilyNode { spec: spec.clone(), start: node.start };

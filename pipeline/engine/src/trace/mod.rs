@@ -3,18 +3,21 @@
 //! [`Focus`] selects the rows. The engine records a step where it takes it, or reads it from the input and
 //! the output of the rules. Nothing here computes a cost. Without a focus, nothing is recorded.
 
+mod bills;
 mod number;
 mod steps;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use prorata_schemas::Text;
 use prorata_schemas::ids::{CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, RowKind};
 use serde::Serialize;
 
 use crate::model::state::{NodeKey, QuotaKey};
 
+pub use bills::{BillFigures, BillStep};
 pub use number::ExactNumber;
 pub use steps::{
     CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeSpan,
@@ -35,6 +38,8 @@ pub struct Focus {
     pub reservations: BTreeSet<ReservationId>,
     /// Commitments.
     pub commitments: BTreeSet<CommitmentId>,
+    /// Resources of bills, by the key in the bill, whose lines are recorded.
+    pub bills: BTreeSet<Text>,
     /// Quotas, whose order of pods is recorded whenever the label of a pod in focus changes.
     pub quotas: BTreeSet<QuotaKey>,
 }
@@ -59,7 +64,8 @@ impl Focus {
             _ => false,
         };
         let has_commitment = || row.commitment_id.as_ref().is_some_and(|id| self.commitments.contains(id));
-        has_pod || has_node() || has_reservation() || has_commitment()
+        let has_line = || row.lines.iter().any(|line| self.bills.contains(&line.set.resource_key));
+        has_pod || has_node() || has_reservation() || has_commitment() || has_line()
     }
 }
 
@@ -83,6 +89,8 @@ pub struct Trace {
     pub reservations: Vec<ReservationSpan>,
     /// Time of commitments, by commitment and time.
     pub commitments: Vec<CommitmentSpan>,
+    /// Parts of lines of bills, in order of the lines.
+    pub bills: Vec<BillStep>,
     /// Costs of all rows in focus before rounding.
     pub rows: Vec<RowStep>,
 }

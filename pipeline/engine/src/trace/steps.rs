@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, Labels, NodeStarted, PodStarted, ReservationSet};
@@ -14,7 +15,7 @@ use serde::{Serialize, Serializer};
 use crate::model::per_resource::PerResource;
 use crate::trace::ExactNumber;
 
-fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
@@ -35,7 +36,9 @@ pub struct NodeStep {
     /// The last description in the stretch.
     #[serde(skip)]
     pub description: Arc<NodeStarted>,
-    /// The node's price for an hour.
+    /// The key under which a bill has lines for the node; `None` if the cost is an estimate.
+    pub resource_key: Option<Text>,
+    /// The node's price for an hour; zero if the node is billed.
     pub unit_price: ExactNumber,
     /// The time of the stretch, cut where capacity, description or coverage change.
     pub spans: Vec<NodeSpan>,
@@ -93,6 +96,20 @@ pub struct ComponentStep {
     pub weightless_cost: ExactNumber,
     /// The total cost of the component.
     pub total: ExactNumber,
+}
+
+impl ComponentStep {
+    /// Returns the step with all costs below zero.
+    pub(crate) fn negated(self) -> Self {
+        let negated = |number: &ExactNumber| number.times(&-RBig::ONE);
+        Self {
+            cost: self.cost.as_ref().map(negated),
+            unit_cost: self.unit_cost.as_ref().map(negated),
+            weightless_cost: negated(&self.weightless_cost),
+            total: negated(&self.total),
+            ..self
+        }
+    }
 }
 
 /// The time of one pod in a stretch of a node.
@@ -446,6 +463,8 @@ pub struct CommitmentSpan {
 pub struct RowStep {
     /// The kind of the row.
     pub kind: &'static str,
+    /// The first line of the bill that decides the row's cost; `None` if the cost is an estimate.
+    pub line_id: Option<Text>,
     /// The row's cluster.
     pub cluster_id: Option<ClusterId>,
     /// The row's resource.

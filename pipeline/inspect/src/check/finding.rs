@@ -53,6 +53,12 @@ pub enum Problem {
     HourMissing,
     /// The rows of an hour do not add up to its totals.
     Unbalanced,
+    /// No row has a line of the bill.
+    BillLineMissing,
+    /// The rows of a line have other costs than the bill.
+    BillDiffers,
+    /// Rows have a line that the bill lacks, although it has their resource or their invoice.
+    NotInBill,
     /// The checkpoint names a file that the table does not hold yet.
     NotPublished,
     /// Hours wait to be folded again.
@@ -63,15 +69,20 @@ pub enum Problem {
     Unpriced,
     /// Agreements match no node or pod.
     NeverMatched,
+    /// Rows have lines of resources and invoices that the bill lacks.
+    OtherBill,
 }
 
 impl Problem {
     /// Returns the severity.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::NotPublished | Self::Dirty | Self::Incomplete | Self::Unpriced | Self::NeverMatched => {
-                Severity::Warning
-            }
+            Self::NotPublished
+            | Self::Dirty
+            | Self::Incomplete
+            | Self::Unpriced
+            | Self::NeverMatched
+            | Self::OtherBill => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -92,11 +103,15 @@ impl Problem {
             Self::TotalsMissing => "totals_missing",
             Self::HourMissing => "hour_missing",
             Self::Unbalanced => "unbalanced",
+            Self::BillLineMissing => "bill_line_missing",
+            Self::BillDiffers => "bill_differs",
+            Self::NotInBill => "not_in_bill",
             Self::NotPublished => "not_published",
             Self::Dirty => "dirty",
             Self::Incomplete => "incomplete",
             Self::Unpriced => "unpriced",
             Self::NeverMatched => "never_matched",
+            Self::OtherBill => "other_bill",
         }
     }
 
@@ -123,6 +138,18 @@ impl Problem {
                 "if other findings name files of this hour, fix them first; otherwise report a defect with \
                  the files of the hour"
             }
+            Self::BillLineMissing => {
+                "import the bill with prorata bills import, and wait until its hours are folded; an import \
+                 leaves out lines without --all, and dead letters show which events were refused"
+            }
+            Self::BillDiffers => {
+                "import the newest export of the bill; if it is imported, prorata explain --bill shows how \
+                 the cost of an hour came about"
+            }
+            Self::NotInBill => {
+                "name all files of the bill; if the provider has taken these lines back, retract them with \
+                 prorata bills import --previous"
+            }
             Self::NotPublished => {
                 "a running worker publishes it, and the hour is compared from then on; otherwise run \
                  prorata backfill on the same root"
@@ -142,6 +169,7 @@ impl Problem {
                 "compare its provider, region, family and GPU model with what it was bought for: RULES.md, \
                  section 12 says which spellings are one name"
             }
+            Self::OtherBill => "if these rows should be compared, too, name the files of their bills",
         }
     }
 }

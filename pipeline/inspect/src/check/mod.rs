@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`finding`] defines every possible finding; `files` compares logs, objects and checkpoints;
 //! `archive` compares the archive with both; `money` adds up the rows of every hour again; `agreements` finds
-//! agreements that match nothing; `report` writes the result.
+//! agreements that match nothing; `bills` compares rows with the provider's bill; `report` writes the result.
 
 mod agreements;
 mod archive;
+mod bills;
 mod files;
 pub mod finding;
 mod money;
@@ -20,6 +21,7 @@ use prorata_worker::WorkerError;
 use crate::Sum;
 use crate::lake::{FoundFile, LakeTables};
 
+pub use bills::{BillChecked, BillSums, ExpectedLine, InvoiceSums, check_bill};
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;
@@ -53,7 +55,7 @@ pub struct Checked {
 /// Money of one currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Money {
-    /// Cost of nodes, serverless pods, unused reservations, commitments and pools.
+    /// Cost of nodes, serverless pods, unused reservations, commitments, pools and lines of bills.
     pub supply: Sum,
     /// Allocated cost.
     pub allocated: Sum,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::CostBasis;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::names::Shard;
@@ -16,13 +17,15 @@ use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::FoundFile;
 
-const COST_COLUMNS: [&str; 16] = [
+const COST_COLUMNS: [&str; 18] = [
     "BillingAccountId",
     "BillingCurrency",
     "ChargePeriodStart",
     "BilledCost",
     "EffectiveCost",
+    "CommitmentDiscountId",
     "x_RowKind",
+    "x_CostBasis",
     "x_SplitCost",
     "x_UnusedCost",
     "x_CpuCost",
@@ -36,8 +39,8 @@ const COST_COLUMNS: [&str; 16] = [
 ];
 
 /// The parts of `supply_cost`, by their names in `hours`.
-const SUPPLY: [&str; 5] =
-    ["node_cost", "serverless_cost", "reservation_unused_cost", "commitment_cost", "pool_cost"];
+const SUPPLY: [&str; 6] =
+    ["node_cost", "serverless_cost", "reservation_unused_cost", "commitment_cost", "pool_cost", "bill_cost"];
 
 /// The sums of a date.
 #[derive(Default)]
@@ -56,10 +59,13 @@ struct OrganizationHour {
     billed: Sum,
     effective: Sum,
     reservation_unused: Sum,
-    /// The part of `reservation_unused` that no savings plan pays.
-    reservation_billed: Sum,
+    /// The part of `reservation_unused` that is estimated, and that no savings plan pays.
+    reservation_own: Sum,
     commitment_unused: Sum,
+    /// Estimated cost of purchases.
     purchases: Sum,
+    /// The rows that lines of bills decide.
+    of_bills: BilledRows,
     /// Unused and used costs from `reservation_usage` and `commitment_utilization`, to compare with the rows.
     reservation_usage: Sum,
     used_in_utilization: Sum,
@@ -71,6 +77,18 @@ struct OrganizationHour {
     totals_rows: u64,
 }
 
+/// The rows of an hour that lines of bills decide.
+#[derive(Clone, Copy, Debug, Default)]
+struct BilledRows {
+    count: i64,
+    billed: Sum,
+    effective: Sum,
+    /// Whether any of them names a commitment.
+    has_commitment: bool,
+    /// Whether any of them is of unused units of a reservation.
+    has_reservation: bool,
+}
+
 /// One of the sums of an hour.
 type HourSum = fn(&mut OrganizationHour) -> &mut Sum;
 
@@ -80,6 +98,10 @@ struct Totals {
     parts: Sum,
     reservation_unused: Sum,
     commitment: Sum,
+    bill: Sum,
+    bill_billed: Sum,
+    /// The basis; `None` if it is not one of this release.
+    basis: Option<CostBasis>,
     supply: Sum,
     allocated: Sum,
     difference: Sum,
@@ -106,7 +128,7 @@ impl Day {
             Table::Hours => {
                 let shard = file.shard();
                 let mut wanted = vec!["organization_id", "hour", "supply_cost", "allocated_cost"];
-                wanted.extend(["difference", "rows", "complete"]);
+                wanted.extend(["bill_billed_cost", "basis", "difference", "rows", "complete"]);
                 wanted.extend(SUPPLY);
                 columns::read(bytes, &wanted, |rows| self.add_totals(shard, rows))
             }
@@ -155,6 +177,7 @@ impl Day {
         let resources =
             [rows.amounts("x_CpuCost")?, rows.amounts("x_MemoryCost")?, rows.amounts("x_GpuCost")?];
         let (unpriced, pods) = (rows.texts("x_Unpriced")?, rows.texts("x_PodUid")?);
+        let (bases, commitments) = (rows.texts("x_CostBasis")?, rows.texts("CommitmentDiscountId")?);
         let namespaces = rows.texts("x_Namespace")?;
         let (regions, models) = (rows.texts("RegionId")?, rows.texts("x_GpuModel")?);
         for row in 0..rows.len() {
@@ -176,18 +199,13 @@ impl Day {
             }
             let entry =
                 self.hour(organizations.get(row).copied().flatten(), hours.get(row).copied().flatten());
-            entry.rows += 1;
+            let billed = sum_of(&[&billed], row).unwrap_or_default();
             entry.currency = text(&currencies);
-            entry.billed.add(sum_of(&[&billed], row).unwrap_or_default());
-            entry.effective.add(cost);
-            match &*kind {
-                "reservation_unused" => {
-                    entry.reservation_unused.add(cost);
-                    entry.reservation_billed.add(sum_of(&[&billed], row).unwrap_or_default());
-                }
-                "commitment_unused" => entry.commitment_unused.add(cost),
-                "commitment_purchase" => entry.purchases.add(sum_of(&[&billed], row).unwrap_or_default()),
-                _ => {}
+            entry.add(&kind, billed, cost);
+            if text(&bases) == CostBasis::Billed.name() {
+                entry.of_bills.add(&kind, billed, cost, !text(&commitments).is_empty());
+            } else {
+                entry.add_estimate(&kind, billed);
             }
             let parts = [sum_of(&split.each_ref(), row), sum_of(&resources.each_ref(), row)];
             if entry.uneven.is_none() && parts.into_iter().flatten().any(|sum| sum != cost) {
@@ -202,7 +220,8 @@ impl Day {
         let amounts = |name| rows.amounts(name);
         let (supply, allocated) = (amounts("supply_cost")?, amounts("allocated_cost")?);
         let (difference, counts) = (amounts("difference")?, rows.integers("rows")?);
-        let (reservation, commitment) = (amounts(SUPPLY[2])?, amounts(SUPPLY[3])?);
+        let (bill_billed, bases) = (amounts("bill_billed_cost")?, rows.texts("basis")?);
+        let (reservation, commitment, bill) = (amounts(SUPPLY[2])?, amounts(SUPPLY[3])?, amounts(SUPPLY[5])?);
         let parts = SUPPLY.map(amounts).into_iter().collect::<Result<Vec<_>, _>>()?;
         let complete = rows.flags("complete")?;
         for row in 0..rows.len() {
@@ -213,6 +232,9 @@ impl Day {
                 parts: parts.iter().fold(Sum::default(), |sum, part| sum.plus(of(part))),
                 reservation_unused: of(&reservation),
                 commitment: of(&commitment),
+                bill: of(&bill),
+                bill_billed: of(&bill_billed),
+                basis: bases.get(row).copied().flatten().and_then(basis),
                 supply: of(&supply),
                 allocated: of(&allocated),
                 difference: of(&difference),
@@ -280,7 +302,46 @@ impl Day {
     }
 }
 
+impl BilledRows {
+    fn add(&mut self, kind: &str, billed: Sum, effective: Sum, has_commitment: bool) {
+        self.count += 1;
+        self.billed.add(billed);
+        self.effective.add(effective);
+        self.has_commitment |= has_commitment;
+        self.has_reservation |= kind == "reservation_unused";
+    }
+}
+
 impl OrganizationHour {
+    fn add(&mut self, kind: &str, billed: Sum, effective: Sum) {
+        self.rows += 1;
+        self.billed.add(billed);
+        self.effective.add(effective);
+        match kind {
+            "reservation_unused" => self.reservation_unused.add(effective),
+            "commitment_unused" => self.commitment_unused.add(effective),
+            _ => {}
+        }
+    }
+
+    /// Adds what a row is billed by the prices of producers.
+    fn add_estimate(&mut self, kind: &str, billed: Sum) {
+        match kind {
+            "reservation_unused" => self.reservation_own.add(billed),
+            "commitment_purchase" => self.purchases.add(billed),
+            _ => {}
+        }
+    }
+
+    /// Returns the basis that the rows have together.
+    const fn basis(&self) -> CostBasis {
+        match (self.of_bills.count, self.rows - self.of_bills.count) {
+            (0, _) => CostBasis::Estimated,
+            (_, 0) => CostBasis::Billed,
+            _ => CostBasis::Partial,
+        }
+    }
+
     fn compare(&self, totals: &Totals, place: &str, findings: &mut Findings) {
         let mut unbalanced = |what: String| findings.add(Problem::Unbalanced, place, what);
         let mut equal = |left: Sum, right: Sum, what: [&str; 2]| {
@@ -288,26 +349,36 @@ impl OrganizationHour {
                 unbalanced(format!("{} is {left}, but {} is {right}", what[0], what[1]));
             }
         };
-        let of_hours = "hours.allocated_cost";
-        equal(self.effective, totals.allocated, ["the sum of EffectiveCost", of_hours]);
-        equal(self.billed, totals.allocated, ["the sum of BilledCost", of_hours]);
-        equal(totals.supply, totals.allocated, ["hours.supply_cost", of_hours]);
-        equal(totals.parts, totals.supply, ["the sum of the five costs of hours", "hours.supply_cost"]);
+        equal(self.effective, totals.allocated, ["the sum of EffectiveCost", "hours.allocated_cost"]);
+        let as_billed = totals.allocated.minus(totals.bill).plus(totals.bill_billed);
+        let of_hours = "hours.allocated_cost - bill_cost + bill_billed_cost";
+        equal(self.billed, as_billed, ["the sum of BilledCost", of_hours]);
+        equal(totals.supply, totals.allocated, ["hours.supply_cost", "hours.allocated_cost"]);
+        equal(totals.parts, totals.supply, ["the sum of the six costs of hours", "hours.supply_cost"]);
         equal(totals.difference, Sum::default(), ["hours.difference", "nothing"]);
+        let of_bills = &self.of_bills;
+        equal(of_bills.effective, totals.bill, ["EffectiveCost of billed rows", "hours.bill_cost"]);
+        equal(of_bills.billed, totals.bill_billed, ["BilledCost of billed rows", "hours.bill_billed_cost"]);
         let reservations = "hours.reservation_unused_cost";
-        equal(
-            self.reservation_billed,
-            totals.reservation_unused,
-            ["BilledCost of unused units", reservations],
-        );
-        let usage = ["reservation_usage.unused_cost", "the cost of rows of unused units"];
-        equal(self.reservation_usage, self.reservation_unused, usage);
+        let own = ["BilledCost of estimated rows of unused units", reservations];
+        equal(self.reservation_own, totals.reservation_unused, own);
         let purchases = "hours.commitment_cost";
-        equal(self.purchases, totals.commitment, ["the cost of purchases", purchases]);
-        let usage = ["used and unused cost in commitment_utilization", purchases];
-        equal(self.used_in_utilization.plus(self.unused_in_utilization), totals.commitment, usage);
-        let usage = ["commitment_utilization.unused_cost", "the cost of rows of unused commitments"];
-        equal(self.unused_in_utilization, self.commitment_unused, usage);
+        equal(self.purchases, totals.commitment, ["the estimated cost of purchases", purchases]);
+        // A bill may name agreements that are unknown, and these have no usage.
+        if !of_bills.has_reservation {
+            let usage = ["reservation_usage.unused_cost", "the cost of rows of unused units"];
+            equal(self.reservation_usage, self.reservation_unused, usage);
+        }
+        if !of_bills.has_commitment {
+            let usage = ["used and unused cost in commitment_utilization", purchases];
+            equal(self.used_in_utilization.plus(self.unused_in_utilization), totals.commitment, usage);
+            let usage = ["commitment_utilization.unused_cost", "the cost of rows of unused commitments"];
+            equal(self.unused_in_utilization, self.commitment_unused, usage);
+        }
+        if totals.basis != Some(self.basis()) {
+            let found = totals.basis.map_or("another text", CostBasis::name);
+            unbalanced(format!("hours.basis is {found}, but its rows are {}", self.basis().name()));
+        }
         if self.rows != totals.rows {
             unbalanced(format!("it has {} rows, but hours.rows is {}", self.rows, totals.rows));
         }
@@ -323,8 +394,72 @@ impl OrganizationHour {
     }
 }
 
+/// Returns the basis with a name; `None` if no basis has it.
+fn basis(name: &str) -> Option<CostBasis> {
+    let all = [CostBasis::Estimated, CostBasis::Partial, CostBasis::Billed];
+    all.into_iter().find(|basis| basis.name() == name)
+}
+
 /// Returns the sum of columns in a row, or `None` if all of them are null.
 fn sum_of(columns: &[&Vec<Option<Decimal12>>], row: usize) -> Option<Sum> {
     let amounts = columns.iter().filter_map(|column| column.get(row).copied().flatten());
     amounts.fold(None, |sum: Option<Sum>, amount| Some(sum.unwrap_or_default().plus(amount)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(text: &str) -> Sum {
+        text.parse::<Decimal12>().unwrap().into()
+    }
+
+    /// Returns an hour with an estimated row that costs 2, and a credit of a bill: 1, billed as 1.5.
+    fn hour() -> OrganizationHour {
+        let mut hour = OrganizationHour { totals_rows: 1, ..OrganizationHour::default() };
+        hour.add("pod_node", sum("2"), sum("2"));
+        hour.add_estimate("pod_node", sum("2"));
+        hour.add("shared_charge", sum("-1.5"), sum("-1"));
+        hour.of_bills.add("shared_charge", sum("-1.5"), sum("-1"), false);
+        hour
+    }
+
+    /// Returns the messages about the hour after a change of its totals.
+    fn messages(change: fn(&mut Totals)) -> Vec<String> {
+        let mut totals = Totals {
+            parts: sum("1"),
+            bill: sum("-1"),
+            bill_billed: sum("-1.5"),
+            basis: Some(CostBasis::Partial),
+            supply: sum("1"),
+            allocated: sum("1"),
+            rows: 2,
+            complete: true,
+            ..Totals::default()
+        };
+        change(&mut totals);
+        let mut findings = Findings::default();
+        hour().compare(&totals, "here", &mut findings);
+        findings.reported().into_iter().map(|finding| finding.what.clone()).collect()
+    }
+
+    #[test]
+    fn rows_of_bills_add_up_on_their_own() {
+        assert_eq!(messages(|_| {}), Vec::<String>::new());
+        assert_eq!(
+            messages(|totals| totals.bill_billed = sum("-2")),
+            [
+                "the sum of BilledCost is 0.5, but hours.allocated_cost - bill_cost + bill_billed_cost is 0",
+                "BilledCost of billed rows is -1.5, but hours.bill_billed_cost is -2",
+            ]
+        );
+        assert_eq!(
+            messages(|totals| totals.basis = Some(CostBasis::Billed)),
+            ["hours.basis is billed, but its rows are partial"]
+        );
+        assert_eq!(
+            messages(|totals| totals.basis = basis("final")),
+            ["hours.basis is another text, but its rows are partial"]
+        );
+    }
 }

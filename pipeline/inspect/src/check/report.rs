@@ -6,32 +6,49 @@ use prorata_schemas::time::HourRange;
 use serde_json::{Value, json};
 
 use super::Checked;
-use super::finding::{Problem, Severity};
+use super::finding::{Findings, Problem, Severity};
 use crate::text::PlainText;
+
+impl Findings {
+    /// Returns the reported findings, and the number of findings of each kind.
+    pub(super) fn json(&self) -> (Value, Value) {
+        let findings = self.reported().into_iter().map(|finding| {
+            json!({
+                "problem": finding.problem.name(),
+                "severity": finding.problem.severity().name(),
+                "location": finding.location,
+                "message": finding.what,
+                "fix": finding.problem.fix(),
+            })
+        });
+        let counts = self.counts().iter().map(|(problem, count)| (problem.name().to_owned(), json!(count)));
+        (findings.collect(), Value::Object(counts.collect()))
+    }
+
+    /// Writes the reported findings, each kind with its fix.
+    pub(super) fn write_text(&self, out: &mut PlainText) -> fmt::Result {
+        let mut last: Option<Problem> = None;
+        for finding in self.reported() {
+            let problem = finding.problem;
+            if last.replace(problem) != Some(problem) {
+                let count = self.counts().get(&problem).copied().unwrap_or_default();
+                let severity = problem.severity().name();
+                writeln!(out)?;
+                writeln!(out, "{severity} {} ({count}). To fix: {}.", problem.name(), problem.fix())?;
+            }
+            writeln!(out, "  {}: {}", finding.location, finding.what)?;
+        }
+        if last.is_some() {
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
 
 impl Checked {
     /// Returns one JSON document. Money is text, so that no reader turns it into a float by default.
     pub fn json(&self) -> Value {
-        let findings: Vec<Value> = self
-            .findings
-            .reported()
-            .into_iter()
-            .map(|finding| {
-                json!({
-                    "problem": finding.problem.name(),
-                    "severity": finding.problem.severity().name(),
-                    "location": finding.location,
-                    "message": finding.what,
-                    "fix": finding.problem.fix(),
-                })
-            })
-            .collect();
-        let counts: serde_json::Map<String, Value> = self
-            .findings
-            .counts()
-            .iter()
-            .map(|(problem, count)| (problem.name().into(), json!(count)))
-            .collect();
+        let (findings, counts) = self.findings.json();
         let money: serde_json::Map<String, Value> = self
             .money
             .iter()
@@ -88,22 +105,8 @@ impl Checked {
             let (objects, bytes) = self.replaced;
             writeln!(out, "{objects} replaced or unused files of {bytes} bytes wait for VACUUM.")?;
         }
-        let mut last: Option<Problem> = None;
-        for finding in self.findings.reported() {
-            let problem = finding.problem;
-            if last.replace(problem) != Some(problem) {
-                let count = self.findings.counts().get(&problem).copied().unwrap_or_default();
-                let severity = problem.severity().name();
-                writeln!(out)?;
-                writeln!(out, "{severity} {} ({count}). To fix: {}.", problem.name(), problem.fix())?;
-            }
-            writeln!(out, "  {}: {}", finding.location, finding.what)?;
-        }
-        let worst = self.findings.worst();
-        if worst.is_some() {
-            writeln!(out)?;
-        }
-        match worst {
+        self.findings.write_text(out)?;
+        match self.findings.worst() {
             None => writeln!(out, "Nothing is wrong."),
             Some(Severity::Warning) => writeln!(out, "The tables are intact; see the warnings."),
             Some(Severity::Error) => writeln!(out, "The lake has errors."),

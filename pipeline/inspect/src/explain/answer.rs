@@ -12,7 +12,7 @@ use prorata_worker::root::look::HourInput;
 use super::changes::Changes;
 use super::events::{self, UsedEvent};
 use super::explained::{ExplainedRow, SplitCharge, charges, differences};
-use super::find::{self, Found, Grain};
+use super::find::{self, Found, Grain, SharedGrains};
 use super::{ExplainError, Subject};
 use crate::Sum;
 
@@ -90,9 +90,10 @@ pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Resu
     let (_, again, trace) =
         close_hour_traced(input.state(), input.events(), &rules, focus.clone()).map_err(refused)?;
     debug_assert!(tables == again, "a trace changes nothing");
-    let mut in_table = found.rows;
+    let (mut in_table, mut shared) = (found.rows, SharedGrains::default());
     let rows = tables.cost_allocation.iter().filter(|row| is_of(&subject, row)).map(|row| {
-        let differences = differences(row, in_table.remove(&find::grain(row)).map(|row| row.figures));
+        let found = in_table.remove(&shared.number(find::grain(row)));
+        let differences = differences(row, found.map(|row| row.figures));
         ExplainedRow { row: CostRow::clone(row), differences }
     });
     let rows: Vec<ExplainedRow> = rows.collect();
@@ -127,13 +128,17 @@ fn is_of(subject: &Subject, row: &CostRow) -> bool {
 fn focus(subject: &Subject, tables: &HourTables) -> Focus {
     let mut focus = Focus::default();
     for row in tables.cost_allocation.iter().filter(|row| is_of(subject, row)) {
+        // All charges of no resource share the empty key, and an explanation of one does not need the others.
+        let keys = row.lines.iter().map(|billed| &billed.set.resource_key);
+        let is_bill = matches!(subject, Subject::Bill(_));
+        focus.bills.extend(keys.filter(|key| is_bill || !key.is_empty()).cloned());
         let cluster = row.cluster_id.clone();
         let is_of_node = row.node.is_some() && matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
         let wants_node = !matches!(subject, Subject::Commitment(_) | Subject::Namespace(_));
         if let (true, true, Some(cluster_id)) = (is_of_node, wants_node, cluster.clone()) {
             focus.nodes.insert((cluster_id, row.resource_id.clone().into()));
         }
-        if !matches!(subject, Subject::Commitment(_) | Subject::Node(_)) {
+        if !matches!(subject, Subject::Commitment(_) | Subject::Node(_) | Subject::Bill(_)) {
             focus.pods.extend(row.pod_uid.clone());
             focus.reservations.extend(row.reservation_id.clone());
             focus.quotas.extend(cluster.zip(row.quota_id.clone()));

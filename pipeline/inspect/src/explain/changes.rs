@@ -86,7 +86,7 @@ impl Changes {
             lines.add(format!("  new events in {file}"));
         }
         for row in self.rows.iter().take(REPORTED_MAX) {
-            let ([kind, _, resource, ..], _) = &row.grain;
+            let ([kind, _, resource, ..], ..) = &row.grain;
             let (namespace, name) = &row.pod;
             let pod = if name.is_empty() { String::new() } else { format!(", pod {namespace}/{name}") };
             let stands = match row.stands {
@@ -108,7 +108,7 @@ impl Changes {
     pub fn json(&self) -> Value {
         let text = |value: Option<Decimal12>| value.map(|value| value.to_string());
         let row = |row: &RowChange| {
-            let ([kind, cluster, resource, uid, ..], _) = &row.grain;
+            let ([kind, cluster, resource, uid, ..], ..) = &row.grain;
             let figures = row.figures.iter().map(
                 |(column, was, is)| json!({ "column": column, "before": text(*was), "after": text(*is) }),
             );

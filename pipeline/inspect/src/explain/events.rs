@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names,
+    BillSet, Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
 
 use super::explained::ExplainedRow;
+use crate::Sum;
 
 /// An event that affects the rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +115,17 @@ impl Wanted<'_> {
             Payload::PoolSet(set) => self.has_pool(&set.pool_id),
             Payload::PoolDeleted(set) => self.has_pool(&set.pool_id),
             Payload::RateSet(rate) => self.pods.iter().any(|pod| is_rate_of(rate, pod)),
+            Payload::BillSet(bill) => self.has_bill(bill),
         }
+    }
+
+    fn has_bill(&self, bill: &BillSet) -> bool {
+        let has_commitment = |id: Option<&str>| id.is_some_and(|id| self.commitments.contains(id));
+        self.focus.bills.contains(&bill.resource_key)
+            || bill.lines.iter().any(|line| {
+                has_commitment(line.commitment_id.as_deref())
+                    || line.reservation_id.as_ref().is_some_and(|id| self.focus.reservations.contains(id))
+            })
     }
 
     fn has_pool(&self, id: &str) -> bool {
@@ -149,6 +161,23 @@ fn billed(node: &NodeStarted) -> String {
     let account = node.account_id.as_deref().map(|account| format!("account {account}"));
     let known: Vec<String> = resource.into_iter().chain(account).collect();
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
+}
+
+/// Describes a bill by the number and the sum of its lines.
+fn bill_in_words(bill: &BillSet) -> String {
+    let resource = match &*bill.resource_key {
+        "" => "no resource",
+        key => key,
+    };
+    let mut cost = Sum::default();
+    bill.lines.iter().for_each(|line| cost.add(Decimal12::from(line.effective_cost)));
+    format!(
+        "bill of {}, account {}, for {resource}: {} lines with an effective cost of {cost} {}",
+        bill.provider,
+        bill.billing_account_id,
+        bill.lines.len(),
+        bill.currency
+    )
 }
 
 /// Describes the content of an event.
@@ -221,6 +250,7 @@ fn what(payload: &Payload) -> String {
             "{} a vCPU-hour, {} a GiB-hour, {} a GPU-hour, {}",
             rate.per_vcpu_hour, rate.per_gib_hour, rate.per_gpu_hour, rate.currency
         ),
+        Payload::BillSet(bill) => bill_in_words(bill),
     }
 }
 

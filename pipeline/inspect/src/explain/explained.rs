@@ -56,8 +56,8 @@ pub fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<
     pairs.filter(|pair| pair.computed != pair.found).collect()
 }
 
-/// Returns the charges that the rows are parts of, with all rows of these charges: own prices of nodes, and
-/// commitments.
+/// Returns the charges that the rows are parts of, with all rows of these charges: own prices of nodes,
+/// commitments, and components of billed nodes.
 pub fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec<SplitCharge> {
     let mut charges: BTreeMap<String, BTreeMap<String, Sum>> = BTreeMap::new();
     for explained in rows {
@@ -84,6 +84,10 @@ pub fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) ->
 
 /// Returns the charge that a row is a part of; `None` if no other row may be a part of the charge.
 fn charge_of(row: &CostRow) -> Option<String> {
+    let is_of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+    if let Some(billed) = row.lines.first() {
+        return is_of_node.then(|| billed_charge(row, &billed.set.resource_key));
+    }
     match (row.kind, &row.commitment_id, &row.cluster_id) {
         (RowKind::CommitmentPurchase, ..) => None,
         (_, Some(commitment), _) => Some(format!("commitment {commitment}")),
@@ -94,13 +98,20 @@ fn charge_of(row: &CostRow) -> Option<String> {
     }
 }
 
+/// Returns the name of a component of a billed node.
+fn billed_charge(row: &CostRow, key: &str) -> String {
+    let (cluster, node) = (row.cluster_id.as_deref().unwrap_or_default(), &row.resource_id);
+    let payer = row.commitment_id.as_ref().map(|id| format!(" and commitment {id}")).unwrap_or_default();
+    format!("node {cluster}/{node} by the bill of {key}{payer}, at {} an hour", row.list_unit_price)
+}
+
 /// Returns the bearer of a row of a charge.
 fn part_of(row: &CostRow) -> String {
     let cluster = row.cluster_id.as_deref().unwrap_or_default();
     match (&row.commitment_id, &row.pod, row.kind) {
         (Some(_), _, RowKind::CommitmentUnused) => "unused".to_owned(),
-        (Some(_), ..) => format!("node {cluster}/{}", row.resource_id),
-        (None, Some(pod), _) => format!("pod {}/{}", pod.namespace, pod.pod_name),
-        (None, None, _) => "idle".to_owned(),
+        (Some(_), ..) if row.lines.is_empty() => format!("node {cluster}/{}", row.resource_id),
+        (_, Some(pod), _) => format!("pod {}/{}", pod.namespace, pod.pod_name),
+        (_, None, _) => "idle".to_owned(),
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::ChargeCategory;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::rows::{CostRow, ResourceHours, Unpriced};
+use prorata_schemas::rows::{CostBasis, CostRow, ResourceHours, RowKind, Unpriced};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, HourRange};
 use prorata_tables::tags_of;
@@ -17,7 +18,7 @@ use crate::lake::{FoundFile, LakeTables};
 /// Maximum number of names to report if nothing has the requested name.
 const NEAR_MAX: usize = 5;
 
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 16] = [
     "BillingAccountId",
     "x_RowKind",
     "SubAccountId",
@@ -31,18 +32,22 @@ const TEXTS: [&str; 13] = [
     "AllocatedTags",
     "Tags",
     "x_Namespace",
+    "x_CostBasis",
+    "x_ResourceKey",
+    "InvoiceDetailId",
 ];
 
 /// A column with numbers, and the matching field of a row from the engine.
 type Figure = (&'static str, fn(&CostRow) -> Option<Decimal12>);
 
 /// Columns with numbers.
-pub const FIGURES: [Figure; 27] = [
+pub const FIGURES: [Figure; 28] = [
     ("BilledCost", |row| Some(row.billed_cost)),
     ("EffectiveCost", |row| Some(row.effective_cost)),
     ("ListCost", |row| Some(row.list_cost)),
-    ("PricingQuantity", |row| Some(row.pricing_quantity)),
+    ("PricingQuantity", |row| (!is_tax(row)).then_some(row.pricing_quantity)),
     ("CommitmentDiscountQuantity", |row| row.commitment_quantity),
+    ("x_EstimatedCost", |row| row.estimated_cost),
     ("x_SplitCost", |row| row.split_cost),
     ("x_UnusedCost", |row| row.unused_cost),
     ("x_CpuCost", |row| row.cpu_cost),
@@ -79,9 +84,38 @@ fn gpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
     hours.map(|hours| hours.gpu_hours)
 }
 
+/// Returns whether a row is a tax of a bill. The table has no price and no quantity of a tax.
+fn is_tax(row: &CostRow) -> bool {
+    let is_of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+    let line = row.lines.first().filter(|_| !is_of_node);
+    line.is_some_and(|billed| billed.line().category == ChargeCategory::Tax)
+}
+
 /// Key of a row within its organization and hour: kind, cluster, resource, pod, commitment, reservation,
-/// quota, state, reason for having no price, labels of the pod, price.
-pub type Grain = ([String; 10], Option<Decimal12>);
+/// quota, state, reason for having no price, labels of the pod, basis, resource in the bill, line of the
+/// bill, and price. The last number is the place among the rows that share all of these, from 0.
+pub type Grain = ([String; 13], Option<Decimal12>, usize);
+
+/// The numbers of rows that share a key. Such rows are lines of several sets of a bill, which no column
+/// distinguishes. The files and the engine have them in one order.
+#[derive(Debug, Default)]
+pub struct SharedGrains(BTreeMap<Grain, usize>);
+
+impl SharedGrains {
+    /// Returns the key of the next row with its place.
+    pub fn number(&mut self, grain: Grain) -> Grain {
+        let ([.., basis, _, _], ..) = &grain;
+        // Keys of estimates are unique, and there are many.
+        if basis != CostBasis::Billed.name() {
+            return grain;
+        }
+        let next = self.0.entry(grain.clone()).or_default();
+        let place = *next;
+        *next += 1;
+        let (texts, price, _) = grain;
+        (texts, price, place)
+    }
+}
 
 /// A row of a table file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,10 +141,24 @@ pub struct Found {
     pub rows: BTreeMap<Grain, TableRow>,
 }
 
+impl Found {
+    /// Collects rows of a subject, each with its file, in the order of the files.
+    pub fn new(organization: OrganizationId, rows: impl IntoIterator<Item = (String, TableRow)>) -> Self {
+        let mut files: BTreeMap<String, SharedGrains> = BTreeMap::new();
+        let rows = rows.into_iter().map(|(file, mut row)| {
+            row.grain = files.entry(file).or_default().number(row.grain);
+            (row.grain.clone(), row)
+        });
+        let rows = rows.collect();
+        Self { organization, files: files.into_keys().collect(), rows }
+    }
+}
+
 impl Subject {
     /// Returns whether a row belongs to the subject.
     pub fn has(&self, grain: &Grain, namespace: &str, pod_name: &str) -> bool {
-        let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced, _], _) = grain;
+        let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced, _, basis, key, _], ..) =
+            grain;
         let in_cluster = |name: &str, asked: &str| name == asked || format!("{cluster}/{name}") == asked;
         match self {
             Self::Pod(asked) => {
@@ -123,6 +171,7 @@ impl Subject {
             Self::Reservation(asked) => reservation == asked,
             Self::Commitment(asked) => commitment == asked,
             Self::Namespace(asked) => !uid.is_empty() && in_cluster(namespace, asked),
+            Self::Bill(asked) => basis == CostBasis::Billed.name() && key == asked,
         }
     }
 
@@ -133,7 +182,7 @@ impl Subject {
 
     /// Returns the name by which a question finds this row, or `None` if the row is of another kind.
     fn named(&self, row: &TableRow) -> Option<String> {
-        let ([kind, _, resource, uid, commitment, reservation, ..], _) = &row.grain;
+        let ([kind, _, resource, uid, commitment, reservation, .., basis, key, _], ..) = &row.grain;
         let named = match self {
             Self::Pod(_) if uid.is_empty() => String::new(),
             Self::Pod(_) => format!("{}/{}", row.pod.0, row.pod.1),
@@ -142,14 +191,21 @@ impl Subject {
             Self::Reservation(_) => reservation.clone(),
             Self::Commitment(_) => commitment.clone(),
             Self::Namespace(_) => row.pod.0.clone(),
+            Self::Bill(_) if basis == CostBasis::Billed.name() => key.clone(),
+            Self::Bill(_) => String::new(),
         };
         (!named.is_empty()).then_some(named)
     }
 }
 
-/// Returns the key of a row from the engine.
+/// Returns the key of a row from the engine, at place 0.
 pub fn grain(row: &CostRow) -> Grain {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let (basis, key, line) = match &*row.lines {
+        [] => (CostBasis::Estimated, None, None),
+        [only] => (CostBasis::Billed, Some(&*only.set.resource_key), Some(&*only.line().line_id)),
+        [first, ..] => (CostBasis::Billed, Some(&*first.set.resource_key), None),
+    };
     let texts = [
         row.kind.name().to_owned(),
         text(row.cluster_id.as_deref()),
@@ -161,8 +217,11 @@ pub fn grain(row: &CostRow) -> Grain {
         text(row.quota_state.map(|state| state.name())),
         text(row.unpriced.map(|reason| reason.name())),
         row.pod.as_ref().and_then(|pod| tags_of(&pod.labels)).unwrap_or_default(),
+        basis.name().to_owned(),
+        text(key),
+        text(line),
     ];
-    (texts, Some(row.list_unit_price))
+    (texts, (!is_tax(row)).then_some(row.list_unit_price), 0)
 }
 
 /// Returns the numbers of a row from the engine, in the form of a [`TableRow`].
@@ -197,12 +256,7 @@ pub async fn among(
         0 => Err(ExplainError::NotFound(nothing(lake, question, rows).await?)),
         1 => {
             let organization = organizations.first().copied().unwrap_or_default().into();
-            let (mut files, mut found) = (BTreeSet::new(), BTreeMap::new());
-            for (file, row) in rows.iter().filter(|(_, row)| is_it(row)) {
-                files.insert(file.clone());
-                found.insert(row.grain.clone(), row.clone());
-            }
-            Ok(Found { organization, files: files.into_iter().collect(), rows: found })
+            Ok(Found::new(organization, rows.iter().filter(|(_, row)| is_it(row)).cloned()))
         }
         _ => {
             let all: Vec<&str> = organizations.into_iter().collect();
@@ -226,9 +280,8 @@ pub async fn rows_of_subject(
     organization: &OrganizationId,
 ) -> Result<BTreeMap<Grain, TableRow>, ExplainError> {
     let rows = rows_of(lake, &[question.hour], Some(organization)).await?;
-    let rows = rows.into_iter().map(|(_, row)| row);
-    let rows = rows.filter(|row| question.subject.has_row(row));
-    Ok(rows.map(|row| (row.grain.clone(), row)).collect())
+    let rows = rows.into_iter().filter(|(_, row)| question.subject.has_row(row));
+    Ok(Found::new(organization.clone(), rows).rows)
 }
 
 /// Returns a message that says why nothing was found, with similar names.
@@ -366,7 +419,13 @@ fn read(bytes: Bytes, mut each: impl FnMut(Hour, TableRow)) -> Result<(), ReadEr
             // On rows of a node, `Tags` has the node's labels, and `AllocatedTags` has the pod's labels.
             let is_on_node = ["pod_node", "node_idle"].contains(&&*text(1));
             let labels = if is_on_node { 10 } else { 11 };
-            let grain = ([1, 2, 3, 4, 5, 6, 7, 8, 9, labels].map(text), prices.get(row).copied().flatten());
+            let mut texts = [1, 2, 3, 4, 5, 6, 7, 8, 9, labels, 13, 14, 15].map(text);
+            let [.., basis, key, _] = &mut texts;
+            if basis != CostBasis::Billed.name() {
+                // An estimated row of a node names the resource that the node would be billed as.
+                key.clear();
+            }
+            let grain = (texts, prices.get(row).copied().flatten(), 0);
             let pod = (text(12), names.get(row).copied().flatten().unwrap_or_default().to_owned());
             let figures = figures.iter().map(|column| column.get(row).copied().flatten()).collect();
             let hour = hours.get(row).copied().flatten().unwrap_or_default();

@@ -50,10 +50,15 @@ impl TextLines {
     }
 }
 
+/// Formats an instant with its date.
+pub fn date_and_time(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.strip_suffix(".000000Z").map(|text| format!("{text}Z")).unwrap_or(text)
+}
+
 /// Formats an instant within the explained hour.
 pub fn instant(at: Timestamp) -> String {
-    let text = at.to_string();
-    let text = text.strip_suffix(".000000Z").map(|text| format!("{text}Z")).unwrap_or(text);
+    let text = date_and_time(at);
     text.split_once('T').map_or(text.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
 }
 

@@ -7,6 +7,7 @@
 //! other modules write the text and the JSON.
 
 mod answer;
+mod bills;
 mod changes;
 mod events;
 mod explained;
@@ -48,6 +49,9 @@ pub enum Subject {
     Commitment(String),
     /// A namespace, by name or `CLUSTER/NAME`.
     Namespace(String),
+    /// A resource of a bill with its lines and its nodes, by the key in the bill; empty for charges of no
+    /// resource.
+    Bill(String),
 }
 
 impl Subject {
@@ -59,6 +63,7 @@ impl Subject {
             Self::Reservation(name) => ("reservation", name),
             Self::Commitment(name) => ("commitment", name),
             Self::Namespace(name) => ("namespace", name),
+            Self::Bill(key) => ("bill", key),
         }
     }
 }

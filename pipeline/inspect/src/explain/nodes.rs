@@ -13,7 +13,7 @@ use super::lines::{REPORTED_MAX, TextLines, amounts, instant, resource_hours, sp
 
 /// Writes the steps of the nodes in focus.
 pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
-    let all = matches!(subject, Subject::Node(_));
+    let all = matches!(subject, Subject::Node(_) | Subject::Bill(_));
     let is_asked = |pod: &NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
     // A pod has no part of the prices that applied while it did not run.
     let shown = trace.nodes.iter().filter(|node| all || node.pods.iter().any(is_asked));
@@ -23,12 +23,13 @@ pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
         let key = (&node.cluster_id, &node.node_id);
         let is_only =
             trace.nodes.iter().filter(|other| (&other.cluster_id, &other.node_id) == key).count() == 1;
-        write_node(lines, node, is_only);
+        let is_billed = is_billed(node, trace);
+        write_node(lines, node, is_only, is_billed);
         if before != Some(key) {
             write_walks(lines, node, trace);
         }
         before = Some(key);
-        write_components(lines, node);
+        write_components(lines, node, is_billed);
         write_pods(lines, node, node.pods.iter().filter(|pod| is_asked(pod)));
     }
     if shown.len() > REPORTED_MAX {
@@ -36,15 +37,27 @@ pub fn write(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     }
 }
 
-fn write_node(lines: &mut TextLines, node: &NodeStep, is_only: bool) {
+/// Returns whether lines of bills decide the cost of a stretch. The own price of such a stretch counts
+/// nothing.
+fn is_billed(node: &NodeStep, trace: &Trace) -> bool {
+    let mut given = trace.bills.iter().flat_map(|step| &step.nodes);
+    node.unit_price.is_zero()
+        && given.any(|(cluster, id, _)| (cluster, id) == (&node.cluster_id, &node.node_id))
+}
+
+fn write_node(lines: &mut TextLines, node: &NodeStep, is_only: bool, is_billed: bool) {
     let (id, cluster, kind) = (&node.node_id, &node.cluster_id, &node.description.instance_type);
-    lines.head(&match is_only {
-        true => format!("Node {id} ({kind}, cluster {cluster})"),
-        false => format!("Node {id} ({kind}, cluster {cluster}) while it costs {} an hour", node.unit_price),
+    lines.head(&match (is_only, is_billed) {
+        (true, _) => format!("Node {id} ({kind}, cluster {cluster})"),
+        (false, true) => format!("Node {id} ({kind}, cluster {cluster}) while it is billed"),
+        (false, false) => {
+            format!("Node {id} ({kind}, cluster {cluster}) while it costs {} an hour", node.unit_price)
+        }
     });
     for found in node.spans.iter().take(REPORTED_MAX) {
+        let by = if is_billed { "billed, by its own price" } else { "at" };
         lines.add(format!(
-            "  {}: {} h at {} an hour, {}",
+            "  {}: {} h {by} {} an hour, {}",
             span(found.from, found.to),
             found.hours,
             found.hourly_cost,
@@ -90,17 +103,17 @@ fn write_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     }
 }
 
-fn write_components(lines: &mut TextLines, node: &NodeStep) {
+fn write_components(lines: &mut TextLines, node: &NodeStep, is_billed: bool) {
     let weights = &node.weights;
     lines.add(format!(
         "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource's part of the node is weight x capacity.",
         weights.gpu, weights.cpu, weights.memory
     ));
     for component in &node.components {
-        lines.head(&format!("  {}", component_name(component)));
+        lines.head(&format!("  {}", component_name(component, is_billed)));
         lines.resource_names("");
         lines.exact("hours of the node", &component.hours);
-        if component.commitment_id.is_some() {
+        if component.commitment_id.is_some() && !is_billed {
             lines.exact("hours of it, or spend", &component.commitment_quantity);
         }
         lines.exact("cost", &component.cost);
@@ -120,10 +133,15 @@ fn write_components(lines: &mut TextLines, node: &NodeStep) {
 }
 
 /// Returns the name of the payer.
-fn component_name(component: &ComponentStep) -> String {
+fn component_name(component: &ComponentStep, is_billed: bool) -> String {
+    let price = &component.unit_price;
     match &component.commitment_id {
+        Some(commitment) if is_billed => {
+            format!("By the lines of the bill for commitment {commitment}, list price {price} an hour")
+        }
         Some(commitment) => format!("Paid by commitment {commitment}"),
-        None => format!("At its own price of {} an hour", component.unit_price),
+        None if is_billed => format!("By the lines of the bill, list price {price} an hour"),
+        None => format!("At its own price of {price} an hour"),
     }
 }
 

@@ -39,13 +39,17 @@ pub fn write(lines: &mut TextLines, answer: &Answer) {
 
 /// Returns the exact step that leads to a row.
 fn step_of<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
-    let wanted = find::grain(row);
-    answer.trace.rows.iter().find(|step| step_grain(step) == wanted)
+    let ([wanted @ .., _, _, _], ..) = find::grain(row);
+    let is_alike = |step: &&RowStep| step.list_unit_price == row.list_unit_price && texts_of(step) == wanted;
+    let steps = answer.trace.rows.iter().filter(is_alike);
+    // Steps do not name lines of bills, by which several rows may differ. The cost decides among them.
+    steps.min_by_key(|step| step.cost.rounded().atoms().abs_diff(row.effective_cost.atoms()))
 }
 
-fn step_grain(step: &RowStep) -> find::Grain {
+/// Returns the texts that the keys of a step and of its row have in common.
+fn texts_of(step: &RowStep) -> [String; 10] {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-    let texts = [
+    [
         step.kind.to_owned(),
         text(step.cluster_id.as_deref()),
         step.resource_id.to_string(),
@@ -56,8 +60,7 @@ fn step_grain(step: &RowStep) -> find::Grain {
         text(step.quota_state),
         text(step.unpriced),
         step.labels.as_ref().and_then(tags_of).unwrap_or_default(),
-    ];
-    (texts, Some(step.list_unit_price))
+    ]
 }
 
 fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
@@ -68,7 +71,7 @@ fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
         }
     };
     if row.kind != RowKind::PodServerless && row.kind != RowKind::PodPool {
-        add("of", Some(&*row.resource_id));
+        add("of", Some(&*row.resource_id).filter(|id| !id.is_empty()));
     }
     add("pod", row.pod.as_ref().map(|pod| &*pod.pod_name));
     add("commitment", row.commitment_id.as_deref());
@@ -76,11 +79,21 @@ fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     add("quota", row.quota_id.as_deref());
     add("label", row.quota_state.map(|state| state.name()));
     add("no price:", row.unpriced.map(|reason| reason.name()));
+    if let [first, more @ ..] = &*row.lines {
+        add("billed as", Some(&*first.set.resource_key).filter(|key| !key.is_empty()));
+        add("line", Some(&*first.line().line_id));
+        if !more.is_empty() {
+            name.push_str(" and more");
+        }
+    }
     lines.add(format!("  {name}"));
     let (cost, billed) = (row.effective_cost, row.billed_cost);
     match step {
         Some(step) => lines.add(format!("    EffectiveCost {cost}, from {}; BilledCost {billed}", step.cost)),
         None => lines.add(format!("    EffectiveCost {cost}; BilledCost {billed}")),
+    }
+    if let Some(estimate) = row.estimated_cost {
+        lines.add(format!("    x_EstimatedCost {estimate}, by the node's own price"));
     }
     let parts = |parts: &[Option<Decimal12>]| -> Option<String> {
         let parts: Option<Vec<String>> = parts.iter().map(|part| part.map(|part| part.to_string())).collect();
@@ -131,7 +144,7 @@ pub fn compare(lines: &mut TextLines, answer: &Answer) {
             ));
         }
     }
-    for (texts, _) in answer.only_in_table.iter().take(REPORTED_MAX) {
+    for (texts, ..) in answer.only_in_table.iter().take(REPORTED_MAX) {
         let [kind, _, resource, ..] = texts;
         lines.add(format!("  {kind} {resource}: the row is only in the table"));
     }
@@ -164,7 +177,7 @@ impl Answer {
             "events": events.collect::<Vec<_>>(),
             "trace": serde_json::to_value(&self.trace)?,
             "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),
-            "only_in_table": self.only_in_table.iter().map(|(texts, _)| texts).collect::<Vec<_>>(),
+            "only_in_table": self.only_in_table.iter().map(|(texts, ..)| texts).collect::<Vec<_>>(),
             "charges": self.charges.iter().map(charge_json).collect::<Vec<_>>(),
             "table_files": self.table_files,
             "is_same_as_table": self.is_same(),
@@ -174,8 +187,10 @@ impl Answer {
 
 fn row_json(explained: &ExplainedRow) -> Value {
     let row = &explained.row;
-    let ([kind, cluster, resource, uid, commitment, reservation, quota, state, unpriced, labels], price) =
-        find::grain(row);
+    let (texts, price, _) = find::grain(row);
+    let [kind, cluster, resource, uid, commitment, reservation, quota, state, ..] = &texts;
+    let [.., unpriced, labels, basis, key, _] = &texts;
+    let bill_lines: Vec<&str> = row.lines.iter().map(|billed| &*billed.line().line_id).collect();
     let figures: Map<String, Value> = FIGURES
         .iter()
         .filter_map(|(name, of)| Some(((*name).to_owned(), json!(of(row)?.to_string()))))
@@ -189,6 +204,7 @@ fn row_json(explained: &ExplainedRow) -> Value {
         "kind": kind, "cluster": cluster, "resource": resource, "pod_uid": uid, "commitment": commitment,
         "reservation": reservation, "quota": quota, "quota_state": state, "unpriced": unpriced,
         "labels": labels,
+        "basis": basis, "bill": key, "bill_lines": bill_lines,
         "unit_price": price.map(|price| price.to_string()),
         "pod": row.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.pod_name)),
         "figures": figures, "differences": differences.collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use std::fmt;
 use prorata_schemas::event::EventKind;
 
 use super::lines::{TextLines, instant};
-use super::{Answer, Subject, nodes, rows, spans};
+use super::{Answer, Subject, bills, nodes, rows, spans};
 
 /// Maximum number of usage events that one explanation reports one by one.
 const USAGE_REPORTED_MAX: usize = 6;
@@ -23,6 +23,7 @@ impl fmt::Display for Answer {
         }
         self.events(&mut lines);
         spans::write(&mut lines, &self.trace, &self.subject);
+        bills::write(&mut lines, self);
         nodes::write(&mut lines, &self.trace, &self.subject);
         rows::write(&mut lines, self);
         f.write_str(lines.as_str())

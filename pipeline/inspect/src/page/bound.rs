@@ -17,13 +17,17 @@ const GROUPS_MAX: usize = 1_000;
 /// Maximum number of rows of each of the other tables.
 const ROWS_MAX: usize = 1_000;
 
-/// The name of the bearers, or of the groups, that were joined.
+/// Maximum number of days of single organizations in the section on bills. They take about 4 MB of the page.
+const DAYS_MAX: usize = 20_000;
+
+/// The name of the bearers, of the groups, or of the organizations in the section on bills, that were joined.
 const OTHERS: &str = "(others)";
 
 /// Number of items that the page does not show individually, by kind of item.
 pub type LeftOut = BTreeMap<&'static str, usize>;
 
-/// Joins bearers and groups beyond the bounds without changing any sum, and leaves out rows of other tables.
+/// Joins bearers, groups and days of bills beyond the bounds without changing any sum, and leaves out rows of
+/// other tables.
 pub fn bound(report: &mut Report) {
     bound_by(report, AMOUNTS_MAX, GROUPS_MAX, ROWS_MAX);
 }
@@ -31,9 +35,12 @@ pub fn bound(report: &mut Report) {
 fn bound_by(report: &mut Report, amounts_max: usize, groups_max: usize, rows_max: usize) {
     let groups = join_groups(report, groups_max);
     let bearers = join_bearers(report, amounts_max);
+    let organizations = join_days(report, DAYS_MAX);
     let left_out = [
         ("groups", groups),
         ("pods and other costs", bearers),
+        ("organizations in bills by day", organizations),
+        ("clusters in bills", keep(&mut report.bills.clusters, rows_max, |of| of.cost())),
         ("reservations", keep(&mut report.reservations, rows_max, |of| of.unused_cost)),
         ("commitments", keep(&mut report.commitments, rows_max, |of| of.used_cost.plus(of.unused_cost))),
         ("quotas", keep(&mut report.quotas, rows_max, |of| of.over_quota_cost)),
@@ -110,6 +117,36 @@ fn join_bearers(report: &mut Report, most: usize) -> usize {
     joined
 }
 
+/// Joins the days of the organizations with the lowest costs into days of one organization. Returns the
+/// number of organizations that were joined. An organization with two currencies counts twice.
+fn join_days(report: &mut Report, most: usize) -> usize {
+    let mut totals: BTreeMap<(String, String), (Sum, usize)> = BTreeMap::new();
+    for ((organization, currency, _), sums) in &report.bills.days {
+        let (cost, days) = totals.entry((organization.clone(), currency.clone())).or_default();
+        cost.add(sums.cost());
+        *days += 1;
+    }
+    let mut ranked: Vec<_> = totals.into_iter().collect();
+    ranked.sort_by_key(|(_, (cost, _))| Reverse(cost.magnitude()));
+    let (organizations, mut kept, mut rows) = (ranked.len(), BTreeSet::new(), 0);
+    for (organization, (_, days)) in ranked {
+        rows += days;
+        if rows > most {
+            break;
+        }
+        kept.insert(organization);
+    }
+    let joined = organizations - kept.len();
+    if joined > 0 {
+        for ((organization, currency, date), sums) in mem::take(&mut report.bills.days) {
+            let key = (organization, currency);
+            let (organization, currency) = if kept.contains(&key) { key } else { (OTHERS.to_owned(), key.1) };
+            report.bills.days.entry((organization, currency, date)).or_default().add(&sums);
+        }
+    }
+    joined
+}
+
 /// Renames bearers, and adds up bearers with the same name. If `name` returns `None`, the bearer is joined
 /// with others, and is no longer explained.
 fn rename(report: &mut Report, name: impl Fn(CostBearer) -> Option<CostBearer>) {
@@ -132,7 +169,7 @@ mod tests {
     use prorata_schemas::time::{Hour, HourRange};
 
     use super::*;
-    use crate::page::{BearerAmounts, ReportOptions};
+    use crate::page::{BasisSums, BearerAmounts, ReportOptions};
 
     fn pod(group: usize, uid: usize) -> CostBearer {
         CostBearer {
@@ -208,5 +245,27 @@ mod tests {
         );
         let others = report.amounts.iter().filter(|((_, bearer), _)| bearer.name == OTHERS);
         assert!(others.clone().count() > 0 && others.clone().all(|(_, of)| of.dearest.is_none()));
+    }
+
+    #[test]
+    fn joined_days_of_bills_keep_every_sum() {
+        let mut report = full();
+        for number in 1..=4 {
+            let bearer = CostBearer { organization: number.to_string(), ..pod(0, 0) };
+            let cost = Decimal12::from_int(number);
+            let sums = BasisSums::of_row(Some("billed"), "shared_charge", cost, Decimal12::ZERO);
+            for day in 0..3 {
+                report.bills.add(&bearer, Hour(24 * day).date(), &sums);
+            }
+        }
+        let total = |report: &Report| {
+            report.bills.days.values().fold(Sum::default(), |total, sums| total.plus(sums.cost()))
+        };
+        let before = total(&report);
+        assert_eq!(join_days(&mut report, 12), 0);
+        assert_eq!(join_days(&mut report, 7), 2);
+        let names: BTreeSet<&str> = report.bills.days.keys().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, [OTHERS, "3", "4"].into());
+        assert_eq!((report.bills.days.len(), total(&report)), (9, before));
     }
 }

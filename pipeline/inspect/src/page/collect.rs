@@ -7,12 +7,13 @@ use prorata_schemas::time::{Hour, HourRange};
 use prorata_worker::WorkerError;
 use serde_json::Value;
 
+use super::bills::BasisSums;
 use super::gpus::{NodeHours, NodeRow};
 use super::{BearerAmounts, CostBearer, GroupBy, Report};
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::LakeTables;
 
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 24] = [
     "BillingAccountId",
     "BillingCurrency",
     "x_RowKind",
@@ -34,6 +35,9 @@ const COLUMNS: [&str; 21] = [
     "AllocatedTags",
     "PricingQuantity",
     "SkuPriceDetails",
+    "x_ResourceKey",
+    "x_CostBasis",
+    "x_EstimatedCost",
 ];
 
 /// Returns the hours of a lake, from the names of its files.
@@ -46,6 +50,7 @@ struct CostLine {
     hour: Hour,
     bearer: CostBearer,
     amounts: BearerAmounts,
+    basis: BasisSums,
     unpriced: String,
     seconds: Decimal12,
 }
@@ -57,6 +62,7 @@ struct CostLine {
 pub async fn costs(lake: &LakeTables<'_>, range: HourRange, report: &mut Report) -> Result<(), WorkerError> {
     let each = |report: &mut Report, line: CostLine| {
         let time = report.time_of(line.hour);
+        report.bills.add(&line.bearer, line.hour.date(), &line.basis);
         if !line.unpriced.is_empty() && !line.bearer.uid.is_empty() {
             let key = (line.bearer.organization.clone(), line.unpriced);
             let unpriced = report.unpriced.entry(key).or_default();
@@ -65,7 +71,9 @@ pub async fn costs(lake: &LakeTables<'_>, range: HourRange, report: &mut Report)
         }
         report.amounts.entry((time, line.bearer)).or_default().add(&line.amounts);
     };
-    scan(lake, range, report, each, |report, nodes| nodes.add_to(report)).await
+    scan(lake, range, report, each, |report, nodes| nodes.add_to(report)).await?;
+    report.bills.clear_unless_billed();
+    Ok(())
 }
 
 /// Reads the cost of groups in the previous period of the same length.
@@ -129,18 +137,18 @@ fn read(
         let (tags, own_tags) = (rows.texts("AllocatedTags")?, rows.texts("Tags")?);
         let (hours, costs) = (rows.hours("ChargePeriodStart")?, rows.amounts("EffectiveCost")?);
         let (used, unused) = (rows.amounts("x_SplitCost")?, rows.amounts("x_UnusedCost")?);
-        let gpu_costs = rows.amounts("x_GpuCost")?;
+        let (gpu_costs, keys) = (rows.amounts("x_GpuCost")?, rows.texts("x_ResourceKey")?);
         let (gpu_hours, seconds) = (rows.amounts("x_GpuHours")?, rows.amounts("x_RunningSeconds")?);
         let (quantities, details) = (rows.amounts("PricingQuantity")?, rows.texts("SkuPriceDetails")?);
+        let (bases, estimates) = (rows.texts("x_CostBasis")?, rows.amounts("x_EstimatedCost")?);
         for row in 0..Rows::len(rows) {
             let text = |column: &[Option<&str>]| at(column, row).unwrap_or_default().to_owned();
             let amount = |column: &[Option<Decimal12>]| at(column, row).unwrap_or_default();
-            if !report.shows(at(&organizations, row)) {
-                continue;
-            }
-            let hour = at(&hours, row).unwrap_or_default();
-            let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.contains(hour)) else { continue };
-            if let Some("pod_node" | "node_idle") = at(&kinds, row) {
+            let (hour, cost) = (at(&hours, row).unwrap_or_default(), amount(&costs));
+            let row_kind = at(&kinds, row).unwrap_or_default();
+            let is_shown = range.contains(hour) && report.shows(at(&organizations, row));
+            let Some(kind) = bearer_kind(row_kind, cost).filter(|_| is_shown) else { continue };
+            if matches!(row_kind, "pod_node" | "node_idle") {
                 nodes.add(&NodeRow {
                     organization: at(&organizations, row).unwrap_or_default(),
                     hour,
@@ -161,12 +169,11 @@ fn read(
                 group: String::new(),
                 cluster: text(&clusters),
                 namespace: text(&namespaces),
-                name: text(if is_pod { &names } else { &resources }),
+                name: text(names_of(kind, [&names, &keys, &resources])),
                 uid: text(&uids),
                 gpu_model: text(&models),
             };
             bearer.group = group(&group_by, &bearer, labels);
-            let cost = amount(&costs);
             let is_over = at(&states, row) == Some("over-quota");
             let amounts = BearerAmounts {
                 cost: cost.into(),
@@ -177,8 +184,9 @@ fn read(
                 gpu_hours: amount(&gpu_hours).into(),
                 dearest: Some((cost, hour)),
             };
+            let basis = BasisSums::of_row(at(&bases, row), row_kind, cost, amount(&estimates));
             let (unpriced, seconds) = (text(&unpriced), amount(&seconds));
-            each(report, CostLine { hour, bearer, amounts, unpriced, seconds });
+            each(report, CostLine { hour, bearer, amounts, basis, unpriced, seconds });
         }
         Ok(())
     })?;
@@ -189,14 +197,29 @@ fn at<T: Copy>(column: &[Option<T>], row: usize) -> Option<T> {
     column.get(row).copied().flatten()
 }
 
-/// Returns the bearer of rows of a kind, or `None` for purchases, which have no EffectiveCost.
-fn bearer_kind(row_kind: &str) -> Option<&'static str> {
+/// Returns the bearer of a row of a kind and an EffectiveCost. `None` for a purchase, which costs nothing
+/// unless a bill says otherwise.
+fn bearer_kind(row_kind: &str, cost: Decimal12) -> Option<&'static str> {
     match row_kind {
         "node_idle" => Some("idle"),
         "reservation_unused" => Some("reservation"),
         "commitment_unused" => Some("commitment"),
-        "commitment_purchase" => None,
+        "commitment_purchase" if cost == Decimal12::ZERO => None,
+        "commitment_purchase" | "shared_charge" => Some("shared"),
         _ => Some("pod"),
+    }
+}
+
+/// Returns the column that names bearers of a kind: the names of pods, the keys of resources in bills, or the
+/// ids of resources.
+fn names_of<'c, 'r>(
+    kind: &str,
+    [pods, keys, resources]: [&'c [Option<&'r str>]; 3],
+) -> &'c [Option<&'r str>] {
+    match kind {
+        "pod" => pods,
+        "shared" => keys,
+        _ => resources,
     }
 }
 
@@ -216,8 +239,22 @@ fn group(group_by: &GroupBy, bearer: &CostBearer, labels: &str) -> String {
         (_, "idle", _) => "(idle)".to_owned(),
         (_, "reservation", _) => "(unused reservations)".to_owned(),
         (_, "commitment", _) => "(unused commitments)".to_owned(),
+        (_, "shared", _) => "(shared charges)".to_owned(),
         (_, _, GroupBy::GpuModel) => "(no GPU)".to_owned(),
         (_, _, GroupBy::Label(_)) => "(no label)".to_owned(),
         _ => "(none)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purchase_is_a_bearer_only_if_a_bill_gives_it_a_cost() {
+        assert_eq!(bearer_kind("commitment_purchase", Decimal12::ZERO), None);
+        assert_eq!(bearer_kind("commitment_purchase", Decimal12::ONE), Some("shared"));
+        assert_eq!(bearer_kind("shared_charge", Decimal12::ZERO), Some("shared"));
+        assert_eq!(bearer_kind("pod_node", Decimal12::ONE), Some("pod"));
     }
 }

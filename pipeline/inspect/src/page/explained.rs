@@ -93,6 +93,7 @@ fn subject(bearer: &CostBearer) -> Subject {
         "pod" => Subject::Pod(uid.clone()),
         "idle" => Subject::Node(format!("{cluster}/{name}")),
         "reservation" => Subject::Reservation(name.clone()),
+        "shared" => Subject::Bill(name.clone()),
         _ => Subject::Commitment(name.clone()),
     }
 }

@@ -9,7 +9,7 @@ use prorata_schemas::time::{Hour, HourRange};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{BearerAmounts, CostBearer, Report};
+use super::{BasisSums, BearerAmounts, CostBearer, Report};
 use crate::Sum;
 
 const FRAME: &str = include_str!("assets/page.html");
@@ -26,6 +26,7 @@ const SCRIPT: &str = concat!(
     include_str!("assets/table.js"),
     include_str!("assets/chart.js"),
     include_str!("assets/sections.js"),
+    include_str!("assets/bills.js"),
     include_str!("assets/detail.js"),
     include_str!("assets/page.js"),
 );
@@ -131,15 +132,39 @@ impl Report {
                 "gpu_cost": facts(|amounts| amounts.gpu_cost),
                 "gpu_hours": facts(|amounts| amounts.gpu_hours),
             },
-            "before": self.before.iter().map(|((organization, currency, group), cost)| {
-                json!([organization, currency, group, atoms(*cost)])
-            }).collect::<Vec<_>>(),
+            "before": self.before(),
+            "bills": self.bills(),
             "unpriced": self.unpriced(),
             "agreements": self.agreements(),
             "gpu_sharing": self.gpu_sharing(),
             "left_out": self.left_out,
             "unreadable": self.unreadable,
         })
+    }
+
+    fn before(&self) -> Vec<Value> {
+        let costs = self.before.iter().map(|((organization, currency, group), cost)| {
+            json!([organization, currency, group, atoms(*cost)])
+        });
+        costs.collect()
+    }
+
+    /// Returns the costs by basis, by day and by cluster.
+    fn bills(&self) -> Value {
+        let sums = |of: &BasisSums| {
+            json!({ "nodes": atoms(of.nodes), "estimate": atoms(of.estimate),
+                "agreements": atoms(of.agreements), "shared": atoms(of.shared),
+                "estimated": atoms(of.estimated) })
+        };
+        let days = self.bills.days.iter().map(|((organization, currency, date), of)| {
+            json!({ "organization": organization, "currency": currency, "date": date.to_string(),
+                "is_billed": of.is_billed, "sums": sums(of) })
+        });
+        let clusters = self.bills.clusters.iter().map(|((organization, currency, cluster), of)| {
+            json!({ "organization": organization, "currency": currency, "cluster": cluster,
+                "sums": sums(of) })
+        });
+        json!({ "days": days.collect::<Vec<_>>(), "clusters": clusters.collect::<Vec<_>>() })
     }
 
     fn unpriced(&self) -> Vec<Value> {

@@ -1,11 +1,13 @@
-//! Writes a lake as one HTML page: cost over time, its bearers, idle and unused cost, and missing prices. The
-//! page contains its data and makes no requests.
+//! Writes a lake as one HTML page: cost over time, its bearers, idle and unused cost, bills against
+//! estimates, and missing prices. The page contains its data and makes no requests.
 //!
 //! Reading order: [`Report`] is the content; `collect` reads the cost rows, and `agreements` the other
-//! tables; `gpus` compares GPU-hours with the cards of nodes; `explained` explains the highest costs; `bound`
-//! bounds the page; `html` writes it; `assets` runs in the browser.
+//! tables; `bills` compares billed costs with estimates, and `gpus` GPU-hours with the cards of nodes;
+//! `explained` explains the highest costs; `bound` bounds the page; `html` writes it; `assets` runs in the
+//! browser.
 
 mod agreements;
+mod bills;
 mod bound;
 mod collect;
 mod explained;
@@ -24,6 +26,7 @@ use crate::Sum;
 use crate::lake::LakeTables;
 
 pub use agreements::{CommitmentUse, PoolSpend, QuotaUse, ReservationUse};
+pub use bills::{BasisSums, BilledCosts};
 pub use bound::LeftOut;
 pub use gpus::GpuSharing;
 
@@ -80,7 +83,7 @@ pub struct CostBearer {
     pub organization: String,
     /// Currency of the costs.
     pub currency: String,
-    /// `pod`, `idle`, `reservation` or `commitment`.
+    /// `pod`, `idle`, `reservation`, `commitment`, or `shared` for a shared charge of a bill.
     pub kind: &'static str,
     /// The bearer's group.
     pub group: String,
@@ -88,7 +91,8 @@ pub struct CostBearer {
     pub cluster: String,
     /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod, id of the idle node, reservation or commitment.
+    /// Name of the pod, id of the idle node, reservation or commitment, or key of the resource in a bill. The
+    /// key is empty for charges of no resource.
     pub name: String,
     /// Uid of the pod.
     pub uid: String,
@@ -182,6 +186,8 @@ pub struct Report {
     pub explained: BTreeMap<CostBearer, String>,
     /// Cost of groups in the previous period, by organization, currency and group.
     pub before: BTreeMap<(String, String, String), Sum>,
+    /// Costs by basis, if any row is billed.
+    pub bills: BilledCosts,
     /// Pods without a price by organization and reason.
     pub unpriced: BTreeMap<(String, String), UnpricedPods>,
     /// Reservations by organization and id.
@@ -213,6 +219,7 @@ impl Report {
             amounts: BTreeMap::new(),
             explained: BTreeMap::new(),
             before: BTreeMap::new(),
+            bills: BilledCosts::default(),
             unpriced: BTreeMap::new(),
             reservations: BTreeMap::new(),
             commitments: BTreeMap::new(),

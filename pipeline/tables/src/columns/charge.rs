@@ -1,26 +1,27 @@
 //! A row of `cost_allocation` in FOCUS terms: the value of every textual column for every kind of row.
 
+mod allocation;
+
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::rc::Rc;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted};
-use prorata_schemas::rows::{CostRow, HourTables, RowKind};
+use prorata_schemas::event::{
+    BillLine, CapacityType, ChargeCategory, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted,
+    UseStatus,
+};
+use prorata_schemas::rows::{BilledLine, CostRow, HourTables, RowKind};
 
 use crate::columns::Cell;
 use crate::describe::{describe, node_words};
 use crate::json::Object;
-use crate::sku::Sku;
-
-/// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
-pub const ALLOCATED_METHOD: &str = "prorata-node-split";
+use crate::sku::{Sku, line_of};
 
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 pub const HOURS: &str = "Hours";
 
-/// Reserved size of the details of an allocation: a ratio has 14 characters, a quantity about as many.
-const DETAILS_BYTES: usize = 288;
+/// `ServiceName` of a line whose bill names no service.
+const SHARED_CHARGES: &str = "Shared charges";
 
 /// A row in its organization's hour, with texts that several columns or the description need.
 pub struct Charge<'a> {
@@ -29,7 +30,7 @@ pub struct Charge<'a> {
     /// The row.
     pub row: &'a CostRow,
     /// SKU and price.
-    pub sku: Rc<Sku>,
+    sku: Rc<Sku>,
     /// Text of `ChargeDescription`.
     pub description: String,
     /// Tags of the node; `None` if there are none.
@@ -106,30 +107,75 @@ impl Charge<'_> {
         if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
     }
 
-    /// Returns `Purchase` for a commitment purchase, and `Usage` otherwise.
-    pub fn category(&self) -> &'static str {
-        if self.is_purchase() { "Purchase" } else { "Usage" }
+    /// Returns the line of a bill that the row consists of. `None` on estimated rows and on rows of nodes.
+    pub fn line(&self) -> Option<&BillLine> {
+        line_of(self.row).map(BilledLine::line)
     }
 
-    /// Returns `Recurring` for a purchase, `Usage-Based` otherwise.
-    pub fn frequency(&self) -> &'static str {
-        if self.is_purchase() { "Recurring" } else { "Usage-Based" }
-    }
-
-    /// Returns `Committed` if a commitment pays, `Dynamic` on spot, and `Standard` otherwise.
-    pub fn pricing_category(&self) -> &'static str {
-        let spot = self.node().is_some_and(|node| node.capacity_type == CapacityType::Spot);
-        match self.row.commitment_id {
-            Some(_) if !self.is_purchase() => "Committed",
-            None if spot => "Dynamic",
-            _ => "Standard",
+    /// Returns the category of the line. On other rows, it is a purchase of a commitment, or usage.
+    pub fn category(&self) -> ChargeCategory {
+        match (self.line(), self.row.kind) {
+            (Some(line), _) => line.category,
+            (None, RowKind::CommitmentPurchase) => ChargeCategory::Purchase,
+            (None, _) => ChargeCategory::Usage,
         }
     }
 
-    /// Returns the hours consumed; `None` for the unused part of a commitment and for its purchase.
+    /// Returns `Recurring` for a purchase, `Usage-Based` for usage, and `One-Time` for all others.
+    pub fn frequency(&self) -> &'static str {
+        match self.category() {
+            ChargeCategory::Purchase => "Recurring",
+            ChargeCategory::Usage => "Usage-Based",
+            ChargeCategory::Tax | ChargeCategory::Credit | ChargeCategory::Adjustment => "One-Time",
+        }
+    }
+
+    /// Returns `Committed` if a commitment pays or a line uses one, `Dynamic` on spot, and `Standard`
+    /// otherwise. `None` for a tax.
+    pub fn pricing_category(&self) -> Option<&'static str> {
+        let spot = self.node().is_some_and(|node| node.capacity_type == CapacityType::Spot);
+        let is_committed = match self.line() {
+            Some(line) => line.commitment_status.is_some(),
+            None => self.row.commitment_id.is_some() && self.row.kind != RowKind::CommitmentPurchase,
+        };
+        let category = match is_committed {
+            true => "Committed",
+            false if spot => "Dynamic",
+            false => "Standard",
+        };
+        self.has_sku().then_some(category)
+    }
+
+    /// Returns whether the charge is of a SKU. FOCUS wants neither SKU nor price nor quantity for a tax.
+    fn has_sku(&self) -> bool {
+        self.category() != ChargeCategory::Tax
+    }
+
+    /// Returns the SKU; `None` for a tax.
+    pub fn priced_sku(&self) -> Option<&Sku> {
+        self.has_sku().then_some(&*self.sku)
+    }
+
+    /// Returns the price of an hour; `None` for a tax.
+    pub fn unit_price(&self) -> Option<Decimal12> {
+        self.has_sku().then_some(self.row.list_unit_price)
+    }
+
+    /// Returns the priced hours; `None` for a tax.
+    pub fn quantity(&self) -> Option<Decimal12> {
+        self.has_sku().then_some(self.row.pricing_quantity)
+    }
+
+    /// Returns the hours consumed. `None` for the unused part of a commitment, for charges that are not
+    /// usage, and for a line without hours.
     pub fn consumed(&self) -> Option<Decimal12> {
+        if let Some(line) = self.line() {
+            let is_used = self.row.kind != RowKind::CommitmentUnused;
+            let has_hours = line.category == ChargeCategory::Usage && line.hours.is_some();
+            return (is_used && has_hours).then_some(self.row.pricing_quantity);
+        }
         match self.row.kind {
-            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase | RowKind::SharedCharge => None,
             RowKind::PodNode
             | RowKind::NodeIdle
             | RowKind::PodServerless
@@ -138,16 +184,23 @@ impl Charge<'_> {
         }
     }
 
-    /// Returns whether the reservation is `Used` or `Unused`; `None` on rows without a reservation.
+    /// Returns whether the reservation is `Used` or `Unused`, as the line says. `None` on rows without a
+    /// reservation.
     pub fn reservation_status(&self) -> Option<&'static str> {
         self.row.reservation_id.as_ref()?;
+        if let Some(line) = self.line() {
+            return line.reservation_status.map(UseStatus::name);
+        }
         Some(if self.row.kind == RowKind::ReservationUnused { "Unused" } else { "Used" })
     }
 
-    /// Returns whether the commitment is `Used` or `Unused`; `None` for a purchase, and on rows without a
-    /// commitment.
+    /// Returns whether the commitment is `Used` or `Unused`, as the line says. `None` for a purchase, and on
+    /// rows without a commitment.
     pub fn commitment_status(&self) -> Option<&'static str> {
         self.row.commitment_id.as_ref()?;
+        if let Some(line) = self.line() {
+            return line.commitment_status.map(UseStatus::name);
+        }
         match self.row.kind {
             RowKind::CommitmentPurchase => None,
             RowKind::CommitmentUnused => Some("Unused"),
@@ -183,8 +236,17 @@ impl Charge<'_> {
         self.row.commitment.as_deref().filter(|set| set.kind == CommitmentKind::SavingsPlan)
     }
 
-    /// Returns the service. A reservation or commitment belongs to the service for which it is bought.
-    pub fn service_name(&self) -> &'static str {
+    /// Returns the category and the subcategory of the service. A bill names services without one.
+    pub fn service_category(&self) -> [&'static str; 2] {
+        if self.line().is_some() { ["Other", "Other (Other)"] } else { ["Compute", "Containers"] }
+    }
+
+    /// Returns the service, as the line names it. A reservation or commitment belongs to the service for
+    /// which it is bought.
+    pub fn service_name(&self) -> &str {
+        if let Some(line) = self.line() {
+            return if line.service.is_empty() { SHARED_CHARGES } else { &line.service };
+        }
         match self.row.kind {
             RowKind::PodNode
             | RowKind::NodeIdle
@@ -192,17 +254,20 @@ impl Charge<'_> {
             | RowKind::CommitmentPurchase => "Kubernetes Nodes",
             RowKind::PodServerless | RowKind::ReservationUnused => "Serverless Pods",
             RowKind::PodPool => "GPU Pools",
+            RowKind::SharedCharge => SHARED_CHARGES,
         }
     }
 
-    /// Returns the kind of the resource named by `ResourceId`.
-    pub fn resource_type(&self) -> &'static str {
-        match self.row.kind {
+    /// Returns the kind of the resource named by `ResourceId`; `None` without a resource.
+    pub fn resource_type(&self) -> Option<&'static str> {
+        let kind = match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => "Node",
             RowKind::PodServerless | RowKind::PodPool => "Pod",
             RowKind::ReservationUnused => "Capacity Reservation",
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => "Commitment",
-        }
+            RowKind::SharedCharge => "Billed Resource",
+        };
+        (!self.row.resource_id.is_empty()).then_some(kind)
     }
 
     /// Returns the display name of the resource; `None` if it would only repeat the id.
@@ -214,6 +279,7 @@ impl Charge<'_> {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 self.row.commitment.as_ref().map(|set| &*set.name)
             }
+            RowKind::SharedCharge => None,
         };
         name.filter(|name| **name != *self.row.resource_id)
     }
@@ -234,6 +300,7 @@ impl Charge<'_> {
                 let set = self.row.commitment.as_ref().filter(|_| self.plan().is_none());
                 set.map(|set| &*set.region)
             }
+            RowKind::SharedCharge => None,
         }
     }
 
@@ -247,7 +314,7 @@ impl Charge<'_> {
                 self.pod().and_then(|pod| pod.zone.as_deref())
             }
             RowKind::ReservationUnused => self.row.reservation.as_ref().and_then(|set| set.zone.as_deref()),
-            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase | RowKind::SharedCharge => None,
         }
     }
 
@@ -265,6 +332,7 @@ impl Charge<'_> {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 self.row.commitment.as_ref().and_then(|set| set.gpu_model.as_deref())
             }
+            RowKind::SharedCharge => None,
         }
     }
 
@@ -282,64 +350,16 @@ impl Charge<'_> {
         self.splits_node().then_some(&*self.row.resource_id)
     }
 
-    /// Returns the pod that is allocated a share of a node. `None` on idle capacity, and if the pod is itself
-    /// the resource.
-    pub fn allocated_pod(&self) -> Option<&PodStarted> {
-        if self.row.kind == RowKind::PodNode { self.pod() } else { None }
-    }
-
-    /// Returns the uid of [`Self::allocated_pod`].
-    pub fn allocated_resource_id(&self) -> Option<&str> {
-        if self.row.kind == RowKind::PodNode { self.row.pod_uid.as_deref() } else { None }
-    }
-
-    /// Returns the allocation method on every row that splits a node; `None` on other rows.
-    pub fn allocated_method(&self) -> Option<&'static str> {
-        self.splits_node().then_some(ALLOCATED_METHOD)
-    }
-
-    /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything. `None` on an
-    /// unknown node, because there is no origin to divide.
-    pub fn allocated_details(&self) -> Option<String> {
-        let ratio = self.row.allocated_ratio?;
-        let mut details = String::with_capacity(DETAILS_BYTES);
-        // Writing to a text cannot fail.
-        let _ = match (self.row.allocated, self.ratio_by_resource(ratio)) {
-            (Some(hours), Some([cpu, memory, gpu])) => write!(
-                details,
-                concat!(
-                    r#"{{"Elements":[{{"AllocatedRatio":{},"UsageUnit":"vCPU-Hours","UsageQuantity":{}}},"#,
-                    r#"{{"AllocatedRatio":{},"UsageUnit":"GiB-Hours","UsageQuantity":{}}},"#,
-                    r#"{{"AllocatedRatio":{},"UsageUnit":"GPU-Hours","UsageQuantity":{}}}]}}"#
-                ),
-                cpu, hours.cpu_core_hours, memory, hours.memory_gib_hours, gpu, hours.gpu_hours
-            ),
-            _ => write!(details, r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#),
-        };
-        Some(details)
-    }
-
-    /// Divides the row's ratio over resources as EffectiveCost divides over them. `None` if the row costs
-    /// nothing, or has no cost by resource.
-    fn ratio_by_resource(&self, ratio: Decimal12) -> Option<[Decimal12; 3]> {
-        let row = self.row;
-        divided(ratio, [row.cpu_cost?, row.memory_cost?, row.gpu_cost?])
-    }
-
-    /// Returns the pod's labels if the pod is allocated a share of a node, and `None` otherwise.
-    pub fn allocated_tags(&self) -> Option<&str> {
-        self.allocated_pod().and(self.pod_tags.as_deref())
-    }
-
     /// Returns the tags of the resource: a pod's labels, or the well-known labels of a node that follow from
     /// the node's description. Null on other rows.
     pub fn tags(&self) -> Cell<'_> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => Cell::text(self.node_tags.as_deref()),
             RowKind::PodServerless | RowKind::PodPool => Cell::text(self.pod_tags.as_deref()),
-            RowKind::ReservationUnused | RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
-                Cell::Null
-            }
+            RowKind::ReservationUnused
+            | RowKind::CommitmentUnused
+            | RowKind::CommitmentPurchase
+            | RowKind::SharedCharge => Cell::Null,
         }
     }
 
@@ -353,36 +373,9 @@ impl Charge<'_> {
         self.row.pod.as_deref()
     }
 
-    fn is_purchase(&self) -> bool {
-        self.row.kind == RowKind::CommitmentPurchase
-    }
-
     fn splits_node(&self) -> bool {
         matches!(self.row.kind, RowKind::PodNode | RowKind::NodeIdle)
     }
-}
-
-/// Divides a ratio in proportion to costs by largest remainder; in a tie, the earlier cost comes first.
-/// `None` if the sum of the costs is not above zero, or a number overflows.
-fn divided(ratio: Decimal12, costs: [Decimal12; 3]) -> Option<[Decimal12; 3]> {
-    let total = costs.into_iter().try_fold(0, |sum: i128, cost| sum.checked_add(cost.atoms()))?;
-    if total <= 0 {
-        return None;
-    }
-    let mut parts = [0; 3];
-    let mut rests = [(0, 0); 3];
-    for (place, cost) in costs.into_iter().enumerate() {
-        let product = ratio.atoms().checked_mul(cost.atoms())?;
-        parts[place] = product / total;
-        // The largest rest comes first.
-        rests[place] = (-(product % total), place);
-    }
-    rests.sort_unstable();
-    let left = ratio.atoms() - parts.iter().sum::<i128>();
-    for (_, place) in rests.into_iter().take(usize::try_from(left).unwrap_or(0)) {
-        parts[place] += 1;
-    }
-    Some(parts.map(Decimal12::from_atoms))
 }
 
 /// Returns a pod's labels as a JSON object, the form of the tag columns; `None` if there are no labels.
@@ -399,23 +392,4 @@ fn node_labels(node: &NodeStarted) -> Option<String> {
         .text("topology.kubernetes.io/region", &*node.region)
         .text("topology.kubernetes.io/zone", node.zone.as_deref())
         .non_empty()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ratio_divides_as_the_costs_do_and_sums_to_itself() {
-        let atoms = |ratio: i128, costs: [i128; 3]| {
-            let parts = divided(Decimal12::from_atoms(ratio), costs.map(Decimal12::from_atoms));
-            parts.map(|parts| parts.map(Decimal12::atoms))
-        };
-        assert_eq!(atoms(100, [1, 2, 1]), Some([25, 50, 25]));
-        assert_eq!(atoms(100, [1, 1, 1]), Some([34, 33, 33]), "a tie goes to the earlier one");
-        assert_eq!(atoms(100, [0, 1, 2]), Some([0, 33, 67]), "the largest rest goes first");
-        assert_eq!(atoms(0, [0, 1, 2]), Some([0, 0, 0]));
-        assert_eq!(atoms(100, [0, 0, 0]), None);
-        assert_eq!(atoms(100, [i128::MAX, 1, 0]), None, "a cost beyond its column");
-    }
 }

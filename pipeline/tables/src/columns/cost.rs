@@ -1,9 +1,9 @@
-//! Columns of `cost_allocation`: the columns of FOCUS 1.3 with the deprecated 1.2 names, alphabetical, then
-//! ours.
+//! Columns of `cost_allocation`: the columns of FOCUS 1.3 with the deprecated 1.2 names and
+//! `InvoiceDetailId` of 1.4, alphabetical, then ours.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Labels;
-use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
+use prorata_schemas::rows::{BilledLine, CostRow, QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::time::Timestamp;
 
 use super::Kind::{Decimal, Json, Text, Time};
@@ -29,6 +29,11 @@ const COPIES: [(&str, &str); 14] = [
     ("x_ClusterId", "SubAccountId"),
 ];
 
+type SharedText<'a> = &'a prorata_schemas::Text;
+
+/// Key of a line of a bill.
+type LineKey<'a> = (SharedText<'a>, SharedText<'a>, SharedText<'a>, Timestamp, SharedText<'a>);
+
 type Grain<'a> = (
     prorata_schemas::rows::RowKind,
     Option<&'a str>,
@@ -41,6 +46,7 @@ type Grain<'a> = (
     Decimal12,
     Option<&'static str>,
     Option<&'a Labels>,
+    Option<LineKey<'a>>,
 );
 
 /// Returns the grain of a row, which orders the rows of one organization's hour. No two rows share a grain.
@@ -57,6 +63,7 @@ pub fn grain(row: &CostRow) -> Grain<'_> {
         row.list_unit_price,
         row.unpriced.map(Unpriced::name),
         row.pod.as_ref().map(|pod| &pod.labels),
+        row.lines.first().map(BilledLine::key),
     )
 }
 
@@ -90,8 +97,8 @@ fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
         required("BillingPeriodStart", Time, |c| month(c).0.into()),
         optional("CapacityReservationId", Text, |c| Cell::text(c.row.reservation_id.as_deref())),
         optional("CapacityReservationStatus", Text, |c| Cell::text(c.reservation_status())),
-        required("ChargeCategory", Text, |c| Cell::Text(c.category())),
-        optional("ChargeClass", Text, |_| Cell::Null),
+        required("ChargeCategory", Text, |c| Cell::Text(c.category().name())),
+        optional("ChargeClass", Text, |c| Cell::text(c.class())),
         required("ChargeDescription", Text, |c| Cell::text(&*c.description)),
         required("ChargeFrequency", Text, |c| Cell::Text(c.frequency())),
         required("ChargePeriodEnd", Time, |c| c.tables.hour.end().into()),
@@ -113,9 +120,11 @@ fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
         optional("ConsumedQuantity", Decimal, |c| c.consumed().into()),
         optional("ConsumedUnit", Text, |c| Cell::text(c.consumed().map(|_| HOURS))),
         required("ContractedCost", Decimal, |c| c.row.list_cost.into()),
-        required("ContractedUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
+        optional("ContractedUnitPrice", Decimal, |c| c.unit_price().into()),
         required("EffectiveCost", Decimal, |c| c.row.effective_cost.into()),
         required("HostProviderName", Text, |c| Cell::Text(c.provider())),
+        optional("InvoiceDetailId", Text, |c| Cell::text(c.invoice_detail_id())),
+        optional("InvoiceId", Text, |c| Cell::text(c.invoice_id())),
         required("InvoiceIssuerName", Text, |c| Cell::Text(c.provider())),
     ]
 }
@@ -123,34 +132,36 @@ fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
 fn list_to_resource<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
         required("ListCost", Decimal, |c: &Charge<'_>| c.row.list_cost.into()),
-        required("ListUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
-        required("PricingCategory", Text, |c| Cell::Text(c.pricing_category())),
+        optional("ListUnitPrice", Decimal, |c| c.unit_price().into()),
+        optional("PricingCategory", Text, |c| Cell::text(c.pricing_category())),
         required("PricingCurrency", Text, |c| Cell::text(&*c.tables.currency)),
-        required("PricingCurrencyContractedUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
+        optional("PricingCurrencyContractedUnitPrice", Decimal, |c| c.unit_price().into()),
         required("PricingCurrencyEffectiveCost", Decimal, |c| c.row.effective_cost.into()),
-        required("PricingCurrencyListUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
-        required("PricingQuantity", Decimal, |c| c.row.pricing_quantity.into()),
-        required("PricingUnit", Text, |_| Cell::Text(HOURS)),
+        optional("PricingCurrencyListUnitPrice", Decimal, |c| c.unit_price().into()),
+        optional("PricingQuantity", Decimal, |c| c.quantity().into()),
+        optional("PricingUnit", Text, |c| Cell::text(c.quantity().map(|_| HOURS))),
         required("ProviderName", Text, |c| Cell::Text(c.provider())),
         required("PublisherName", Text, |c| Cell::Text(c.provider())),
         optional("RegionId", Text, |c| Cell::text(c.region())),
         optional("RegionName", Text, |c| Cell::text(c.region())),
-        required("ResourceId", Text, |c| Cell::text(&*c.row.resource_id)),
+        optional("ResourceId", Text, |c| Cell::text(&*c.row.resource_id)),
         optional("ResourceName", Text, |c| Cell::text(c.resource_name())),
-        required("ResourceType", Text, |c| Cell::Text(c.resource_type())),
+        optional("ResourceType", Text, |c| Cell::text(c.resource_type())),
     ]
 }
 
 fn service_to_tags<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
-        required("ServiceCategory", Text, |_: &Charge<'_>| Cell::Text("Compute")),
+        required("ServiceCategory", Text, |c: &Charge<'_>| Cell::Text(c.service_category()[0])),
         required("ServiceName", Text, |c| Cell::Text(c.service_name())),
         required("ServiceProviderName", Text, |c| Cell::Text(c.provider())),
-        required("ServiceSubcategory", Text, |_| Cell::Text("Containers")),
-        required("SkuId", Text, |c| Cell::text(&*c.sku.id)),
-        required("SkuMeter", Text, |c| Cell::Text(c.sku.meter)),
-        optional("SkuPriceDetails", Json, |c| Cell::text(c.sku.details.as_deref())),
-        required("SkuPriceId", Text, |c| Cell::text(&*c.sku.price_id)),
+        required("ServiceSubcategory", Text, |c| Cell::Text(c.service_category()[1])),
+        optional("SkuId", Text, |c| Cell::text(c.priced_sku().map(|sku| &*sku.id))),
+        optional("SkuMeter", Text, |c| Cell::text(c.priced_sku().map(|sku| sku.meter))),
+        optional("SkuPriceDetails", Json, |c| {
+            Cell::text(c.priced_sku().and_then(|sku| sku.details.as_deref()))
+        }),
+        optional("SkuPriceId", Text, |c| Cell::text(c.priced_sku().map(|sku| &*sku.price_id))),
         optional("SubAccountId", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
         optional("SubAccountName", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
         optional("SubAccountType", Text, |c| {
@@ -162,14 +173,14 @@ fn service_to_tags<'a>() -> Vec<Column<Charge<'a>>> {
 
 fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
-        optional("x_AccountId", Text, |c: &Charge<'_>| {
-            Cell::text(c.node().and_then(|node| node.account_id.as_deref()))
-        }),
+        optional("x_AccountId", Text, |c: &Charge<'_>| Cell::text(c.account_id())),
         optional("x_ClusterId", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
+        required("x_CostBasis", Text, |c| Cell::Text(c.basis())),
         optional("x_CpuCoreHours", Decimal, |c| cpu(c.row.allocated)),
         optional("x_CpuCost", Decimal, |c| c.row.cpu_cost.into()),
         optional("x_CpuSplitUsageRatio", Decimal, |c| c.row.split_usage.cpu.into()),
         optional("x_CpuUnusedRatio", Decimal, |c| c.row.unused.cpu.into()),
+        optional("x_EstimatedCost", Decimal, |c| c.row.estimated_cost.into()),
         optional("x_GpuCost", Decimal, |c| c.row.gpu_cost.into()),
         optional("x_GpuHours", Decimal, |c| gpu(c.row.allocated)),
         optional("x_GpuModel", Text, |c| Cell::text(c.gpu_model())),
@@ -192,9 +203,7 @@ fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
         optional("x_RequestedCpuCoreHours", Decimal, |c| cpu(c.row.requested)),
         optional("x_RequestedGpuHours", Decimal, |c| gpu(c.row.requested)),
         optional("x_RequestedMemoryGibHours", Decimal, |c| memory(c.row.requested)),
-        optional("x_ResourceKey", Text, |c| {
-            Cell::text(c.node().and_then(|node| node.resource_key.as_deref()))
-        }),
+        optional("x_ResourceKey", Text, |c| Cell::text(c.resource_key())),
         required("x_RowKind", Text, |c| Cell::Text(c.row.kind.name())),
         required("x_RulesVersion", Text, |c| Cell::text(&*c.tables.rules_version)),
         optional("x_RunningSeconds", Decimal, |c| c.row.running_seconds.into()),

@@ -2,6 +2,7 @@
 //!
 //! Empty text becomes null: a table never holds an empty string.
 
+mod bill;
 pub mod charge;
 mod copies;
 pub mod cost;

@@ -102,6 +102,7 @@ fn every_column_of_a_committed_share_of_a_node() {
         ),
         ("x_AccountId", "111122223333"),
         ("x_ClusterId", "prod"),
+        ("x_CostBasis", "estimated"),
         ("x_CpuCoreHours", "2"),
         ("x_CpuCost", "0"),
         ("x_CpuSplitUsageRatio", "0.010416666667"),
@@ -187,6 +188,8 @@ fn a_pool_pod_on_a_node_has_node_cost_and_pool_charge() {
         &cost_row(7),
         &[
             ("EffectiveCost", "1"),
+            ("x_CostBasis", "billed"),
+            ("x_EstimatedCost", "0.8"),
             ("x_PoolCharge", "1.69416"),
             ("x_PoolId", "shared"),
             ("x_UsedCpuCoreHours", "2"),
@@ -376,6 +379,6 @@ fn focus_columns_come_first_and_both_parts_are_alphabetical() {
     let (focus, ours): (Vec<_>, Vec<_>) = names.iter().copied().partition(|name| !name.starts_with("x_"));
     assert_eq!(names, [focus.clone(), ours.clone()].concat());
     assert!(focus.is_sorted() && ours.is_sorted());
-    assert_eq!((focus.len(), ours.len()), (63, 40));
+    assert_eq!((focus.len(), ours.len()), (65, 42));
     assert!(!names.contains(&"date"), "the partition column is not in the files");
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod bills;
 mod cost;
 mod day;
 mod digest;

@@ -81,7 +81,7 @@ fn any_organizations_are_replaced_by_any_rows() {
 
 #[test]
 fn a_file_of_many_batches_is_the_same_too() {
-    // 19 rows each: in total more than are turned into columns at a time.
+    // 20 rows each: in total more than are turned into columns at a time.
     let mut all: Vec<HourTables> = (0..4_000).map(|n| full_hour(&format!("org-{n:04}"), HOUR)).collect();
     let before = file(Table::CostAllocation, &all);
     all[1_234] = changed(all[1_234].clone());

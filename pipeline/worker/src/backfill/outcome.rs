@@ -102,6 +102,9 @@ pub struct Totals {
     pub unused_reservations: Decimal12,
     /// Cost of commitments that reached no node.
     pub unused_commitments: Decimal12,
+    /// Cost of lines of bills that belong to no node and no agreement, and of purchases that a bill
+    /// amortizes.
+    pub shared_charges: Decimal12,
     /// Cost of nodes that was allocated to pods; included in the cost of the pods' namespaces.
     pub node_used: Decimal12,
     /// Cost of nodes that was allocated to no pod: `idle`, and the unused part of the cost of pods on nodes.
@@ -186,6 +189,7 @@ impl Totals {
         add(&mut self.idle, other.idle);
         add(&mut self.unused_reservations, other.unused_reservations);
         add(&mut self.unused_commitments, other.unused_commitments);
+        add(&mut self.shared_charges, other.shared_charges);
         add(&mut self.node_used, other.node_used);
         add(&mut self.node_unused, other.node_unused);
         add(&mut self.over_quota, other.over_quota);
@@ -218,7 +222,8 @@ impl Totals {
                 }
                 RowKind::ReservationUnused => add(&mut self.unused_reservations, cost),
                 RowKind::CommitmentUnused => add(&mut self.unused_commitments, cost),
-                RowKind::CommitmentPurchase => {}
+                // The effective cost of a purchase is zero unless a bill says otherwise.
+                RowKind::CommitmentPurchase | RowKind::SharedCharge => add(&mut self.shared_charges, cost),
             }
             add(&mut self.node_used, row.split_cost.unwrap_or_default());
             add(&mut self.node_unused, row.unused_cost.unwrap_or_default());

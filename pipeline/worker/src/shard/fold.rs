@@ -292,7 +292,7 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     };
     let (hour, latest) = (events.hour(), events.latest());
     let events = OrderedEvents::from(events);
-    let count = events.distinct();
+    let count = events.standing();
     let closed = match &before.hold {
         Some(hold) => Err(hold.clone()),
         None => close_hour(&before.state, events, &rules).map_err(|cause| {

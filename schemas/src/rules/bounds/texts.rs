@@ -4,7 +4,7 @@
 use std::ops::Deref;
 
 use super::Judge;
-use crate::event::{Event, Labels, Payload, Quantities};
+use crate::event::{BillLine, BillSet, CommitmentSet, Event, Labels, Payload, Quantities};
 use crate::quantity::Quantity;
 use crate::reject::Reject;
 
@@ -14,8 +14,8 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Largest number of labels, and of quantities in one field.
 pub const NAMES_MAX: usize = 512;
 
-/// Largest number of namespaces of a quota, of assignments or discounts of a commitment, or of prices of a
-/// pool.
+/// Largest number of namespaces of a quota, of assignments or discounts of a commitment, of prices of a pool,
+/// or of lines in a set of a bill.
 pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
@@ -88,6 +88,7 @@ impl Judge<'_> {
                 ("qos", &*rate.qos),
                 ("currency", &*rate.currency),
             ]),
+            Payload::BillSet(bill) => self.texts_of_bill(bill),
             other => self.texts_of_agreement(other),
         }
     }
@@ -107,29 +108,7 @@ impl Judge<'_> {
                 self.names_of_quantities("capacity", &reservation.capacity)
             }
             Payload::ReservationReleased(released) => self.text("reservation_id", &released.reservation_id),
-            Payload::CommitmentSet(commitment) => {
-                self.texts(&[
-                    ("commitment_id", &*commitment.commitment_id),
-                    ("name", &*commitment.name),
-                    ("provider", &*commitment.provider),
-                    ("region", &*commitment.region),
-                    ("instance_family", &*commitment.instance_family),
-                    ("gpu_model", or_empty(&commitment.gpu_model)),
-                    ("currency", &*commitment.currency),
-                ])?;
-                self.count("assignments", commitment.assignments.len(), LIST_MAX)?;
-                let mut clusters = commitment.assignments.iter();
-                clusters.try_for_each(|to| self.text("assignments.cluster_id", &to.cluster_id))?;
-                self.count("discounts", commitment.discounts.len(), LIST_MAX)?;
-                commitment.discounts.iter().try_for_each(|discount| {
-                    self.texts(&[
-                        ("discounts.region", or_empty(&discount.region)),
-                        ("discounts.instance_family", or_empty(&discount.instance_family)),
-                        ("discounts.instance_type", or_empty(&discount.instance_type)),
-                        ("discounts.gpu_model", or_empty(&discount.gpu_model)),
-                    ])
-                })
-            }
+            Payload::CommitmentSet(commitment) => self.texts_of_commitment(commitment),
             Payload::CommitmentDeleted(deleted) => self.text("commitment_id", &deleted.commitment_id),
             Payload::QuotaSet(quota) => {
                 self.texts(&[("cluster_id", &*quota.cluster_id), ("quota_id", &*quota.quota_id)])?;
@@ -162,8 +141,57 @@ impl Judge<'_> {
             | Payload::PodStarted(_)
             | Payload::PodStopped(_)
             | Payload::PodUsage(_)
-            | Payload::RateSet(_) => Ok(()),
+            | Payload::RateSet(_)
+            | Payload::BillSet(_) => Ok(()),
         }
+    }
+
+    fn texts_of_commitment(&self, commitment: &CommitmentSet) -> Result<(), Reject> {
+        self.texts(&[
+            ("commitment_id", &*commitment.commitment_id),
+            ("name", &*commitment.name),
+            ("provider", &*commitment.provider),
+            ("region", &*commitment.region),
+            ("instance_family", &*commitment.instance_family),
+            ("gpu_model", or_empty(&commitment.gpu_model)),
+            ("currency", &*commitment.currency),
+        ])?;
+        self.count("assignments", commitment.assignments.len(), LIST_MAX)?;
+        let mut clusters = commitment.assignments.iter();
+        clusters.try_for_each(|to| self.text("assignments.cluster_id", &to.cluster_id))?;
+        self.count("discounts", commitment.discounts.len(), LIST_MAX)?;
+        commitment.discounts.iter().try_for_each(|discount| {
+            self.texts(&[
+                ("discounts.region", or_empty(&discount.region)),
+                ("discounts.instance_family", or_empty(&discount.instance_family)),
+                ("discounts.instance_type", or_empty(&discount.instance_type)),
+                ("discounts.gpu_model", or_empty(&discount.gpu_model)),
+            ])
+        })
+    }
+
+    fn texts_of_bill(&self, bill: &BillSet) -> Result<(), Reject> {
+        self.texts(&[
+            ("provider", &*bill.provider),
+            ("billing_account_id", &*bill.billing_account_id),
+            ("resource_key", &*bill.resource_key),
+            ("currency", &*bill.currency),
+        ])?;
+        self.count("lines", bill.lines.len(), LIST_MAX)?;
+        bill.lines.iter().try_for_each(|line| self.texts_of_bill_line(line))
+    }
+
+    fn texts_of_bill_line(&self, line: &BillLine) -> Result<(), Reject> {
+        self.texts(&[
+            ("lines.line_id", &*line.line_id),
+            ("lines.service", &*line.service),
+            ("lines.sku_id", or_empty(&line.sku_id)),
+            ("lines.description", or_empty(&line.description)),
+            ("lines.account_id", or_empty(&line.account_id)),
+            ("lines.invoice_id", or_empty(&line.invoice_id)),
+            ("lines.commitment_id", or_empty(&line.commitment_id)),
+            ("lines.reservation_id", or_empty(&line.reservation_id)),
+        ])
     }
 
     pub(super) fn text(&self, field: &str, text: &str) -> Result<(), Reject> {

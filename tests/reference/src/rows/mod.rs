@@ -1,6 +1,9 @@
-//! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations and commitments.
+//! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations, commitments, and lines
+//! of bills that belong to no node.
 
 pub mod draft;
+mod finish;
+mod line;
 mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +16,11 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
-use self::draft::{Charge, Draft, finish};
+use self::draft::{Charge, Draft};
 use crate::hour::{HourView, Label, Slice, Usage, counted};
 use crate::resources::{Three, add, is_share_unknown, none, of_pod};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::rules::bill::{bills_commitment, bills_reservation};
 use crate::rules::commitment;
 use crate::rules::plan::{self, Covered};
 use crate::rules::pool;
@@ -35,7 +39,8 @@ pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
     for id in commitments {
         drafts.extend(commitment_rows(view, id));
     }
-    finish(drafts)
+    drafts.extend(line::drafts(view));
+    finish::finish(drafts)
 }
 
 /// Finds the draft of a key, or creates it.
@@ -201,13 +206,17 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted, p
 type UnusedKey = (ReservationId, Option<CommitmentId>, UnitPrice, bool);
 
 /// Drafts the rows `reservation_unused`. They count each unit at each instant at which the reservation is
-/// effective and no pod holds the unit. Savings plans pay parts of the units.
+/// effective and no pod holds the unit. Savings plans pay parts of the units. Lines of bills replace all of
+/// these rows.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
     let mut drafts: BTreeMap<UnusedKey, Draft> = BTreeMap::new();
     for (place, slice) in view.slices.iter().enumerate() {
         for (id, reservation) in
             slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
         {
+            if bills_reservation(&slice.world, slice.from, id) {
+                continue;
+            }
             let set: &Arc<ReservationSet> = &reservation.set;
             let (price, other) = counted(view, set.unit_hourly_price, &set.currency);
             let unit_hours = whole(free_units(&slice.world, id, set)) * hours(slice.to - slice.from);
@@ -243,13 +252,14 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
 }
 
 /// Drafts the rows of one commitment itself: for each price, one row `commitment_unused` and one row
-/// `commitment_purchase`.
+/// `commitment_purchase`. Lines of bills replace them.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
     let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice, bool), Draft> = BTreeMap::new();
     for (place, slice) in view.slices.iter().enumerate() {
         let Some(set) = slice.world.commitments.get(id) else { continue };
-        if !commitment::effective(set, slice.from) {
+        let is_billed = bills_commitment(&slice.world, slice.from, id);
+        if is_billed || !commitment::effective(set, slice.from) {
             continue;
         }
         let time = hours(slice.to - slice.from);

@@ -5,25 +5,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::ids::{CommitmentId, PodUid};
-use prorata_schemas::money::UnitPrice;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{RowKind, Unpriced};
 
-use crate::hour::HourView;
+use crate::hour::{HourView, line_key};
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
-use crate::rows::draft::{Charge, Draft};
-use crate::rules::split::{Component, LabelTime, Stay, Stays, Stretch, stays, stretches};
+use crate::rows::draft::{BillAmounts, Charge, Draft};
+use crate::rules::split::{Component, ComponentKey, LabelTime, Stay, Stays, Stretch, stays, stretches};
 use crate::world::NodeKey;
 
 /// Drafts all rows of nodes and of the pods that name them.
 pub fn drafts(view: &HourView) -> Vec<Draft> {
     let stays = stays(view);
     let mut drafts = Vec::new();
-    for ((key, price), stretch) in stretches(view) {
+    for ((key, terms), stretch) in stretches(view) {
         let here: BTreeMap<&PodUid, &Stay> = stays
             .iter()
-            .filter(|((at, on, _), _)| *at == Some(price) && *on == key)
+            .filter(|((under, on, _), _)| under.as_ref() == Some(&terms) && *on == key)
             .map(|((_, _, uid), stay)| (uid, stay))
             .collect();
         stretch_drafts(&mut drafts, view, &key, &stretch, &here);
@@ -48,14 +47,13 @@ fn stretch_drafts(
         let shares = Shares::of(&stay.allocated(view.rules), &total, &stretch.available);
         pod_drafts(drafts, view, (key, stretch), (uid, stay), &shares);
     }
-    for (commitment_id, component) in &stretch.components {
+    for (component_key, component) in &stretch.components {
         let [mut quantity, mut cost, mut commitment] = component.weightless.clone();
         for resource in (0..3).filter(|&resource| total[resource].is_zero()) {
             quantity += &component.quantity[resource];
             cost += &component.cost[resource];
             commitment += &component.commitment[resource];
         }
-        let component_key = (commitment_id.as_ref(), stretch.unit_price);
         let mut draft = component_draft(RowKind::NodeIdle, (key, stretch), component_key, component);
         set_amounts(&mut draft, component_key, component, quantity, cost, commitment);
         drafts.push(draft);
@@ -123,7 +121,7 @@ fn pod_drafts(
         stretch.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
     let has_cost = |component: &Component| !dot(&shares.both, &component.cost).is_zero();
     let first_that_costs =
-        stretch.components.iter().find(|(_, component)| has_cost(component)).map(|(id, _)| id);
+        stretch.components.iter().find(|(_, component)| has_cost(component)).map(|(key, _)| key);
     if mine.is_zero() && first_that_costs.is_none() {
         let draft = only_draft(view, (key, stretch), (uid, stay));
         let ratios = || shares.ratios(&[whole(1), whole(1), whole(1)]);
@@ -133,13 +131,12 @@ fn pod_drafts(
     // Count only components for which the pod has a row: a quantity must not go to a row that does not exist.
     let has_row =
         |component: &&Component| !dot(&shares.both, &component.quantity).is_zero() || has_cost(component);
-    for (commitment_id, component) in &stretch.components {
-        let component_key = (commitment_id.as_ref(), stretch.unit_price);
+    for (component_key, component) in &stretch.components {
         let quantity = dot(&shares.both, &component.quantity);
         // If weights of zero leave a cost without any hours, its first row carries everything that divides by
         // hours.
         let by_quantity = match first_that_costs {
-            Some(first) if mine.is_zero() => whole(i32::from(first == commitment_id)),
+            Some(first) if mine.is_zero() => whole(i32::from(first == component_key)),
             _ => fraction(&quantity, &mine),
         };
         let mut by_resource = none();
@@ -186,13 +183,11 @@ fn only_draft(
     (key, stretch): (&NodeKey, &Stretch),
     (uid, stay): (&PodUid, &Stay),
 ) -> Option<Draft> {
-    let (commitment_id, component) = stretch.components.iter().next()?;
-    let component_key = (commitment_id.as_ref(), stretch.unit_price);
+    let (component_key, component) = stretch.components.iter().next()?;
     let (label, time) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
     let mut draft = component_draft(RowKind::PodNode, (key, stretch), component_key, component);
     draft.keep = true;
-    draft.commitment_quantity = commitment_id.as_ref().map(|_| zero());
-    draft.list_cost = Some(zero());
+    set_amounts(&mut draft, component_key, component, zero(), zero(), zero());
     draft.ratio = Some(zero());
     whole_stay(&mut draft, view, stay);
     Some(described(draft, uid, time).labelled(label))
@@ -200,8 +195,8 @@ fn only_draft(
 
 /// Drafts the rows of pods that name a node that is not running.
 fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
-    for ((price, (cluster_id, node_id), uid), stay) in stays {
-        if price.is_some() {
+    for ((terms, (cluster_id, node_id), uid), stay) in stays {
+        if terms.is_some() {
             continue;
         }
         for (label, time) in &stay.labels {
@@ -237,17 +232,19 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
 fn component_draft(
     kind: RowKind,
     (key, stretch): (&NodeKey, &Stretch),
-    (commitment_id, unit_price): (Option<&CommitmentId>, UnitPrice),
+    (commitment_id, unit_price): &ComponentKey,
     component: &Component,
 ) -> Draft {
-    let charge = match commitment_id {
-        Some(id) => Charge::Commitment(id.clone()),
-        None => Charge::Node(key.clone(), unit_price),
+    let charge = match (&component.bill, commitment_id) {
+        (Some(bill), _) => Charge::Bill(Some(key.clone()), bill.lines.first().map(line_key)),
+        (None, Some(id)) => Charge::Commitment(id.clone()),
+        (None, None) => Charge::Node(key.clone(), *unit_price),
     };
     let mut draft = Draft::new(kind, key.1.clone().into(), charge);
     draft.row.cluster_id = Some(key.0.clone());
-    draft.row.commitment_id = commitment_id.cloned();
-    draft.row.list_unit_price = unit_price.into();
+    draft.row.commitment_id = commitment_id.clone();
+    draft.row.list_unit_price = (*unit_price).into();
+    draft.row.lines = component.bill.as_ref().map(|bill| Arc::clone(&bill.lines)).unwrap_or_default();
     draft.row.provider = stretch.last.provider.clone();
     draft.row.node = Some(Arc::clone(&stretch.last));
     draft.row.commitment = component.last.clone();
@@ -258,7 +255,7 @@ fn component_draft(
 /// Sets quantity, cost and commitment hours of a part of a component.
 fn set_amounts(
     draft: &mut Draft,
-    (commitment_id, unit_price): (Option<&CommitmentId>, UnitPrice),
+    (commitment_id, unit_price): &ComponentKey,
     component: &Component,
     quantity: Exact,
     cost: Exact,
@@ -269,8 +266,18 @@ fn set_amounts(
     // If the component costs nothing, the part is by hours.
     let ratio = if all_cost.is_zero() { fraction(&quantity, &all_quantity) } else { &cost / all_cost };
     draft.ratio = Some(ratio);
-    draft.list_cost = Some(exact(unit_price) * &quantity);
-    draft.commitment_quantity = commitment_id.map(|_| commitment);
+    match &component.bill {
+        Some(bill) => {
+            let part = fraction(&quantity, &all_quantity);
+            let estimate = Some(&bill.estimate * &part);
+            let (billed, list) = (&bill.billed * &part, &bill.list * &part);
+            draft.bill = Some(BillAmounts { billed, list, estimate });
+        }
+        None => {
+            draft.list_cost = Some(exact(*unit_price) * &quantity);
+            draft.commitment_quantity = commitment_id.as_ref().map(|_| commitment);
+        }
+    }
     draft.quantity = quantity;
     draft.cost = cost;
 }

@@ -12,6 +12,7 @@ use crate::hour::{Cover, Slice};
 use crate::names;
 use crate::resources::{Three, add, none, of_node};
 use crate::rounding::{Exact, exact, fraction, hours, ratio, smaller, whole, zero};
+use crate::rules::bill::{billed_key, bills_commitment};
 use crate::world::{Node, NodeKey, World};
 
 /// Returns whether the commitment is effective at this instant. The provider applies a disabled commitment
@@ -78,16 +79,18 @@ pub fn is_hourly(set: &CommitmentSet) -> bool {
 
 /// Returns everything that commitments cover at this instant, up to their totals, except reserved instances.
 /// Effective commitments cover in the order of (starts_at, id). Each commitment walks the nodes that it
-/// matches.
+/// matches. A commitment that a bill names covers nothing, and nothing covers a billed node.
 pub fn covers(world: &World, at: i64, rules: &Rules, totals: fn(&CommitmentSet) -> Three) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
     commitments.retain(|set| effective(set, at) && !is_hourly(set));
+    commitments.retain(|set| !bills_commitment(world, at, &set.commitment_id));
     commitments.sort_by_key(|set| (set.starts_at, set.commitment_id.clone()));
     let mut covered: BTreeMap<NodeKey, Three> = BTreeMap::new();
     let mut covers = Vec::new();
     for set in commitments {
         let mut left = totals(set);
-        for (key, node) in walk(world, set) {
+        let walk = walk(world, set).into_iter();
+        for (key, node) in walk.filter(|(_, node)| billed_key(world, at, &node.set).is_none()) {
             let Some(capacity) = matching_capacity(set, &node.set, rules) else { continue };
             let gone = covered.entry(key.clone()).or_insert_with(none);
             let mut taken = none();
@@ -145,6 +148,9 @@ fn pots(slices: &[Slice]) -> Vec<Pot<'_>> {
     for (place, slice) in slices.iter().enumerate() {
         let sets = slice.world.commitments.values();
         for set in sets.filter(|set| is_hourly(set) && effective(set, slice.from)) {
+            if bills_commitment(&slice.world, slice.from, &set.commitment_id) {
+                continue;
+            }
             let mut mine = pots.iter_mut().rev();
             let last = mine.find(|pot| pot.set.commitment_id == set.commitment_id);
             match last.filter(|pot| pot.set == set) {
@@ -188,6 +194,9 @@ pub fn hourly_covers(
             add(&mut left, &totals(pot.set), &hours(slice.to - slice.from));
             for (key, node) in &slice.world.nodes {
                 let Some(capacity) = matching_capacity(pot.set, &node.set, rules) else { continue };
+                if billed_key(&slice.world, slice.from, &node.set).is_some() {
+                    continue;
+                }
                 let gone = covered.entry((place, key.clone())).or_insert_with(none);
                 let mut free = none();
                 // GPUs of another model do not count for this commitment, but others may cover them.

@@ -16,6 +16,7 @@ use crate::hour::{HourView, PlanCover, PlanTotals, Plans, Slice, Usage, counted}
 use crate::names;
 use crate::resources::{Three, of_node, of_pod};
 use crate::rounding::{Exact, exact, fraction, hours, smaller, whole, zero};
+use crate::rules::bill::{billed_key, bills_commitment, bills_reservation};
 use crate::rules::commitment::{self, effective};
 use crate::rules::reservation::free_units;
 use crate::world::{Billing, NodeKey, rate_key};
@@ -42,6 +43,7 @@ struct Found {
     model: Option<Text>,
     price: Exact,
     amount: Exact,
+    is_billed: bool,
 }
 
 impl Found {
@@ -88,6 +90,7 @@ fn nodes(view: &HourView, slice: &Slice) -> Vec<Found> {
             model: set.gpu_model.clone(),
             price: exact(counted(view, set.hourly_cost, &set.currency).0),
             amount: uncovered(view, slice, key, &of_node(set, view.rules)),
+            is_billed: billed_key(&slice.world, slice.from, set).is_some(),
         }
     });
     found.collect()
@@ -124,6 +127,7 @@ fn pods(view: &HourView, slice: &Slice) -> Vec<Found> {
             model: set.gpu_model.clone(),
             price: price_of_pod(view, rate, &of_pod(set, view.rules)),
             amount: whole(1),
+            is_billed: false,
         });
     }
     found
@@ -149,6 +153,7 @@ fn reservations(view: &HourView, slice: &Slice) -> Vec<Found> {
             model: Some(set.gpu_model.clone()),
             price: exact(counted(view, set.unit_hourly_price, &set.currency).0),
             amount: whole(free_units(&slice.world, id, set)),
+            is_billed: bills_reservation(&slice.world, slice.from, id),
         }
     });
     found.collect()
@@ -197,6 +202,8 @@ pub fn plans(view: &HourView, total: fn(&CommitmentSet) -> Exact) -> Plans {
         left.push(if other { zero() } else { total(set) * effective });
         let limited = set.discounts.iter().all(|discount| discount.instance_family.is_some());
         for slice in slices.iter().filter(|_| !other) {
+            let here = &view.slices[*slice];
+            let is_billed = bills_commitment(&here.world, here.from, &set.commitment_id);
             for found in &usage[*slice] {
                 let Some(discount) = found.discount(set) else { continue };
                 let rate = match discount.price {
@@ -208,6 +215,9 @@ pub fn plans(view: &HourView, total: fn(&CommitmentSet) -> Exact) -> Plans {
                     continue;
                 }
                 spend.provisioned += time(*slice) * &found.amount * &rate;
+                if is_billed || found.is_billed {
+                    continue;
+                }
                 let saving = whole(1) - fraction(&rate, &found.price);
                 let order = (Reverse(limited), Reverse(saving), rate, place, found.usage.clone());
                 pairs.entry(order).or_default().push((*slice, found.amount.clone()));

@@ -2,6 +2,7 @@
 //! some histories, objects agree on most things, so that pods match, nodes are covered and quotas overflow.
 //! In others, they agree on nothing.
 
+mod bills;
 mod choices;
 mod contracts;
 mod machines;
@@ -82,6 +83,9 @@ pub fn scenario(seed: u64) -> Scenario {
     if world.rng.random_bool(0.5) {
         let changes = price_changes(&mut world, &records);
         records.extend(changes);
+    }
+    if world.rng.random_bool(0.3) {
+        bills::add(&mut world, &mut records, first, hours);
     }
     Scenario { records, rules, through }
 }

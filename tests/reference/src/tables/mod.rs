@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use num_traits::Zero;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CommitmentKind, CommitmentSet, EventKind, EventRecord};
+use prorata_schemas::event::{CommitmentKind, CommitmentSet, EventRecord};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{
-    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, PlanSpend,
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostBasis, CostRow, HourRow, PlanSpend,
     ReservationUsageRow, RowKind,
 };
 
@@ -19,8 +19,10 @@ use crate::hour::{HourView, PlanTotals};
 use crate::resources::{Three, add, none};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, whole, zero};
 use crate::rows::draft::resource_hours;
+use crate::rules::bill::bills_commitment;
 use crate::rules::commitment;
 use crate::rules::plan;
+use crate::timeline;
 use crate::world::Reservation;
 
 /// Returns the sum of a column over some rows.
@@ -161,6 +163,9 @@ fn utilization_row(
         CommitmentKind::SavingsPlan => half_even(&fraction(used_spend, &spend.committed)),
         _ => half_even(&commitment::weighted(&sums.committed, used).iter().sum()),
     };
+    let (used_cost, unused_cost) =
+        (sum(used_rows_of(rows, id), |row| row.effective_cost), sum(unused, |row| row.effective_cost));
+    let is_billed = view.slices.iter().any(|slice| bills_commitment(&slice.world, slice.from, id));
     CommitmentUtilizationRow {
         commitment_id: id.clone(),
         description: Arc::clone(set),
@@ -170,7 +175,10 @@ fn utilization_row(
         covered: resource_hours(&sums.covered),
         planned: resource_hours(&sums.planned),
         provisioned: resource_hours(&sums.provisioned),
-        utilization: utilization(&sums.covered, &spend.covered),
+        utilization: match is_billed {
+            true => part_of_cost(used_cost, unused_cost),
+            false => utilization(&sums.covered, &spend.covered),
+        },
         planned_utilization: utilization(&sums.planned, &spend.planned),
         raw_utilization: utilization(&sums.provisioned, &spend.provisioned),
         spend: (set.kind == CommitmentKind::SavingsPlan).then(|| PlanSpend {
@@ -179,12 +187,18 @@ fn utilization_row(
             planned: half_even(&spend.planned),
             provisioned: half_even(&spend.provisioned),
         }),
-        used_cost: sum(used_rows_of(rows, id), |row| row.effective_cost),
-        unused_cost: sum(unused, |row| row.effective_cost),
+        used_cost,
+        unused_cost,
         list_cost_avoided: sum(used_rows_of(rows, id), |row| row.list_cost),
         clusters,
         state: state(view, id, set),
     }
+}
+
+/// Returns the used part of the cost of a billed commitment; zero if the cost is not above zero.
+fn part_of_cost(used: Decimal12, unused: Decimal12) -> Decimal12 {
+    let all = exact(used) + exact(unused);
+    if all > zero() { half_even(&(exact(used) / all)) } else { Decimal12::ZERO }
 }
 
 /// Returns the rows of usage that the commitment pays.
@@ -230,23 +244,27 @@ fn state(view: &HourView, id: &CommitmentId, set: &CommitmentSet) -> CommitmentS
 pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> HourRow {
     let of = |kinds: &[RowKind]| {
         let own = |row: &&CostRow| kinds.contains(&row.kind) && row.commitment_id.is_none();
-        sum(rows.iter().filter(own), |row| row.effective_cost)
+        let estimates = rows.iter().filter(|row| row.lines.is_empty());
+        sum(estimates.filter(own), |row| row.effective_cost)
     };
     let node_cost = of(&[RowKind::PodNode, RowKind::NodeIdle]);
     let serverless_cost = of(&[RowKind::PodServerless]);
     let reservation_unused_cost = of(&[RowKind::ReservationUnused]);
     let pool_cost = of(&[RowKind::PodPool]);
-    let purchases = rows.iter().filter(|row| row.kind == RowKind::CommitmentPurchase);
+    let estimates = rows.iter().filter(|row| row.lines.is_empty());
+    let purchases = estimates.filter(|row| row.kind == RowKind::CommitmentPurchase);
     let commitment_cost = sum(purchases, |row| row.billed_cost);
-    let supply: Exact = [node_cost, serverless_cost, reservation_unused_cost, commitment_cost, pool_cost]
-        .into_iter()
-        .fold(zero(), |sum, cost| sum + exact(cost));
+    // From the lines, and not from their rows: a row that lacks a part of a line makes a difference.
+    let of_lines = |amount: usize| view.lines.iter().map(|part| part.amounts[amount].clone()).sum::<Exact>();
+    let [bill_billed_cost, bill_cost] = [0, 1].map(|amount| half_even(&of_lines(amount)));
+    let costs = [node_cost, serverless_cost, reservation_unused_cost, commitment_cost, pool_cost, bill_cost];
+    let supply: Exact = costs.into_iter().fold(zero(), |sum, cost| sum + exact(cost));
     let allocated = sum(rows.iter(), |row| row.effective_cost);
 
     let here: Vec<&EventRecord> =
         records.iter().filter(|record| record.event.event_time.hour() == view.hour).collect();
-    let distinct: BTreeSet<(EventKind, &[u8])> =
-        here.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+    let standing = timeline::resolve(records).into_iter();
+    let standing = standing.filter(|event| event.event_time.hour() == view.hour).count();
     let unpriced: BTreeSet<&PodUid> =
         rows.iter().filter(|row| row.unpriced.is_some()).filter_map(|row| row.pod_uid.as_ref()).collect();
     HourRow {
@@ -255,12 +273,25 @@ pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> Hou
         reservation_unused_cost,
         commitment_cost,
         pool_cost,
+        bill_cost,
         supply_cost: half_even(&supply),
+        bill_billed_cost,
+        basis: basis(rows),
         allocated_cost: allocated,
         difference: half_even(&(supply - exact(allocated))),
         rows: rows.len() as i64,
-        events: distinct.len() as i64,
+        events: standing as i64,
         unpriced_pods: unpriced.len() as i64,
         max_event_time: here.iter().map(|record| record.event.event_time).max(),
+    }
+}
+
+/// Returns whether rows are estimates, billed, or both.
+fn basis(rows: &[CostRow]) -> CostBasis {
+    let billed = rows.iter().filter(|row| !row.lines.is_empty()).count();
+    match rows.len() - billed {
+        _ if billed == 0 => CostBasis::Estimated,
+        0 => CostBasis::Billed,
+        _ => CostBasis::Partial,
     }
 }

@@ -2,6 +2,7 @@
 //! `testdata/rules` use this form, and small failing cases are printed in it. Times are hours, minutes and
 //! seconds since 2026-01-05 (a Monday). Fields that a line leaves out have the defaults of [`parse`].
 
+mod bill;
 mod fields;
 mod parse;
 mod print;

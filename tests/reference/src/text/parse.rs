@@ -12,6 +12,7 @@ use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
 use prorata_schemas::time::Timestamp;
 
 use super::ORGANIZATION;
+use super::bill;
 use super::fields::{LineFields, decimal, parse_quantity, parse_time};
 
 /// Reads one line. Defaults: cluster c, provider aws, region r, family f, namespace ns and price 0. The
@@ -57,6 +58,7 @@ fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut LineFields) -> Resu
         "pool" => Payload::PoolSet(Box::new(pool(id.into(), fields)?)),
         "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id.into() }),
         "rate" => Payload::RateSet(Box::new(rate(id.into(), fields)?)),
+        "bill" => Payload::BillSet(Box::new(bill::parse(at, id, fields)?)),
         other => return Err(format!("'{other}' is not an event")),
     })
 }

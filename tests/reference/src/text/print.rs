@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use prorata_schemas::event::{
-    BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
-    Event, Labels, NodeStarted, Payload, PlanDiscount, PodStarted, PodUsage, PoolSet, Quantities, QuotaKind,
-    QuotaSet, RateSet, ReservationSet,
+    BillSet, BudgetExceedStrategy, CapacityType, CommitmentKind, CommitmentSet, DiscountTarget,
+    DiscountedPrice, Event, Labels, NodeStarted, Payload, PlanDiscount, PodStarted, PodUsage, PoolSet,
+    Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
 
+use super::bill::{NO_RESOURCE, print_line};
 use super::fields::{print_time, short};
 
 /// Returns the line of an event. Fields that have their default are left out.
@@ -35,6 +36,7 @@ pub fn print(event: &Event) -> String {
         Payload::PoolSet(pool) => line.pool(pool),
         Payload::PoolDeleted(pool) => line.named("delete-pool", &pool.pool_id, None),
         Payload::RateSet(rate) => line.rate(rate),
+        Payload::BillSet(bill) => line.bill(bill),
     }
     line.time("recorded", event.recording.recorded_at(), None);
     line.flag("retracted", event.recording.is_retraction());
@@ -236,6 +238,15 @@ impl Line {
         self.decimal("cpu", rate.per_vcpu_hour);
         self.decimal("gib", rate.per_gib_hour);
         self.decimal("gpu", rate.per_gpu_hour);
+    }
+
+    fn bill(&mut self, bill: &BillSet) {
+        let key = if bill.resource_key.is_empty() { NO_RESOURCE } else { &*bill.resource_key };
+        self.named("bill", key, None);
+        self.unless("provider", &bill.provider, "aws");
+        self.unless("account", &bill.billing_account_id, "a");
+        let lines = bill.lines.iter().map(|line| print_line(self.at, line));
+        self.list("lines", &lines.collect::<Vec<_>>());
     }
 }
 

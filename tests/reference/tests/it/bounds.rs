@@ -9,7 +9,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::money::Ratio;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::rules::bounds::OBJECTS_MAX;
+use prorata_schemas::rules::bounds::{LIST_MAX, OBJECTS_MAX};
 use prorata_schemas::time::Hour;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -106,6 +106,33 @@ const BOUNDS: &[(&str, Option<&str>)] = &[
     ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above the limit of 100000")),
     ("rate r cpu=1000000000 gib=1000000000 gpu=1000000000", None),
     ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above the limit of 1000000000")),
+    (
+        "bill i lines=a:for=768h:hours=1000000000:price=1000000000:cost=1000000000000:billed=-1000000000000",
+        None,
+    ),
+    (
+        "bill i lines=a:hours=1000000000.000000000001",
+        Some("lines.hours: 1000000000.000000000001 is above the limit of 1000000000"),
+    ),
+    (
+        "bill i lines=a,b:price=1000000001",
+        Some("lines.list_unit_price: 1000000001 is above the limit of 1000000000"),
+    ),
+    (
+        "bill i lines=a:billed=-1000000000000.000000000001",
+        Some(
+            "lines.billed_cost: the magnitude of -1000000000000.000000000001 is above the limit of \
+             1000000000000",
+        ),
+    ),
+    (
+        "bill i lines=a:cost=1000000000001:billed=0",
+        Some("lines.effective_cost: the magnitude of 1000000000001 is above the limit of 1000000000000"),
+    ),
+    (
+        "bill - lines=a:list=-1000000000001",
+        Some("lines.list_cost: the magnitude of -1000000000001 is above the limit of 1000000000000"),
+    ),
 ];
 
 #[test]
@@ -128,7 +155,7 @@ type Line<'a> = Box<dyn Fn(usize) -> String + 'a>;
 #[test]
 fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
     let long = |bytes: usize| "n".repeat(bytes);
-    let cases: [(&str, usize, Line); 9] = [
+    let cases: [(&str, usize, Line); 11] = [
         ("PodStopped.pod_uid: a text of", 1_024, Box::new(|count| format!("stop-pod {}", long(count)))),
         ("PodStarted.namespace: a text of", 1_024, Box::new(|count| format!("pod p ns={}", long(count)))),
         ("PodStarted.labels: a text of", 1_024, Box::new(|count| format!("pod p label.a={}", long(count)))),
@@ -158,6 +185,16 @@ fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
             4_096,
             Box::new(|count| format!("pool g qos={}", words(count, |n| format!("{n}:1:1:1"), ","))),
         ),
+        (
+            "BillSet.lines.line_id: a text of",
+            1_024,
+            Box::new(|count| format!("bill i lines={}", long(count))),
+        ),
+        (
+            "BillSet.lines: a list of",
+            4_096,
+            Box::new(|count| format!("bill i lines={}", words(count, |n| n.to_string(), ","))),
+        ),
     ];
     for (what, bound, line) in cases {
         let judged = |count: usize| rules().check(&parse(&format!("00:00 {}", line(count))).unwrap());
@@ -176,7 +213,7 @@ fn which_resources_are_gpus_is_what_the_rules_say() {
 }
 
 /// One object of each kind with the largest values, and the smallest divisors.
-const LARGEST: [&str; 12] = [
+const LARGEST: [&str; 14] = [
     "pool g qos=medium:1000000000:1000000000:10 oversell=100000 disk=100000 mem=100000",
     "rate r cpu=1000000000 gib=1000000000 gpu=1000000000",
     "commitment k vcpu=0.000000000001 gib=0.000000000001 cost=1000000000",
@@ -189,12 +226,15 @@ const LARGEST: [&str; 12] = [
     "pod shares node=least pool=g gpu=1M tflops=100 vram=1G",
     "use free to=01:00 cpu=1M memory=1P gpu=1M",
     "use shares to=01:00 cpu=1M memory=1P gpu=1M",
+    "node billed resource=i cost=1000000000 cpu=1M memory=1P gpu=1M",
+    "bill i lines=a:hours=1000000000:price=1000000000:cost=1000000000000:billed=-1000000000000",
 ];
 
 /// Returns the figures that add up over objects.
 fn sums(tables: &HourTables) -> Vec<Decimal12> {
     let totals = &tables.totals;
     let mut sums = vec![totals.supply_cost, totals.pool_cost, totals.reservation_unused_cost];
+    sums.extend([totals.bill_cost, totals.bill_billed_cost]);
     for pool in &tables.pool_usage {
         sums.extend([pool.tflops_virtual, pool.vram_bytes_virtual, pool.charges, pool.spend_quarter]);
         sums.extend([pool.allocated_tflops_percent, pool.allocated_vram_percent]);
@@ -213,7 +253,9 @@ fn sums(tables: &HourTables) -> Vec<Decimal12> {
 
 #[test]
 fn a_million_of_the_largest_objects_of_each_kind_stay_within_their_columns() {
-    let records: Vec<EventRecord> = LARGEST.iter().map(|line| record(&format!("00:00 {line}"))).collect();
+    let mut records: Vec<EventRecord> = LARGEST.iter().map(|line| record(&format!("00:00 {line}"))).collect();
+    let lines = words(LIST_MAX, |n| format!("{n}:cost=1000000000000"), ",");
+    records.push(record(&format!("00:00 bill - lines={lines}")));
     records.iter().for_each(|record| rules().check(&record.event).unwrap());
     let hours = engine_tables(&records, &rules(), Hour(BASE_HOUR)).unwrap();
     let sums = sums(&hours[0]);
@@ -226,7 +268,8 @@ fn a_million_of_the_largest_objects_of_each_kind_stay_within_their_columns() {
 fn edges(rng: &mut ChaCha8Rng, line: &str) -> String {
     let words = line.split(' ').map(|word| match word.split_once('=') {
         Some((key, most))
-            if !["pool", "node", "region", "qos", "ns", "model", "to", "until"].contains(&key) =>
+            if !["pool", "node", "region", "qos", "ns", "model", "to", "until", "resource", "lines"]
+                .contains(&key) =>
         {
             let least = if ["cost", "price", "vcpu", "gib"].contains(&key) { "0.000000000001" } else { "1" };
             let value = [most, most, "0", least][rng.random_range(0..4)];
@@ -248,6 +291,8 @@ fn records_that_intake_accepts_fold_as_the_model_says() {
             let name = ["", "2"][rng.random_range(0..2)];
             let (kind, rest) = line.split_once(' ').unwrap();
             let (id, rest) = rest.split_once(' ').unwrap();
+            // A charge period begins at a full hour.
+            let minute = if kind == "bill" { 0 } else { minute };
             records.push(record(&format!("00:{minute:02} {kind} {id}{name} {rest}")));
         }
         records.iter().for_each(|record| rules().check(&record.event).unwrap());

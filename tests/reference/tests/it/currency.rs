@@ -22,6 +22,7 @@ fn set_currency(event: &mut Event, currency: &str) {
         Payload::PoolSet(pool) => pool.currency = currency.into(),
         Payload::CommitmentSet(commitment) => commitment.currency = currency.into(),
         Payload::ReservationSet(reservation) => reservation.currency = currency.into(),
+        Payload::BillSet(bill) => bill.currency = currency.into(),
         _ => {}
     }
 }
@@ -53,6 +54,8 @@ fn engine_and_model_agree_on_histories_of_two_currencies() {
             assert_eq!(engine.totals, model.totals, "seed {seed}, hour {}", engine.hour);
             assert_eq!(engine.commitment_utilization, model.commitment_utilization, "seed {seed}");
             assert_eq!(engine.pool_usage, model.pool_usage, "seed {seed}");
+            assert_eq!(engine.reservation_usage, model.reservation_usage, "seed {seed}");
+            assert_eq!(engine.cost_allocation.len(), model.cost_allocation.len(), "seed {seed}");
             assert!(engine == model, "seed {seed}, hour {}", engine.hour);
             let rows = engine.cost_allocation.iter();
             other += rows.filter(|row| row.unpriced == Some(Unpriced::OtherCurrency)).count();

@@ -77,6 +77,28 @@ fn commitments_of_prime_totals_and_odd_fractions_are_exact() {
 }
 
 #[test]
+fn the_largest_lines_of_bills_are_exact() {
+    let lines = [
+        format!("00:00 node a resource=i cost={DEAREST} cpu={MOST} memory={MOST} gpu={MOST}"),
+        "00:00:00.000001 node b resource=i cost=0.000000000001 cpu=7 memory=13 gpu=7".to_owned(),
+        "00:17:13.000007 node c resource=i cost=98.320000000001 cpu=191999m memory=2199023255551".to_owned(),
+        "00:00 pod p node=a cpu=1m memory=1 gpu=1m".to_owned(),
+        "00:00 pod q node=a cpu=9223372036854775806 memory=9223372036854775783".to_owned(),
+        "00:41:00.999999 pod r node=b cpu=7001m memory=3".to_owned(),
+        "00:00 pod s node=c cpu=63999m memory=1099511627689".to_owned(),
+        format!("00:00 bill i lines=a:for=3h:hours=7.000000000003:price={DEAREST}:cost={DEAREST}:list=0"),
+        format!("00:00 bill i account=b lines=b:for=2h:cost=-{DEAREST}:billed=0.000000000001"),
+        "00:00 bill i account=c lines=c:for=7h:hours=0.000000000007:cost=-0.000000000001".to_owned(),
+        format!("01:00 bill - lines=d:for=3h:cost={DEAREST}:billed=-{DEAREST}"),
+    ];
+    let hours = both(&lines, &Rules::default(), 8);
+    assert!(hours.iter().all(|hour| hour.totals.difference == Decimal12::ZERO));
+    let cost: i128 = hours.iter().map(|hour| hour.totals.bill_cost.atoms()).sum();
+    // The line of -1 atom, and the three largest lines, of which one is below zero.
+    assert_eq!(cost, DEAREST.parse::<Decimal12>().unwrap().atoms() - 1);
+}
+
+#[test]
 fn weights_of_28_digits_are_exact() {
     let weights = Weights {
         gpu: "9999999999999999.999999999999".parse().unwrap(),

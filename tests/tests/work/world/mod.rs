@@ -1,6 +1,7 @@
 //! The setting of a test: topics and a group of its own on the shared Kafka, a folder, a configuration, and
 //! load.
 
+pub mod events;
 pub mod registry;
 pub mod topics;
 pub mod worker;

@@ -56,12 +56,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Some(lake) => {
             let checked = runtime.block_on(check_lake(args, lake))?;
             report::print(&if args.json { format!("{:#}", checked.json()) } else { checked.to_string() })?;
-            Ok(match checked.findings.worst() {
-                None => ExitCode::SUCCESS,
-                Some(Severity::Error) => ExitCode::from(ERRORS),
-                Some(Severity::Warning) if args.allow_warnings => ExitCode::SUCCESS,
-                Some(Severity::Warning) => ExitCode::from(WARNINGS),
-            })
+            Ok(exit_code(checked.findings.worst(), args.allow_warnings))
         }
         None => {
             let loaded = config::load(args.config.as_deref())?;
@@ -74,6 +69,16 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             // A configuration that can never work is reported before a system that does not respond.
             Ok(failures.min().map_or(ExitCode::SUCCESS, ExitCode::from))
         }
+    }
+}
+
+/// Returns the exit code of a check whose worst finding has this severity.
+pub fn exit_code(worst: Option<Severity>, allow_warnings: bool) -> ExitCode {
+    match worst {
+        None => ExitCode::SUCCESS,
+        Some(Severity::Error) => ExitCode::from(ERRORS),
+        Some(Severity::Warning) if allow_warnings => ExitCode::SUCCESS,
+        Some(Severity::Warning) => ExitCode::from(WARNINGS),
     }
 }
 

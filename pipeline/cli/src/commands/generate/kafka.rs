@@ -103,6 +103,55 @@ impl EventSink for KafkaProducer {
     }
 }
 
+/// Sends events one by one, at most as many a second as the arguments say.
+pub struct EventSender {
+    topics: Vec<String>,
+    encoder: MessageEncoder,
+    producer: KafkaProducer,
+    pace: Pace,
+}
+
+impl EventSender {
+    /// Connects to the brokers of the arguments, and checks the topics.
+    ///
+    /// # Errors
+    /// If the configuration is wrong, or Kafka or the registry is unavailable.
+    pub fn open(args: &KafkaArgs) -> anyhow::Result<Self> {
+        let mut config: Config = config::load(args.config.as_deref())?.config;
+        if let Some(brokers) = &args.bootstrap_servers {
+            config.kafka.bootstrap_servers.clone_from(brokers);
+        }
+        let topics = topics(args, &config)?;
+        let connection = kafka::connection(&config.kafka)?;
+        let encoder = encoder(&config)?;
+        check_topics(&connection, &topics)?;
+        let producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
+        Ok(Self { topics, encoder, producer, pace: Pace::new(args.rate, Instant::now()) })
+    }
+
+    /// Sends an event with this canonical body.
+    ///
+    /// # Errors
+    /// If an earlier message was not stored.
+    pub fn send(&mut self, kind: EventKind, organization_id: &str, body: &[u8]) -> Result<(), Failure> {
+        let wait = self.pace.wait(Instant::now());
+        if !wait.is_zero() {
+            thread::sleep(wait);
+        }
+        let (topic, value) = (topic_of(&self.topics, kind), self.encoder.encode(kind, body));
+        self.producer.send(topic, organization_id.as_bytes(), &value).map_err(kafka::failure)
+    }
+
+    /// Waits until all messages are stored. Returns the topics, for the report.
+    ///
+    /// # Errors
+    /// If a message was not stored.
+    pub fn finish(self) -> Result<String, Failure> {
+        self.producer.flush().map_err(kafka::failure)?;
+        Ok(format!("to {}", self.topics.join(", ")))
+    }
+}
+
 /// Returns the topics of the arguments, or else the first configured topic.
 pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     let topics = match args.topic.as_slice() {

@@ -1,4 +1,5 @@
-//! `prorata explain`: explains the cost of a pod, a node, an agreement or a namespace in an hour.
+//! `prorata explain`: explains the cost of a pod, a node, an agreement, a namespace or a resource of a bill
+//! in an hour.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub struct ExplainArgs {
     /// Namespace to explain, with its pods and their nodes
     #[arg(long, value_name = "NAME|CLUSTER/NAME", group = "subject")]
     pub namespace: Option<String>,
+    /// Resource of a bill to explain, with its lines and its nodes; '' for charges of no resource
+    #[arg(long, value_name = "KEY", group = "subject")]
+    pub bill: Option<String>,
     /// Organization, if several have a subject with this name
     #[arg(long, value_name = "ID")]
     pub organization: Option<String>,
@@ -156,4 +160,5 @@ fn subject(args: &ExplainArgs) -> Option<Subject> {
         .or_else(|| named(&args.reservation, Subject::Reservation))
         .or_else(|| named(&args.commitment, Subject::Commitment))
         .or_else(|| named(&args.namespace, Subject::Namespace))
+        .or_else(|| named(&args.bill, Subject::Bill))
 }

@@ -214,6 +214,38 @@ fn changes_by_a_late_event_are_reported_and_add_up() {
     assert!(people.contains("  new events in "), "{people}");
 }
 
+#[test]
+fn a_bill_is_explained_line_by_line() {
+    let room = Room::new();
+    room.put_events("good.avro", &billed_trace());
+    room.run("lake", &[]);
+    let hour = "2026-11-01T01";
+    let people = explain(&room, hour, &["--bill", "i-1"]);
+    assert_eq!(code(&people), 0, "{}{}", text(&people), error(&people));
+    let people = text(&people);
+    assert!(people.starts_with("bill i-1 of organization acme, hour 2026-11-01T01: 2 USD\n"), "{people}");
+    for said in [
+        "Line day of aws, account 111122223333, for i-1: m5.xlarge on demand",
+        "it is min(1, 2) / 3 of the line",
+        "By the lines of the bill, list price 2.5 an hour",
+    ] {
+        assert!(people.contains(said), "{said}: {people}");
+    }
+    let of = |hour: &str, args: &[&str]| json(&explain(&room, hour, &[args, &["--json"]].concat()));
+    let document = of(hour, &["--bill", "i-1"]);
+    let bill = &document["trace"]["bills"][0];
+    assert_eq!((&bill["left"]["hours"], &bill["part"]["effective"]), (&json!("2"), &json!("2")));
+    let node = of(hour, &["--node", "n"]);
+    assert_eq!((&node["cost"], &node["trace"]["bills"]), (&json!("2"), &document["trace"]["bills"]));
+    let pod = of("2026-11-01T00", &["--pod", "a"]);
+    let kinds: BTreeSet<&str> =
+        pod["events"].as_array().unwrap().iter().filter_map(|event| event["kind"].as_str()).collect();
+    assert!(kinds.contains("BillSet"), "{pod:#}");
+    let unknown = explain(&room, hour, &["--bill", "i-2"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(message(&unknown).contains("has no bill 'i-2'; the nearest: 'i-1'"), "{}", error(&unknown));
+}
+
 /// Packs an hour, and explains it from the pack alone.
 #[test]
 fn a_packed_hour_is_explained_in_the_same_words_without_the_lake() {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prorata_connectors::archive::write_events;
+use prorata_samples::bill::bill_line;
 use prorata_samples::trace::{node, pod, pod_stop};
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::{BillLine, BillSet, Event, EventRecord, Payload};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use prorata_testkit::wait::eventually;
 use prorata_tests::lake::{EVERY_HOUR, LiveFiles, StoredLake};
 use prorata_worker::names::TableFile;
@@ -190,4 +191,29 @@ pub fn avro(events: &[EventRecord]) -> Vec<u8> {
 /// Returns the events of three hours of one node.
 pub fn trace() -> Vec<EventRecord> {
     vec![node("acme", 0, 10), pod("acme", 30, "a", 1), pod_stop("acme", 150, "a")]
+}
+
+/// Returns the events of three hours of one node, and its bill: 6 for three hours of a day.
+pub fn billed_trace() -> Vec<EventRecord> {
+    let EventRecord { event: mut start, .. } = node("acme", 0, 10);
+    let Payload::NodeStarted(started) = &mut start.payload else { panic!("not a start of a node") };
+    started.resource_key = Some("i-1".into());
+    let begin = start.event_time;
+    let line = BillLine {
+        description: Some("m5.xlarge on demand".into()),
+        hours: Some("3".parse().unwrap()),
+        list_unit_price: Some("2.5".parse().unwrap()),
+        list_cost: "7.5".parse().unwrap(),
+        ..bill_line("day", Timestamp(begin.0 + 24 * HOUR_MICROS), "6")
+    };
+    let bill = BillSet {
+        provider: "aws".into(),
+        billing_account_id: "111122223333".into(),
+        resource_key: "i-1".into(),
+        currency: "USD".into(),
+        lines: vec![line],
+    };
+    let bill = Event::new("acme".into(), begin, Payload::BillSet(Box::new(bill)));
+    let pods = [pod("acme", 30, "a", 1), pod_stop("acme", 150, "a")];
+    [start, bill].map(EventRecord::new).into_iter().chain(pods).collect()
 }

@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use prorata_samples::bill::bill_line;
+use prorata_samples::trace::node;
 use prorata_schemas::decimal::Decimal12;
-use serde_json::Value;
+use prorata_schemas::event::{BillLine, ChargeCategory, EventRecord, Payload, UseStatus};
+use prorata_schemas::money::UnitPrice;
+use serde_json::{Value, json};
 
 use super::harness::*;
 
@@ -106,8 +110,69 @@ fn numbers_on_the_page_are_those_of_the_tables() {
     let all: i128 = sums(&data, "gpu_hours", "kind").into_values().sum();
     assert!(hours("physical_hours") > 0 && hours("oversubscribed_hours") == 0, "{sharing:?}");
     assert!((1..=all).contains(&hours("allocated_hours")), "{sharing:?}");
-    assert_eq!(data["left_out"], serde_json::json!({}));
+    assert_eq!((&data["left_out"], &data["bills"]), (&json!({}), &json!({ "days": [], "clusters": [] })));
     assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["fix"].as_str().unwrap().len() > 10));
+}
+
+/// Returns the events of three hours: a billed node, another at 3 an hour that no bill has, and a bill of no
+/// resource with a credit of -2.4 and an unused commitment of 4.8 for the whole day.
+fn partly_billed_trace() -> Vec<EventRecord> {
+    let mut events = billed_trace();
+    let (mut other, mut shared) = (events[0].event.clone(), events[1].event.clone());
+    let Payload::NodeStarted(started) = &mut other.payload else { panic!("not a start of a node") };
+    started.cluster_id = "d".into();
+    started.resource_key = None;
+    started.hourly_cost = UnitPrice::from_nanos(3_000_000_000);
+    let Payload::BillSet(bill) = &mut shared.payload else { panic!("not a bill") };
+    bill.resource_key = "".into();
+    let end = bill.lines[0].period_end;
+    let credit = BillLine { category: ChargeCategory::Credit, ..bill_line("credit", end, "-2.4") };
+    let (commitment_id, commitment_status) = (Some("plan".into()), Some(UseStatus::Unused));
+    let unused = BillLine { commitment_id, commitment_status, ..bill_line("unused", end, "4.8") };
+    bill.lines = vec![credit, unused];
+    events.extend([other, shared].map(EventRecord::new));
+    events
+}
+
+/// The section on bills compares a billed node with its estimate, by day and by cluster. Other costs have
+/// columns of their own, and no cost is missing.
+#[test]
+fn bills_are_compared_with_estimates() {
+    let room = Room::new();
+    let events = partly_billed_trace().into_iter().chain([node("beta", 0, 10)]);
+    room.put_events("good.avro", &events.collect::<Vec<_>>());
+    room.run("lake", &[]);
+    let sums = |billed: [&str; 4], estimated: &str| {
+        let text = |amount: &str| amount.parse::<Decimal12>().unwrap().atoms().to_string();
+        let [nodes, estimate, agreements, shared] = billed.map(text);
+        json!({ "nodes": nodes, "estimate": estimate, "agreements": agreements, "shared": shared,
+            "estimated": text(estimated) })
+    };
+    let day = |organization: &str, is_billed: bool, sums: Value| {
+        json!({ "organization": organization, "currency": "USD", "date": "2026-11-01",
+            "is_billed": is_billed, "sums": sums })
+    };
+    let cluster = |organization: &str, cluster: &str, sums: Value| {
+        json!({ "organization": organization, "currency": "USD", "cluster": cluster,
+            "sums": sums })
+    };
+    let none = ["0"; 4];
+    let acme = day("acme", true, sums(["6", "30", "0.6", "-0.3"], "9"));
+    let clusters = [
+        cluster("acme", "", sums(["0", "0", "0.6", "-0.3"], "0")),
+        cluster("acme", "c", sums(["6", "30", "0", "0"], "0")),
+        cluster("acme", "d", sums(none, "9")),
+    ];
+    let (_, data) = page(&room, &["--organization", "acme"]);
+    assert_eq!(data["bills"], json!({ "days": [acme], "clusters": clusters }));
+    let total: Decimal12 = "15.3".parse().unwrap();
+    assert_eq!(self::sums(&data, "cost", "organization"), [("acme".to_owned(), total.atoms())].into());
+    let (_, data) = page(&room, &[]);
+    let beta = (day("beta", false, sums(none, "30")), cluster("beta", "c", sums(none, "30")));
+    assert_eq!(data["bills"]["days"], json!([acme, beta.0]));
+    assert_eq!(data["bills"]["clusters"].as_array().unwrap().last(), Some(&beta.1));
+    let (_, data) = page(&room, &["--organization", "beta"]);
+    assert_eq!(data["bills"], json!({ "days": [], "clusters": [] }), "no row of it is billed");
 }
 
 /// For each bearer of cost, the page names a command. An idle node is explained by its cluster and id.
@@ -183,7 +248,7 @@ fn the_page_explains_what_cost_most() {
         *kinds.entry(of("kind", at)).or_insert(0) += 1;
     }
     assert!(kinds.len() > 2, "{kinds:?}");
-    assert_eq!(page(&room, &["--explain", "0"]).1["explained"], serde_json::json!({}));
+    assert_eq!(page(&room, &["--explain", "0"]).1["explained"], json!({}));
 }
 
 /// A lake with a damaged archive cannot be explained. The page is still written, and says why in place of the
@@ -320,7 +385,7 @@ fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_message() {
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);
     let (_, data) = page(&room, &["--from", "2027-01-01T00"]);
-    assert_eq!((&data["hours"], &data["times"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!((&data["hours"], &data["times"]), (&Value::Null, &json!([])));
     let other = report(&room, &["--group-by", "colour"]);
     assert_eq!(code(&other), 2);
     assert!(error(&other).contains("it must be namespace, cluster, gpu_model or label:KEY"));

@@ -17,8 +17,8 @@ use prorata_schemas::time::Timestamp;
 use crate::model::per_resource::PerResource;
 use crate::model::spec::{Amounts, NodeSpec, gpu_model};
 use crate::model::state::NodeKey;
+use crate::rules::commitment::coverable;
 use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
-use crate::rules::commitment::scaled;
 use crate::rules::commitment::walk::Walk;
 
 /// An effective commitment, with the amounts that it covers and could cover over all nodes.
@@ -225,7 +225,7 @@ fn left_by(commitments: &[Cover], nodes: &FamilyNodes, rests: &PerResource<Rests
     let mut lefts = PerResource::<Rests>::default();
     for (key, node) in nodes {
         let run = (key.clone(), node.start);
-        for ((left, rests), capacity) in lefts.as_mut().zip(rests.as_ref()).zip(scaled(node.spec.capacity)) {
+        for ((left, rests), capacity) in lefts.as_mut().zip(rests.as_ref()).zip(coverable(&node.spec)) {
             if !rests.contains_key(&run) {
                 left.insert(run.clone(), capacity);
             }

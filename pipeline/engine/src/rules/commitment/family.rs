@@ -21,7 +21,7 @@ use crate::model::slices::Coverage;
 use crate::model::state::NodeKey;
 use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
 use crate::rules::commitment::place::{FamilyNode, NodeRun, Place};
-use crate::rules::commitment::{TotalAmounts, committed, is_hourly, planned, scaled};
+use crate::rules::commitment::{TotalAmounts, committed, coverable, is_hourly, planned};
 use crate::trace::{Recorder, WalkStep, covered_units};
 use crate::work::Work;
 
@@ -71,17 +71,27 @@ impl Family {
     }
 
     /// Sets the effective commitments, in order. A commitment that was not effective before looks at each
-    /// node.
+    /// node. Commitments in `billed` cover nothing.
     ///
     /// # Errors
     /// If there are too many pairs.
     pub(crate) fn set_commitments(
         &mut self,
         commitments: Vec<Arc<CommitmentSet>>,
+        billed: &BTreeSet<CommitmentId>,
         pairs: &Work,
     ) -> Result<(), EngineError> {
-        if commitments.iter().all(|commitment| instant(commitment, planned) == instant(commitment, committed))
-        {
+        let totals = |totals: TotalAmounts| {
+            move |commitment: &CommitmentSet| match is_hourly(commitment)
+                || billed.contains(&commitment.commitment_id)
+            {
+                // A reserved instance covers use of the clock hour, and a billed commitment covers nothing.
+                true => PerResource::default(),
+                false => totals(commitment),
+            }
+        };
+        let (planned, committed) = (totals(planned), totals(committed));
+        if commitments.iter().all(|commitment| planned(commitment) == committed(commitment)) {
             self.planned = None;
         } else {
             let covers = self.planned.get_or_insert_default();
@@ -131,7 +141,7 @@ impl Family {
                 }
             }
             if let Some(now) = now {
-                for (rests, rest) in rests.as_mut().zip(scaled(now.spec.capacity)) {
+                for (rests, rest) in rests.as_mut().zip(coverable(&now.spec)) {
                     rests.insert((key.clone(), now.start), rest);
                 }
                 self.nodes.insert(key.clone(), now);
@@ -165,7 +175,7 @@ impl Family {
         places: &BTreeMap<CommitmentId, usize>,
         trace: &mut Recorder<WalkStep>,
     ) {
-        let capacity = |(key, node): (&NodeKey, &FamilyNode)| (key.clone(), scaled(node.spec.capacity));
+        let capacity = |(key, node): (&NodeKey, &FamilyNode)| (key.clone(), coverable(&node.spec));
         let mut rests: BTreeMap<NodeKey, PerResource<UBig>> = self.nodes.iter().map(capacity).collect();
         for cover in self.covers.iter().filter(|cover| !is_hourly(&cover.commitment)) {
             let commitment = &cover.commitment;
@@ -204,17 +214,12 @@ impl Family {
     }
 }
 
-/// Returns the totals that a commitment may cover at every instant; zero for a reserved instance.
-fn instant(commitment: &CommitmentSet, totals: TotalAmounts) -> PerResource<UBig> {
-    if is_hourly(commitment) { PerResource::default() } else { totals(commitment) }
-}
-
 /// Sets the effective commitments, in order, each with the totals that it may cover.
 fn set_commitments(
     covers: &mut Vec<Cover>,
     commitments: &[Arc<CommitmentSet>],
     nodes: &FamilyNodes,
-    totals: TotalAmounts,
+    totals: impl Fn(&CommitmentSet) -> PerResource<UBig>,
     pairs: &Work,
 ) -> Result<(), EngineError> {
     let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
@@ -228,7 +233,7 @@ fn set_commitments(
             Some(cover) => cover,
             None => {
                 pairs.add(nodes.len())?;
-                Cover::new(Arc::clone(commitment), instant(commitment, totals), nodes)
+                Cover::new(Arc::clone(commitment), totals(commitment), nodes)
             }
         };
         covers.push(cover);
@@ -320,7 +325,7 @@ mod tests {
             resource_key: None,
             account_id: None,
         };
-        Arc::new(NodeSpec::new(Arc::new(description), &Rules::default()))
+        Arc::new(NodeSpec::new(Arc::new(description), &BTreeSet::new(), &Rules::default()))
     }
 
     fn commitment(number: u8, (vcpu, gpu, gpu_model): Size, enabled: bool) -> Arc<CommitmentSet> {
@@ -379,11 +384,15 @@ mod tests {
         /// Decides coverage, and compares the family with a new family that decides for the first time.
         fn decide(&mut self) {
             let pairs = Work::of_pairs();
-            self.family.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
+            self.family
+                .set_commitments(self.commitments.values().cloned().collect(), &BTreeSet::new(), &pairs)
+                .unwrap();
             let changed = self.family.decide(&pairs).unwrap();
             let mut fresh = Family::default();
             self.nodes.iter().for_each(|(key, node)| fresh.node_runs(key, node.clone()));
-            fresh.set_commitments(self.commitments.values().cloned().collect(), &pairs).unwrap();
+            fresh
+                .set_commitments(self.commitments.values().cloned().collect(), &BTreeSet::new(), &pairs)
+                .unwrap();
             fresh.decide(&pairs).unwrap();
             let known = |family: &Family| {
                 let covers = family.covers.iter();
@@ -433,7 +442,7 @@ mod tests {
         // Nodes that start one by one, and one that is described again and again.
         for (numbers, start) in [([0, 1, 2, 3, 4], 1), ([0; 5], 1)] {
             assert_pairs(3 * 5, |family, pairs| {
-                family.set_commitments(commitments(3), pairs)?;
+                family.set_commitments(commitments(3), &BTreeSet::new(), pairs)?;
                 numbers.into_iter().try_for_each(|number| {
                     runs(family, number, 4, start);
                     family.decide(pairs).map(drop)
@@ -444,13 +453,13 @@ mod tests {
         assert_pairs(3 * 5 + 2 * 3 * 5, |family, pairs| {
             (0..5).for_each(|number| runs(family, number, 0, 1));
             (0..3).try_for_each(|_| {
-                family.set_commitments(commitments(3), pairs)?;
+                family.set_commitments(commitments(3), &BTreeSet::new(), pairs)?;
                 family.decide(pairs).map(drop)
             })
         });
         // The first node of the walk takes what four others had.
         assert_pairs(4 + 1 + 4, |family, pairs| {
-            family.set_commitments(vec![commitment(0, (4, 0, 0), true)], pairs)?;
+            family.set_commitments(vec![commitment(0, (4, 0, 0), true)], &BTreeSet::new(), pairs)?;
             (1..5).for_each(|number| runs(family, number, 1, 1));
             family.decide(pairs)?;
             runs(family, 0, 4, 0);

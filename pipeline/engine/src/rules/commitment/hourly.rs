@@ -84,7 +84,7 @@ pub(super) fn cover(
     trace: &mut Recorder<WalkStep>,
 ) -> Result<(), EngineError> {
     let mut families: BTreeMap<FamilyKey, Vec<Pot>> = BTreeMap::new();
-    for pot in pots(hours, is_hourly) {
+    for pot in pots(hours, is_hourly).into_iter().filter(|pot| !pot.is_billed) {
         families.entry(family_of_commitment(&pot.description)).or_default().push(pot);
     }
     if families.is_empty() {
@@ -126,7 +126,7 @@ fn take_uses(
     let mut taken: BTreeMap<FamilyKey, Uses> = BTreeMap::new();
     for (key, slices) in nodes {
         for slice in std::mem::take(slices) {
-            let family = family_of_node(&slice.spec.description);
+            let family = family_of_node(&slice.spec.description).filter(|_| slice.spec.bill.is_none());
             let Some(family) = family.filter(|family| families.contains_key(family)) else {
                 slices.push(slice);
                 continue;

@@ -20,12 +20,14 @@ pub(crate) struct Pot {
     pub(crate) spans: Vec<Span>,
     /// The slices of the commitment with this description.
     pub(crate) slices: Range<usize>,
+    /// Whether bills of the hour have lines for the commitment, so that it covers nothing.
+    pub(crate) is_billed: bool,
 }
 
 impl Pot {
-    fn new(slice: &CommitmentSlice, index: usize) -> Self {
+    fn new(slice: &CommitmentSlice, index: usize, is_billed: bool) -> Self {
         let description = Arc::clone(&slice.description);
-        Self { description, spans: vec![slice.span], slices: index..index + 1 }
+        Self { description, spans: vec![slice.span], slices: index..index + 1, is_billed }
     }
 
     fn extend(&mut self, span: Span, index: usize) {
@@ -75,7 +77,7 @@ pub(crate) fn pots(
             let last = pots.get_mut(first..).unwrap_or_default().last_mut();
             match last.filter(|pot| pot.description == slice.description) {
                 Some(pot) => pot.extend(slice.span, index),
-                None => pots.push(Pot::new(slice, index)),
+                None => pots.push(Pot::new(slice, index, hour.is_billed)),
             }
         }
     }

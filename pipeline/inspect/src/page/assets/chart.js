@@ -45,7 +45,7 @@ const swatch = (at) => element("span", { class: `swatch s${Math.min(at, COLORS)}
 /** The tooltip of one time: the total and its parts. */
 function tipOf(names, values, at) {
   const all = names.map((name, color) => [name, values(at, name), color]);
-  const parts = all.filter(([, atoms]) => atoms > 0n);
+  const parts = all.filter(([, atoms]) => atoms !== 0n);
   const total = parts.reduce((sum, [, atoms]) => sum + atoms, 0n);
   const line = (name, atoms, ...mark) =>
     element("tr", {}, element("td", {}, ...mark, name), element("td", { class: "n" }, money(atoms)));

@@ -15,7 +15,7 @@ function explainCommand(at) {
       : kind === "idle"
         ? `${bearer(at, "cluster")}/${bearer(at, "name")}`
         : bearer(at, "name");
-  const option = { idle: "node" }[kind] ?? kind;
+  const option = { idle: "node", shared: "bill" }[kind] ?? kind;
   const words = [DATA.lake, subject, bearer(at, "organization")].map(shellWord);
   if (words.includes(undefined)) return undefined;
   const [lake, name, organization] = words;
@@ -50,7 +50,8 @@ function detail(at) {
     add(over, DATA.facts.time[fact], FACTS.cost[fact]);
   });
   const kind = bearer(at, "kind"),
-    title = `${{ pod: "", idle: "idle node " }[kind] ?? `${kind} `}${bearer(at, "name")}`;
+    kinds = { pod: "", idle: "idle node ", shared: "shared charge " },
+    title = `${kinds[kind] ?? `${kind} `}${bearer(at, "name")}`;
   const dialog = document.getElementById("detail");
   const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
   dialog.replaceChildren(

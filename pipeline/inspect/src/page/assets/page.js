@@ -19,6 +19,7 @@ function draw() {
       section("Cost over time", ...chart("cost", names, value, label)),
       groupTable(added),
       ...movers(added),
+      ...bills(),
       ...savings(),
       ...reservations(),
       ...gpus(added),

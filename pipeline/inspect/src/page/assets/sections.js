@@ -216,6 +216,7 @@ function bearerTable({ bearers }) {
   const name = (at) => {
     const kind = bearer(at, "kind");
     if (kind === "pod") return [bearer(at, "namespace"), bearer(at, "name")].filter(Boolean).join("/");
+    if (kind === "shared") return `shared charge ${bearer(at, "name")}`;
     return kind === "idle" ? `idle node ${bearer(at, "name")}` : `unused ${kind} ${bearer(at, "name")}`;
   };
   const has = (at) =>

@@ -57,6 +57,7 @@ function stackOf(at) {
     idle: "idle nodes",
     reservation: "unused reservations",
     commitment: "unused commitments",
+    shared: "shared charges",
   }[bearer(at, "kind")];
 }
 
@@ -73,7 +74,8 @@ for (const name of Object.keys(FACTS)) {
 
 /** Adds up everything that is shown. */
 function addUp() {
-  const sums = { total: 0n, idle: 0n, used: 0n, unused: 0n, reservation: 0n, commitment: 0n, over: 0n };
+  const sums = { total: 0n, used: 0n, unused: 0n, over: 0n };
+  Object.assign(sums, { idle: 0n, reservation: 0n, commitment: 0n, shared: 0n });
   const groups = new Map();
   const stacks = new Map();
   const cells = new Map();

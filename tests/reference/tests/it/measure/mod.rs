@@ -116,6 +116,9 @@ fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Me
             of_kind(row, &[RowKind::ReservationUnused, RowKind::CommitmentUnused], id)
         }),
         "purchase" => retain(&mut rows, id()?, |row, id| of_kind(row, &[RowKind::CommitmentPurchase], id)),
+        "shared" => retain(&mut rows, id()?, |row, id| {
+            of_kind(row, &[RowKind::SharedCharge], if id == "-" { "" } else { id })
+        }),
         other => return Err(format!("'{other}' is nothing to measure")),
     }
     let mut column = None;
@@ -139,6 +142,11 @@ fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Me
                 labels.any(|(name, value)| format!("{name}={value}") == id)
             }),
             "priced" => rows.retain(|row| row.unpriced.is_none()),
+            "by-bill" => rows.retain(|row| !row.lines.is_empty()),
+            "by-estimate" => rows.retain(|row| row.lines.is_empty()),
+            "of-line" => {
+                retain(&mut rows, id()?, |row, id| row.lines.iter().any(|line| *line.line().line_id == *id));
+            }
             "billed-by" => retain(&mut rows, id()?, |row, id| *row.provider == *id),
             "for" => {
                 retain(&mut rows, id()?, |row, id| row.unpriced.is_some_and(|reason| reason.name() == id))

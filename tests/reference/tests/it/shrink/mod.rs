@@ -60,6 +60,7 @@ fn plainer(record: &EventRecord) -> Vec<EventRecord> {
         Payload::PodStarted(pod) => pod.requests.clear(),
         Payload::QuotaSet(quota) => quota.max = None,
         Payload::CommitmentSet(commitment) => commitment.allowed_utilization = None,
+        Payload::BillSet(bill) => bill.lines.truncate(1),
         _ => {}
     });
     push(&|payload| match payload {

@@ -9,19 +9,17 @@ use clap::Args;
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_connectors::SystemClock;
 use prorata_connectors::archive::AvroArchive;
-use prorata_connectors::kafka::KafkaProducer;
 use prorata_schemas::body;
 use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Archive, Clock, ObjectStore, PutOutcome, Wanted};
 
 use crate::archive_file::archive_file;
-use crate::commands::generate::kafka as sending;
-use crate::commands::generate::kafka::KafkaArgs;
-use crate::config::{self, Config, yaml};
+use crate::commands::generate::kafka::{EventSender, KafkaArgs};
+use crate::config::yaml;
 use crate::failure::Failure;
 use crate::report;
-use crate::wiring::{self, kafka};
+use crate::wiring;
 use import::AgreementsAction;
 
 /// Arguments of `prorata agreements`.
@@ -149,21 +147,9 @@ fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<
 
 /// Sends the events, and waits until all are stored. Returns the topics, for the report.
 fn send(args: &KafkaArgs, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
-    let mut config: Config = config::load(args.config.as_deref())?.config;
-    if let Some(brokers) = &args.bootstrap_servers {
-        config.kafka.bootstrap_servers.clone_from(brokers);
-    }
-    let topics = sending::topics(args, &config)?;
-    let connection = kafka::connection(&config.kafka)?;
-    let encoder = sending::encoder(&config)?;
-    sending::check_topics(&connection, &topics)?;
-    let producer = KafkaProducer::new(&connection, sending::PATIENCE).map_err(kafka::failure)?;
+    let mut sender = EventSender::open(args)?;
     for event in events {
-        let kind = event.payload.kind();
-        let value = encoder.encode(kind, &body::encode(event));
-        let topic = sending::topic_of(&topics, kind);
-        producer.send(topic, agreements.organization_id.as_bytes(), &value).map_err(kafka::failure)?;
+        sender.send(event.payload.kind(), &agreements.organization_id, &body::encode(event))?;
     }
-    producer.flush().map_err(kafka::failure)?;
-    Ok(format!("to {}", topics.join(", ")))
+    Ok(sender.finish()?)
 }

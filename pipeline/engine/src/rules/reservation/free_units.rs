@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prorata_schemas::ids::ReservationId;
 use prorata_schemas::time::Timestamp;
 
-use crate::rules::waiting::UnitClass;
+use crate::rules::reservation::waiting::UnitClass;
 
 /// The place of a reservation within its class.
 pub(crate) type UnitPlace = (u128, u128, Timestamp, ReservationId);
