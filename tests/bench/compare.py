@@ -1,5 +1,6 @@
 """Says how the outputs of two sides differ; nothing where they are the same."""
 
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -72,22 +73,28 @@ def live(lake: Path, table: str) -> list[str]:
 
 def allocations(ours: Path, theirs: Path, last_hour: str) -> str | None:
     """Compares all rows of cost_allocation of two lakes, up to an hour such as 2026-11-20T22."""
-    database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'")
-    for name, lake in (("ours", ours), ("theirs", theirs)):
-        database.execute(
-            f"""
-            CREATE TABLE {name} AS SELECT * FROM read_parquet({live(lake, "cost_allocation")})
-            WHERE ChargePeriodStart <= TIMESTAMPTZ '{last_hour}:00:00Z'
+    counts = []
+    # Rows wait on disk, and one hour of them is compared at a time: there are millions.
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect(f"{folder}/rows.duckdb") as database:
+        database.execute("SET memory_limit = '4GB'")
+        database.execute("SET TimeZone = 'UTC'")
+        for name, lake in (("ours", ours), ("theirs", theirs)):
+            database.execute(
+                f"""
+                CREATE TABLE {name} AS SELECT * FROM read_parquet({live(lake, "cost_allocation")})
+                WHERE ChargePeriodStart <= TIMESTAMPTZ '{last_hour}:00:00Z'
+                """
+            )
+        hours = "SELECT ChargePeriodStart FROM theirs UNION SELECT ChargePeriodStart FROM ours"
+        for hour in database.execute(hours).fetchall():
+            mine, other = (f"(FROM {name} WHERE ChargePeriodStart = ?)" for name in ("ours", "theirs"))
+            counted = f"""
+                SELECT (SELECT count(*) FROM {other}),
+                    (SELECT count(*) FROM ({other} EXCEPT ALL {mine})),
+                    (SELECT count(*) FROM ({mine} EXCEPT ALL {other}))
             """
-        )
-    everything, missing, more = database.execute(
-        """
-        SELECT (SELECT count(*) FROM theirs),
-            (SELECT count(*) FROM (FROM theirs EXCEPT ALL FROM ours)),
-            (SELECT count(*) FROM (FROM ours EXCEPT ALL FROM theirs))
-        """
-    ).fetchone()
+            counts.append(database.execute(counted, [*hour] * 5).fetchone())
+    everything, missing, more = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
     if everything and not missing and not more:
         return None
     return f"of {everything} rows {missing} are not ours, and {more} of ours are not theirs"
