@@ -91,7 +91,7 @@ fn write_details(report: &BillReport, out: &mut PlainText) -> fmt::Result {
     }
     let counts = [
         (report.merged, "lines were added to equal lines"),
-        (report.merged_similar, "lines were added to similar lines, because their sets had too many"),
+        (report.merged_similar, "lines were added to similar lines, because their sets were too large"),
         (report.clipped, "lines with a period above 32 days were clipped to their billing month"),
         (report.retractions, "sets of the earlier export were retracted"),
         (report.faults, "lines cannot be imported; correct them, and import the files again"),

@@ -81,10 +81,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
             "no brokers: name them with --bootstrap-servers, or as kafka.bootstrap_servers with --config";
         return Err(Failure::usage(message).into());
     }
-    let connection = kafka::connection(&config.kafka)?;
-    let encoder = encoder(&config)?;
-    check_topics(&connection, &topics)?;
-    let mut producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
+    let (encoder, mut producer) = connect(&config, &topics)?;
     let sent = send(&args.load(), args.kafka.rate, &topics, &encoder, &mut producer)?;
     report::print(&format!("{} events, {} bytes, to {}", sent.events, sent.bytes, topics.join(", ")))?;
     Ok(ExitCode::SUCCESS)
@@ -122,10 +119,7 @@ impl EventSender {
             config.kafka.bootstrap_servers.clone_from(brokers);
         }
         let topics = topics(args, &config)?;
-        let connection = kafka::connection(&config.kafka)?;
-        let encoder = encoder(&config)?;
-        check_topics(&connection, &topics)?;
-        let producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
+        let (encoder, producer) = connect(&config, &topics)?;
         Ok(Self { topics, encoder, producer, pace: Pace::new(args.rate, Instant::now()) })
     }
 
@@ -150,6 +144,15 @@ impl EventSender {
         self.producer.flush().map_err(kafka::failure)?;
         Ok(format!("to {}", self.topics.join(", ")))
     }
+}
+
+/// Connects to the brokers and the registry of a configuration, and checks the topics.
+fn connect(config: &Config, topics: &[String]) -> anyhow::Result<(MessageEncoder, KafkaProducer)> {
+    let connection = kafka::connection(&config.kafka)?;
+    let encoder = encoder(config)?;
+    check_topics(&connection, topics)?;
+    let producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
+    Ok((encoder, producer))
 }
 
 /// Returns the topics of the arguments, or else the first configured topic.
