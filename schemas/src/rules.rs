@@ -1,6 +1,7 @@
 //! The configurable rules, stored by version under `rules/` in the root. Each hour has one version.
 
 pub mod bounds;
+pub mod division;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
 use bounds::{check_bounds, check_usage_bounds};
+use division::ChargeDivision;
 
 /// The configurable part of the rules. Rules are data: an hour is always folded under the version listed for
 /// it.
@@ -35,6 +37,8 @@ pub struct Rules {
     pub currency: Text,
     /// Currency by organization id.
     pub currencies: BTreeMap<OrganizationId, Text>,
+    /// Entries that divide shared charges of bills over pods. The first entry that matches a line divides it.
+    pub shared_charges: Vec<ChargeDivision>,
 }
 
 /// Weights that divide a node's cost over its resources (AWS split cost allocation). Only the ratios between
@@ -82,6 +86,7 @@ impl Default for Rules {
             eviction_protection_ratio: Ratio::from_nanos(1_200_000_000),
             currency: "USD".into(),
             currencies: BTreeMap::new(),
+            shared_charges: Vec::new(),
         }
     }
 }

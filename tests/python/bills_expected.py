@@ -105,6 +105,9 @@ def read_gcp(row: dict[str, str]) -> Iterator[Line]:
     name, global_name = row["resource.name"].strip(), row["resource.global_name"].strip()
     if "/instances/" in name and "//compute.googleapis.com/" in global_name:
         key = f"{row['location.zone']}/{name.split('/')[-1]}"
+    elif "/disks/" in global_name:
+        place = row["location.zone"] or global_name.split("/")[6]
+        key = f"{place}/disks/{name.split('/')[-1]}"
     else:
         key = global_name or name
     begin, end = hour_of(row["usage_start_time"]), hour_of(row["usage_end_time"])

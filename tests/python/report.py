@@ -38,7 +38,7 @@ GROUP = """CASE x_RowKind
     WHEN 'reservation_unused' THEN '(unused reservations)'
     WHEN 'commitment_unused' THEN '(unused commitments)'
     WHEN 'commitment_purchase' THEN '(shared charges)'
-    WHEN 'shared_charge' THEN '(shared charges)'
+    WHEN 'shared_charge' THEN coalesce(x_Namespace, '(shared charges)')
     ELSE x_Namespace
 END"""
 

@@ -272,6 +272,7 @@ fn pod(uid: &str, pool_id: Option<&str>, requests: &[(&str, &str)]) -> Event {
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     };
     Event::new("acme".into(), half_hour(0), Payload::PodStarted(Box::new(pod)))
 }

@@ -179,5 +179,6 @@ fn pod_started(slot: u64, node: u64, created_at: Timestamp) -> PodStarted {
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     }
 }

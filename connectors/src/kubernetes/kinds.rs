@@ -1,6 +1,6 @@
 //! The path of each kind, and the decoding of its objects.
 
-use prorata_collector::object::{KubeObject, NodeObject, ObjectKind, PodObject};
+use prorata_collector::object::{KubeObject, NodeObject, ObjectKind, PersistentVolumeObject, PodObject};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ pub(super) const fn path(kind: ObjectKind) -> &'static str {
         ObjectKind::ResourceClaim => "/apis/resource.k8s.io/v1/resourceclaims",
         ObjectKind::ResourceSlice => "/apis/resource.k8s.io/v1/resourceslices",
         ObjectKind::DeviceClass => "/apis/resource.k8s.io/v1/deviceclasses",
+        ObjectKind::PersistentVolume => "/api/v1/persistentvolumes",
     }
 }
 
@@ -62,6 +63,12 @@ impl WireObject for NodeObject {
     }
 }
 
+impl WireObject for PersistentVolumeObject {
+    fn object(self, _: ObjectKind) -> Result<KubeObject, String> {
+        Ok(KubeObject::PersistentVolume(Box::new(self)))
+    }
+}
+
 /// Decodes the kinds with few objects. Custom resources may have fields of any shape, so an unreadable object
 /// must not hide other objects.
 impl WireObject for Value {
@@ -79,6 +86,7 @@ impl WireObject for Value {
             ObjectKind::ResourceClaim => serde_json::from_value(self).map(KubeObject::ResourceClaim),
             ObjectKind::ResourceSlice => serde_json::from_value(self).map(KubeObject::ResourceSlice),
             ObjectKind::DeviceClass => serde_json::from_value(self).map(KubeObject::DeviceClass),
+            ObjectKind::PersistentVolume => serde_json::from_value(self).map(KubeObject::PersistentVolume),
         };
         object.map_err(|error| format!("{name}: {error}"))
     }

@@ -10,7 +10,7 @@
 //! first listed as of it, because a watch would not show the waiting pods again.
 //!
 //! A list that breaks off begins again; only a list that reached its last page counts as complete. Pods wait
-//! until every other kind was listed, because they name nodes and claims.
+//! until every other kind was listed, because they name nodes, claims and volumes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures::{Stream, TryStreamExt};
 use kube::core::WatchEvent;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
-use prorata_collector::object::{NodeObject, ObjectKind, PodObject};
+use prorata_collector::object::{NodeObject, ObjectKind, PersistentVolumeObject, PodObject};
 use prorata_collector::{Change, PodsVersion};
 use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
@@ -127,6 +127,9 @@ impl Watches {
                     })
                 }
                 ObjectKind::Node => tasks.spawn(async move { follower.follow::<NodeObject>().await }),
+                ObjectKind::PersistentVolume => {
+                    tasks.spawn(async move { follower.follow::<PersistentVolumeObject>().await })
+                }
                 _ => tasks.spawn(async move { follower.follow::<Value>().await }),
             };
         }

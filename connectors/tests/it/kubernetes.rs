@@ -14,21 +14,22 @@ use prorata_testkit::wait::eventually;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Receiver};
 
-const KINDS: [ObjectKind; 6] = [
+const KINDS: [ObjectKind; 7] = [
     ObjectKind::Node,
     ObjectKind::Pod,
     ObjectKind::ElasticQuota,
     ObjectKind::GpuPool,
     ObjectKind::ResourceClaim,
     ObjectKind::ResourceSlice,
+    ObjectKind::PersistentVolume,
 ];
 const LIST: &str = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
 const BOOKMARK: &str =
     r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
 
-/// An API server that has nodes, pods and resource claims, all empty, and refuses discovery of one group. The
-/// first watch of nodes ends after a bookmark, and watches from version 5 end without a change; no other
-/// watch ends.
+/// An API server that has nodes, pods and resource claims, all empty. It refuses discovery of one group, and
+/// lists of volumes. The first watch of nodes ends after a bookmark, and watches from version 5 end without a
+/// change; no other watch ends.
 #[derive(Clone, Default)]
 struct Played(Arc<Mutex<Vec<String>>>);
 
@@ -72,7 +73,7 @@ impl Played {
             let (status, body) = match target.split('?').next().unwrap() {
                 "/version" => ("200 OK", "{}"),
                 "/apis/resource.k8s.io/v1" => ("200 OK", r#"{"resources":[{"name":"resourceclaims"}]}"#),
-                "/apis/tensor-fusion.ai/v1" => ("403 Forbidden", "no"),
+                "/apis/tensor-fusion.ai/v1" | "/api/v1/persistentvolumes" => ("403 Forbidden", "no"),
                 "/api/v1/nodes" | "/api/v1/pods" | "/apis/resource.k8s.io/v1/resourceclaims" => {
                     ("200 OK", LIST)
                 }
@@ -182,9 +183,11 @@ fn watches_are_long_and_absent_kinds_are_not_listed() {
         }
     }
     assert!(asked["/api/v1/nodes"][2].contains("resourceVersion=9"), "it resumes from the bookmark");
-    // Each group was discovered once. Only a kind that could not be discovered was listed in vain.
+    // Each group was discovered once. Only a kind that could not be discovered, and one that may not be
+    // listed, were listed in vain.
     let others: Vec<_> = asked.iter().filter(|(path, _)| !paths.contains(&path.as_str())).collect();
     let once = [
+        "/api/v1/persistentvolumes",
         "/apis/nos.nebuly.com/v1alpha1",
         "/apis/resource.k8s.io/v1",
         "/apis/tensor-fusion.ai/v1",
@@ -193,7 +196,12 @@ fn watches_are_long_and_absent_kinds_are_not_listed() {
     assert!(others.iter().map(|(path, _)| path.as_str()).eq(once), "{others:?}");
     assert!(others.iter().all(|(_, queries)| queries.len() == 1), "{others:?}");
     let status = watches.status();
-    let absent = [ObjectKind::ElasticQuota, ObjectKind::GpuPool, ObjectKind::ResourceSlice];
+    let absent = [
+        ObjectKind::ElasticQuota,
+        ObjectKind::GpuPool,
+        ObjectKind::ResourceSlice,
+        ObjectKind::PersistentVolume,
+    ];
     for kind in KINDS {
         assert_eq!(status[&kind].is_absent, absent.contains(&kind), "{kind:?}");
     }

@@ -82,6 +82,7 @@ fn pod(index: i64) -> Event {
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     };
     // Every third pod starts inside the hour, at a time of its own.
     let start = if index % 3 == 0 { 1_000_003 * (index % 3_000) + 1 } else { 0 };

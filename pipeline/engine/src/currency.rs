@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{CommitmentSet, Event, Payload, PoolSet};
+use prorata_schemas::event::{CommitmentSet, Event, Payload, PoolSet, ReservationSet};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, Unpriced};
 
@@ -59,12 +59,19 @@ pub(crate) fn unmark_rows(rows: &mut [Box<CostRow>]) {
         if let Some(node) = row.node.as_mut().filter(|node| is_other(&node.currency)) {
             strip(&mut Arc::make_mut(node).currency);
         }
-        if let Some(set) = row.reservation.as_mut().filter(|set| is_other(&set.currency)) {
-            strip(&mut Arc::make_mut(set).currency);
+        if let Some(set) = &mut row.reservation {
+            unmark_reservation(set);
         }
         if let Some(set) = &mut row.commitment {
             unmark_commitment(set);
         }
+    }
+}
+
+/// Removes the mark from a reservation, if it has one.
+pub(crate) fn unmark_reservation(set: &mut Arc<ReservationSet>) {
+    if is_other(&set.currency) {
+        strip(&mut Arc::make_mut(set).currency);
     }
 }
 

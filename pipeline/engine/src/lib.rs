@@ -143,6 +143,7 @@ fn close(
         rows: steps.rows,
         plans: plan_steps.finish(),
         bills: bill_steps.finish(),
+        divisions: steps.divisions,
         ..timeline.trace
     };
     if let Some(focus) = focus {

@@ -9,11 +9,12 @@ use crate::error::EngineError;
 /// pods, in one organization's hour. They take about a gigabyte of memory.
 pub const WORK_MAX: u64 = 2_000_000;
 
-/// Maximum number of rows of pods besides the first row of each pod, for an organization with few pods. These
-/// rows take about a gigabyte of memory too.
+/// Maximum number of rows of pods besides the first row of each pod, and of rows of divided charges, for an
+/// organization with few pods. The rows of each kind take about a gigabyte of memory too.
 pub const ROWS_MAX: u64 = 1_000_000;
 
-/// Maximum number of rows for each pod besides the first, for an organization with many pods.
+/// Maximum number of rows for each pod besides the first, and of rows of divided charges for each pod, for an
+/// organization with many pods.
 const ROWS_OF_A_POD_MAX: u64 = 16;
 
 /// One kind of work, with the amount done so far.
@@ -44,6 +45,11 @@ impl Work {
     /// Creates the bound for rows of this many pods on nodes, besides the first row of each.
     pub(crate) fn of_rows(pods: usize) -> Self {
         Self::new("rows of pods by price and label", ROWS_MAX.max(pods as u64 * ROWS_OF_A_POD_MAX))
+    }
+
+    /// Creates the bound for rows of divided charges in an hour with this many pods.
+    pub(crate) fn of_divided_rows(pods: usize) -> Self {
+        Self::new("rows of divided charges", ROWS_MAX.max(pods as u64 * ROWS_OF_A_POD_MAX))
     }
 
     /// Creates a bound for any kind of work.

@@ -55,6 +55,7 @@ fn pod(uid: &str, requests: Quantities) -> PodStarted {
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     }
 }
 

@@ -5,11 +5,12 @@
 
 use prorata_engine::{EngineError, HourEvents, State, close_hour};
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload, PodStarted, Quantities,
-    RateSet,
+    BillLine, BillSet, CapacityType, ChargeCategory, CommitmentKind, CommitmentSet, Event, Labels,
+    NodeStarted, Payload, PodStarted, Quantities, RateSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::rules::division::{ChargeDivision, DivideOver};
 use prorata_schemas::time::{Hour, Timestamp};
 
 const SECOND: i64 = 1_000_000;
@@ -73,6 +74,7 @@ fn pod(number: i64, on_node: bool) -> Payload {
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     }))
 }
 
@@ -113,10 +115,45 @@ fn rate(price: i64) -> Payload {
     }))
 }
 
+/// Returns a set of this many lines, each of another account.
+fn bill(lines: i64) -> Payload {
+    let line = |number: i64| BillLine {
+        line_id: format!("l{number}").as_str().into(),
+        period_end: Hour(0).end(),
+        category: ChargeCategory::Usage,
+        is_correction: false,
+        service: "s".into(),
+        sku_id: None,
+        description: None,
+        account_id: Some(format!("a{number}").as_str().into()),
+        invoice_id: None,
+        commitment_id: None,
+        commitment_status: None,
+        reservation_id: None,
+        reservation_status: None,
+        hours: None,
+        list_unit_price: None,
+        billed_cost: 1.into(),
+        effective_cost: 1.into(),
+        list_cost: 1.into(),
+    };
+    Payload::BillSet(Box::new(BillSet {
+        provider: "aws".into(),
+        billing_account_id: "b".into(),
+        resource_key: "".into(),
+        currency: "USD".into(),
+        lines: (0..lines).map(line).collect(),
+    }))
+}
+
 /// Closes the first hour of these events.
 fn closed(events: Vec<Event>) -> Result<State, EngineError> {
+    closed_by(&Rules::default(), events)
+}
+
+fn closed_by(rules: &Rules, events: Vec<Event>) -> Result<State, EngineError> {
     let hour = HourEvents::of(Hour(0), events);
-    close_hour(State::new("o".into()), hour, &Rules::default()).map(|(state, _)| state)
+    close_hour(State::new("o".into()), hour, rules).map(|(state, _)| state)
 }
 
 /// Asserts that many objects of both kinds exceed the bound, and few objects do not.
@@ -162,4 +199,29 @@ fn prices_times_pods_of_a_node_are_bounded() {
         pods.chain((0..count).map(|number| at(number, node(0, 1 + number)))).collect()
     };
     assert_bounded(events, "rows of pods by price and label");
+}
+
+#[test]
+fn divided_charges_times_pods_are_bounded() {
+    let over_all = ChargeDivision {
+        organization_id: None,
+        provider: None,
+        billing_account_id: None,
+        account_id: None,
+        service: None,
+        category: None,
+        resource_key: None,
+        cluster_id: None,
+        namespace: None,
+        over: DivideOver::Pods,
+    };
+    let rules = Rules { shared_charges: vec![over_all], ..Rules::default() };
+    let events = |count: i64| {
+        let pods = (0..count).map(|number| at(0, pod(number, false)));
+        pods.chain([at(0, bill(count))]).collect()
+    };
+    closed_by(&rules, events(FEW)).unwrap();
+    let refused = closed_by(&rules, events(TOO_MANY)).unwrap_err();
+    let of_rows = matches!(refused, EngineError::Work { of: "rows of divided charges", .. });
+    assert!(of_rows, "{refused}");
 }

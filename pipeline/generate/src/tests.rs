@@ -52,10 +52,10 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         usage_interval: None,
         ..load(9, 40, 48)
     };
-    assert_eq!(digest(load.arrivals()), "b77d4bb4ee54139c30a32bae9c7c67a04accdcb12a3cbacd10d550451e7659de");
+    assert_eq!(digest(load.arrivals()), "e2e26d93ed768d7b91e1a8d141ed10caceb0977103b49ae1b6e8b9b2842a39b7");
     assert_eq!(
         digest(load.organization(2)),
-        "dab80dce63cc1ed7754164725b7a88d71b87af5190c51c46e9852e895dd13dc6"
+        "6c93e98de620458a4447433eba12b1d3d864da491bac3c34b761aee0a34982b9"
     );
 }
 

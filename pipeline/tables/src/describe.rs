@@ -22,7 +22,7 @@ pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
 
 fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &str) -> fmt::Result {
     if let Some(billed) = line_of(row) {
-        return write_line(text, row, billed);
+        return write_lines(text, row, billed);
     }
     let price = fmt::from_fn(|f| write!(f, "at {} {} per hour", row.list_unit_price, tables.currency));
     let gpu_resources = &*tables.gpu_resources;
@@ -54,12 +54,28 @@ fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &s
         }
         RowKind::CommitmentUnused => write!(text, "Unused part of {}", commitment(row, true)),
         RowKind::CommitmentPurchase => write!(text, "Recurring cost of {} {price}", commitment(row, true)),
-        // A shared charge is always a line, which is described above.
+        // A shared charge always has a line, which is described above.
         RowKind::SharedCharge => write!(text, "Shared charge of {}", row.provider),
     }
 }
 
-/// Describes a row that is a line of a bill, in the words of the bill if it has any.
+/// Describes a row that is a line of a bill, or a pod's part of lines.
+fn write_lines(text: &mut String, row: &CostRow, first: &BilledLine) -> fmt::Result {
+    if row.pod_uid.is_none() {
+        return write_line(text, row, first);
+    }
+    text.push_str("Pod ");
+    push_pod_name(text, row);
+    text.push_str(", part of: ");
+    write_line(text, row, first)?;
+    match row.lines.len() {
+        0 | 1 => Ok(()),
+        2 => text.write_str(", and 1 more line"),
+        lines => write!(text, ", and {} more lines", lines - 1),
+    }
+}
+
+/// Describes a line of a bill, in the words of the bill if it has any.
 fn write_line(text: &mut String, row: &CostRow, billed: &BilledLine) -> fmt::Result {
     let (set, line) = (&*billed.set, billed.line());
     if let Some(words) = line.description.as_deref().filter(|words| !words.is_empty()) {

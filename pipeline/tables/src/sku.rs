@@ -17,7 +17,7 @@ use prorata_schemas::size::{Size, amount};
 
 use crate::json::Object;
 
-pub use line::line_of;
+pub use line::{category_of, line_of};
 
 /// Columns `SkuId`, `SkuPriceId`, `SkuMeter` and `SkuPriceDetails` of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Sku {
     pub fn of(tables: &HourTables, row: &CostRow) -> Self {
         let (provider, gpus) = (&*row.provider, &*tables.gpu_resources);
         if let Some(billed) = line_of(row) {
-            return Self::line(provider, billed.line());
+            return Self::line(provider, billed.line(), row.lines.len() > 1);
         }
         match row.kind {
             RowKind::PodNode | RowKind::NodeIdle => {
@@ -113,7 +113,7 @@ impl Sku {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 row.commitment.as_deref().map_or_else(Self::unpriced, |set| Self::commitment(provider, set))
             }
-            // A shared charge is always a line.
+            // A shared charge always has a line.
             RowKind::SharedCharge => Self::unpriced(),
         }
     }

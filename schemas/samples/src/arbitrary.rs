@@ -197,10 +197,12 @@ fn pod_started() -> impl Strategy<Value = Payload> {
     let labels = proptest::collection::btree_map(text(), text(), 0..6);
     let rest = (quantities(), quantities(), maybe(text()), maybe(text()), labels, maybe(time()));
     let shares = (maybe(gpus()), maybe(key()));
-    (names, place, rest, shares).prop_map(|(names, place, rest, (gpus, gpu_sharing))| {
+    let volumes = proptest::collection::vec(key(), 0..4);
+    (names, place, rest, shares, volumes).prop_map(|(names, place, rest, shares, volume_keys)| {
         let (cluster_id, namespace, pod_name, pod_uid, created_at, priority) = names;
         let (node_id, region, zone, pool_id, qos, gpu_model) = place;
         let (requests, limits, workload_kind, workload_name, labels, eviction_protected_until) = rest;
+        let (gpus, gpu_sharing) = shares;
         Payload::PodStarted(Box::new(PodStarted {
             cluster_id,
             namespace,
@@ -222,6 +224,7 @@ fn pod_started() -> impl Strategy<Value = Payload> {
             eviction_protected_until,
             gpus,
             gpu_sharing,
+            volume_keys,
         }))
     })
 }

@@ -93,6 +93,7 @@ pub fn pod(uid: &str, node_id: Option<&str>, pool_id: Option<&str>) -> PodStarte
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     }
 }
 
@@ -353,10 +354,7 @@ pub fn empty_hour(organization: &str, hour: Hour) -> HourTables {
 fn reservation_usage() -> ReservationUsageRow {
     ReservationUsageRow {
         reservation_id: "r1".into(),
-        name: "night batch".into(),
-        region: "cn-hangzhou".into(),
-        zone: None,
-        gpu_model: "P16EN".into(),
+        description: Arc::new(reservation()),
         units: dec("1"),
         used_unit_seconds: dec("1800"),
         unused_unit_seconds: dec("1800"),

@@ -88,6 +88,7 @@ pub fn pod_on(node_id: &str, organization: &str, minutes: i64, uid: &str, cpu: u
         eviction_protected_until: None,
         gpus: None,
         gpu_sharing: None,
+        volume_keys: Vec::new(),
     };
     event(organization, minutes, Payload::PodStarted(Box::new(pod)))
 }

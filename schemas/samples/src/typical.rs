@@ -1,7 +1,7 @@
 //! Events of typical length, for benchmarks.
 
 use prorata_schemas::event::{
-    CommitmentKind, Event, EventKind, NodeStarted, Payload, PodStarted, Quantities,
+    CommitmentKind, Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, Recording,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
@@ -14,6 +14,7 @@ pub fn typical(kind: EventKind) -> Event {
     let mut event = samples().into_iter().find(|event| event.payload.kind() == kind).unwrap();
     event.organization_id = text("acme-corporation");
     event.event_time = Timestamp(1_763_643_600_000_000);
+    event.recording = Recording::NONE;
     match &mut event.payload {
         Payload::PodStarted(pod) => {
             let label = |name: &str, value: &str| (text(name), text(value));
@@ -45,6 +46,7 @@ pub fn typical(kind: EventKind) -> Event {
                 eviction_protected_until: None,
                 gpus: None,
                 gpu_sharing: None,
+                volume_keys: Vec::new(),
             };
         }
         Payload::PodUsage(usage) => {

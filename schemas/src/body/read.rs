@@ -99,6 +99,7 @@ fn pod_started(f: &mut Fields<'_, '_>) -> Result<PodStarted, Reject> {
         eviction_protected_until: f.optional("eviction_protected_until", Fields::time)?,
         gpus: f.optional("gpus", Fields::gpus)?.flatten(),
         gpu_sharing: f.optional("gpu_sharing", Fields::key)?,
+        volume_keys: f.array(|f| f.key("volume_keys"))?,
     })
 }
 

@@ -112,6 +112,7 @@ impl Out {
         self.optional(pod.eviction_protected_until, Self::time);
         self.optional(pod.gpus.as_ref(), |out, gpus| out.text(&gpus.text));
         self.optional(pod.gpu_sharing.as_deref(), Self::text);
+        self.array(&pod.volume_keys, |out, key| out.text(key));
     }
 
     fn pod_stopped(&mut self, pod: &PodStopped) {

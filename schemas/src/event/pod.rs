@@ -81,6 +81,10 @@ pub struct PodStarted {
     /// shares GPUs without `gpus`, the part that it holds is unknown. The way is only reported.
     #[serde(deserialize_with = "shared::text_or_null")]
     pub gpu_sharing: Option<Text>,
+    /// The keys of the pod's volumes in the provider's bill, such as `vol-0123456789abcdef0`: see
+    /// [`resource_key`](super::resource_key). Lines of a bill for such a key go to the pod.
+    #[serde(default)]
+    pub volume_keys: Vec<Text>,
 }
 
 impl PodStarted {

@@ -28,7 +28,7 @@ pub enum RowKind {
     CommitmentUnused,
     /// The recurring purchase of a commitment.
     CommitmentPurchase,
-    /// A line of a bill that belongs to no node and no agreement.
+    /// A line of a bill that belongs to no node and no agreement, or a pod's part of such lines.
     SharedCharge,
 }
 
@@ -130,7 +130,8 @@ pub struct CostRow {
     pub kind: RowKind,
     /// The cluster (`SubAccountId`); `None` for reservations and commitments.
     pub cluster_id: Option<ClusterId>,
-    /// Node id, pod uid, reservation id or commitment id (`ResourceId`).
+    /// Node id, pod uid, reservation id, commitment id or id in the bill (`ResourceId`); empty if there is
+    /// none.
     pub resource_id: Text,
     /// The pod that bears the cost.
     pub pod_uid: Option<PodUid>,
@@ -166,8 +167,9 @@ pub struct CostRow {
     pub list_cost: Decimal12,
     /// `CommitmentDiscountQuantity`: hours of the commitment.
     pub commitment_quantity: Option<Decimal12>,
-    /// The row's part of its origin (node, hour, commitment, unit price), on `pod_node` and `node_idle` rows
-    /// of a running node. `None` on other rows. The ratios of one origin sum to exactly 1.
+    /// The row's part of its origin: of a node, hour, commitment and unit price on `pod_node` and `node_idle`
+    /// rows of a running node, and of a charge on `shared_charge` rows of pods. `None` on other rows. The
+    /// ratios of one origin sum to exactly 1.
     pub allocated_ratio: Option<Decimal12>,
 
     /// `x_SplitCost`, on `pod_node`.
@@ -213,6 +215,14 @@ pub struct CostRow {
 }
 
 impl CostRow {
+    /// Returns the resource key that all lines of the row have; `None` if they have several, or there are no
+    /// lines. The key is empty for charges of no resource.
+    pub fn resource_key(&self) -> Option<&Text> {
+        // The lines of a charge have one provider and one account, so they are in order of resource keys.
+        let (first, last) = (self.lines.first()?, self.lines.last()?);
+        Some(&first.set.resource_key).filter(|key| **key == last.set.resource_key)
+    }
+
     /// Creates a row with a kind, a resource and the canonical name of a provider. All other fields are empty
     /// or zero.
     pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {

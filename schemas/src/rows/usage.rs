@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cost::ResourceHours;
 use crate::Text;
 use crate::decimal::Decimal12;
-use crate::event::{CommitmentSet, PoolSet, QuotaKind};
+use crate::event::{CommitmentSet, PoolSet, QuotaKind, ReservationSet};
 use crate::ids::{ClusterId, CommitmentId, PodUid, PoolId, QuotaId, ReservationId};
 use crate::money::UnitPrice;
 use crate::time::Timestamp;
@@ -17,14 +17,8 @@ use crate::time::Timestamp;
 pub struct ReservationUsageRow {
     /// The reservation.
     pub reservation_id: ReservationId,
-    /// Name of the reservation.
-    pub name: Text,
-    /// Region of the reservation.
-    pub region: Text,
-    /// Availability zone of the reservation.
-    pub zone: Option<Text>,
-    /// GPU model of the reservation's units.
-    pub gpu_model: Text,
+    /// The last description under which it was effective.
+    pub description: Arc<ReservationSet>,
     /// Mean number of units over the hour: unit-seconds / 3600.
     pub units: Decimal12,
     /// Seconds of units matched by pods.

@@ -58,6 +58,8 @@ fn an_empty_id_or_key_is_invalid() {
     assert_invalid("PodStarted.cluster_id", changed!(PodStarted, |pod| pod.cluster_id = text("")));
     assert_invalid("PodStarted.namespace", changed!(PodStarted, |pod| pod.namespace = text("")));
     assert_invalid("PodStarted.gpu_sharing", changed!(PodStarted, |pod| pod.gpu_sharing = Some(text(""))));
+    let no_key = changed!(PodStarted, |pod| pod.volume_keys = vec![text("vol-1"), text("")]);
+    assert_invalid("PodStarted.volume_keys", no_key);
     assert_invalid("PodStarted.pod_uid", changed!(PodStarted, |pod| pod.pod_uid = text("")));
     assert_invalid("PodStarted.node_id", changed!(PodStarted, |pod| pod.node_id = Some(text(""))));
     assert_invalid("PodStarted.pool_id", changed!(PodStarted, |pod| pod.pool_id = Some(text(""))));

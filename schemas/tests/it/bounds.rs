@@ -98,6 +98,10 @@ fn lengthen(payload: &mut Payload, list: usize, count: usize) -> Option<&'static
             pod.labels = (0..count).map(|at| (format!("label-{at}").into(), "x".into())).collect();
             Some("PodStarted.labels")
         }
+        (Payload::PodStarted(pod), 3) => {
+            pod.volume_keys = vec!["vol-1".into(); count];
+            Some("PodStarted.volume_keys")
+        }
         (Payload::ReservationSet(reservation), 0) => {
             reservation.capacity = quantities(count);
             Some("ReservationSet.capacity")
@@ -154,7 +158,7 @@ fn every_list_of_every_event_has_a_bound() {
     for event in samples() {
         for list in 0.. {
             let Some((field, _)) = judged(&event, list, 1) else { break };
-            let lists = ["assignments", "discounts", "namespaces", "qos_pricing", "lines"];
+            let lists = ["assignments", "discounts", "namespaces", "qos_pricing", "lines", "volume_keys"];
             let bound = if lists.iter().any(|name| field.ends_with(name)) { LIST_MAX } else { NAMES_MAX };
             let (_, wrong) = judged(&event, list, bound + 1).unwrap();
             let why = format!("{field}: a list of {} is above the limit of {bound}", bound + 1);
@@ -164,5 +168,5 @@ fn every_list_of_every_event_has_a_bound() {
             fields.insert(field);
         }
     }
-    assert_eq!(fields.len(), 12, "{fields:?}");
+    assert_eq!(fields.len(), 13, "{fields:?}");
 }

@@ -6,6 +6,7 @@ mod bills;
 mod body;
 mod bounds;
 mod compatibility;
+mod division;
 mod quantity;
 mod shared;
 mod stored_forms;

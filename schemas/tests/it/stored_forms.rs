@@ -330,13 +330,14 @@ fn the_forms_of_the_rules_never_change() {
     let json = concat!(
         r#"{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"allocation":"max","#,
         r#""gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","google.com/tpu"],"#,
-        r#""gpu_memory_gb":32,"eviction_protection_ratio":"1.2","currency":"USD","currencies":{}}"#,
+        r#""gpu_memory_gb":32,"eviction_protection_ratio":"1.2","currency":"USD","currencies":{},"#,
+        r#""shared_charges":[]}"#,
     );
     assert_eq!(serde_json::to_string(&Rules::default()).unwrap(), json);
     assert_eq!(serde_json::from_str::<Rules>(json).unwrap(), Rules::default());
     let postcard = "013180c0ec9cef8b0480a0f1c2b13480a0b787e90500040e6e76696469612e636f6d2f6770750b616d642e63\
      6f6d2f677075156177732e616d617a6f6e2e636f6d2f6e6575726f6e0e676f6f676c652e636f6d2f74707520\
-     808097d9ec450355534400";
+     808097d9ec45035553440000";
     assert_eq!(hex(&postcard::to_stdvec(&Rules::default()).unwrap()), postcard);
 }
 

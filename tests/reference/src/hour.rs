@@ -153,6 +153,12 @@ pub struct Plans {
 /// Billed, effective and list cost, and hours, of a line of a bill or of a part of it.
 pub type LineAmounts = [Exact; 4];
 
+/// Returns whether the billed, effective or list cost is not zero.
+pub fn has_cost(amounts: &LineAmounts) -> bool {
+    let [billed, effective, list, _] = amounts;
+    [billed, effective, list].into_iter().any(|cost| *cost != zero())
+}
+
 /// The part that one hour has of a line of a bill.
 pub struct LinePart {
     /// The line.

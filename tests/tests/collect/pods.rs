@@ -1,4 +1,4 @@
-//! Checks the reports of single pods: their start, and their requests.
+//! Checks the reports of single pods: their start, their requests, and their volumes.
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
@@ -93,5 +93,49 @@ fn a_resize_is_reported_from_its_time() {
     let wanted = (of_resize["time"].as_str().unwrap().to_owned(), "100m".to_owned());
     assert_eq!(reported[1], wanted, "{reported:?}");
     assert_eq!(reported[0].1, "50m");
+    scene.end(program);
+}
+
+/// A pod names the volume of its claim as a bill does.
+#[test]
+fn a_pod_names_its_volume() {
+    let scene = Scene::open(shared(), "volumes", 1, Room::new("token", &[]));
+    let (cluster, room) = (&scene.cluster, &scene.room);
+    let (access, size) = (json!(["ReadWriteOnce"]), json!({ "storage": "1Gi" }));
+    let csi = json!({ "driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0" });
+    let reserved = json!({ "namespace": "volumes", "name": "data" });
+    let spec = json!({
+        "accessModes": access, "capacity": size, "storageClassName": "", "csi": csi, "claimRef": reserved,
+    });
+    let volume = json!({ "metadata": { "name": "volumes-data" }, "spec": spec });
+    cluster.create("/api/v1/persistentvolumes", volume);
+    let program = room.collect();
+    let spec = json!({
+        "accessModes": access, "resources": { "requests": size }, "storageClassName": "",
+        "volumeName": "volumes-data",
+    });
+    let claim = json!({ "metadata": { "name": "data" }, "spec": spec });
+    cluster.create("/api/v1/namespaces/volumes/persistentvolumeclaims", claim);
+    let mut mounting = pod("one", "volumes");
+    mounting["spec"]["volumes"] =
+        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+    let uid = uid(&cluster.create(&scene.pods, mounting));
+    eventually("its volume is reported", || {
+        let all = events(&room.events());
+        let of = |event: &Event| match &event.payload {
+            Payload::PodStarted(pod) if *pod.pod_uid == *uid => {
+                let keys: Vec<String> = pod.volume_keys.iter().map(ToString::to_string).collect();
+                Some((event.event_time, keys))
+            }
+            _ => None,
+        };
+        match all.iter().filter_map(of).max() {
+            Some((_, keys)) if keys == ["vol-0123456789abcdef0"] => Ok(()),
+            last => {
+                let status = cluster.get(&format!("{}/one", scene.pods)).unwrap()["status"].clone();
+                Err(format!("{last:?}, {status}"))
+            }
+        }
+    });
     scene.end(program);
 }

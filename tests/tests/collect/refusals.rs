@@ -35,7 +35,7 @@ fn the_charts_role_is_enough_and_no_more() {
     let room = Room::new("certificate", &[]);
     let program = room.collect();
     let kinds = room.status()["kinds"].clone();
-    for kind in ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] {
+    for kind in ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass", "PersistentVolume"] {
         assert_eq!(kinds[kind]["absent"], false, "{kinds}");
         assert_eq!(kinds[kind]["error"], Value::Null, "{kinds}");
     }

@@ -25,7 +25,7 @@ fn credits_are_lines_of_their_resource() {
         (ChargeCategory::Credit, "-0.06"),
     ];
     assert_eq!(lines, expected.map(|(category, cost)| (category, cost.to_owned())));
-    let (_, disk) = done.only("//compute.googleapis.com/projects/1/zones/us-east1-b/disks/5");
+    let (_, disk) = done.only("us-east1-b/disks/disk-1");
     assert_eq!(disk.lines.len(), 1);
 }
 

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The kinds that are followed. Kinds that a cluster does not have are requested from time to time.
-pub(super) const KINDS: [ObjectKind; 9] = [
+pub(super) const KINDS: [ObjectKind; 10] = [
     ObjectKind::Node,
     ObjectKind::Pod,
     ObjectKind::ElasticQuota,
@@ -25,6 +25,7 @@ pub(super) const KINDS: [ObjectKind; 9] = [
     ObjectKind::ResourceClaim,
     ObjectKind::ResourceSlice,
     ObjectKind::DeviceClass,
+    ObjectKind::PersistentVolume,
 ];
 
 /// Requests to the API server at a start. A request without a response is repeated until a deadline.

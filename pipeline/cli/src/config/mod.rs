@@ -19,6 +19,7 @@ use std::path::Path;
 use figment::Figment;
 use figment::providers::Serialized;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::rules::division::check_divisions;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::stream::WorkerOptions;
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,7 @@ fn load_from(file: Option<&Path>, environment: Environment) -> Result<Loaded, Fa
     if config.rules.currency.is_empty() {
         return Err(Failure::usage("rules.currency is empty; name an ISO 4217 code such as USD"));
     }
+    check_divisions(&config.rules.shared_charges).map_err(|fault| Failure::usage(fault.to_string()))?;
     Ok(Loaded { config, shards_given, rules_given })
 }
 

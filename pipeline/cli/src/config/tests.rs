@@ -112,6 +112,28 @@ fn a_wrong_value_is_an_error_with_its_key_and_place() {
 }
 
 #[test]
+fn shared_charges_are_entries_that_are_checked() {
+    let yaml = "rules:\n  shared_charges:\n  - {service: Amazon EKS, cluster_id: prod, over: cost}\n  \
+                - {category: Tax, provider: aws, over: pods}\n";
+    let entries = with(yaml, &[]).unwrap().config.rules.shared_charges;
+    let over: Vec<&str> = entries.iter().map(|entry| entry.over.name()).collect();
+    assert_eq!(over, ["cost", "pods"]);
+    assert_eq!(entries[0].service.as_deref(), Some("Amazon EKS"));
+    let variables = [("PRORATA_RULES__SHARED_CHARGES", "[{service=x, over=gpu}]")];
+    assert_eq!(with("", &variables).unwrap().config.rules.shared_charges.len(), 1);
+    let wrong = [
+        ("{service: '', over: cost}", "rules.shared_charges, entry 1: service is empty"),
+        ("{service: 'a*b', over: cost}", "entry 1: service 'a*b' has a * before its end"),
+        ("{service: a, label: b, over: cost}", "rules.shared_charges"),
+        ("{service: a}", "rules.shared_charges"),
+    ];
+    for (entry, expected) in wrong {
+        let message = with(&format!("rules:\n  shared_charges: [{entry}]\n"), &[]).unwrap_err();
+        assert!(message.contains(expected), "{entry}: {message}");
+    }
+}
+
+#[test]
 fn broken_yaml_is_an_error_with_file_and_line() {
     let message = with("log:\n  level: warn\n  level: info\n", &[]).unwrap_err();
     assert!(message.contains("prorata.yaml' is not valid YAML: "), "{message}");

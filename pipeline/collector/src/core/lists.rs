@@ -201,6 +201,7 @@ impl Collector {
             ObjectKind::ResourceClaim | ObjectKind::ResourceSlice | ObjectKind::DeviceClass => {
                 self.devices.retain(kind, is_seen);
             }
+            ObjectKind::PersistentVolume => self.volumes.retain(is_seen, now),
             ObjectKind::ElasticQuota | ObjectKind::CompositeElasticQuota | ObjectKind::GpuPool => {}
         }
     }

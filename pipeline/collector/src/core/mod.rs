@@ -20,6 +20,7 @@ use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 use crate::describe::devices::{Devices, claim_name};
 use crate::describe::node::GpuNodeFacts;
 use crate::describe::pod::PodFacts;
+use crate::describe::volumes::Volumes;
 use crate::object::{KubeObject, ObjectKind};
 use crate::options::CollectorOptions;
 use crate::prices::PriceBook;
@@ -161,10 +162,11 @@ pub struct Collector {
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
+    volumes: Volumes,
     /// The time of the first input, and whether slices were listed since then.
     slices: (Option<Timestamp>, bool),
-    /// Pods that wait for their node, pool or claims, or were sent without them. Also all pods that name a
-    /// pool, have claims, or may share GPUs.
+    /// Pods that wait for their node, pool or claims, or were sent without them or a volume. Also all pods
+    /// that name a pool, have claims for devices, or may share GPUs.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
     /// Number of consecutive lists that were not believed.
@@ -192,6 +194,7 @@ impl Collector {
             nodes: BTreeMap::new(),
             gpu_nodes: BTreeMap::new(),
             devices: Devices::default(),
+            volumes: Volumes::default(),
             slices: (None, false),
             kept: BTreeMap::new(),
             lists: BTreeMap::new(),
@@ -348,6 +351,12 @@ impl Collector {
                 self.devices.set_class(&class);
                 self.look_again_at_claims(now);
             }
+            KubeObject::PersistentVolume(volume) => {
+                self.note_seen(ObjectKind::PersistentVolume, &volume.metadata.name);
+                if let Some(claim) = self.volumes.set(&volume) {
+                    self.look_again_at_volume(&claim, now);
+                }
+            }
         }
     }
 
@@ -368,6 +377,7 @@ impl Collector {
                 self.announce_node(&slice.spec.node_name, now, now);
             }
             KubeObject::DeviceClass(class) => self.devices.drop_class(&class.metadata.name),
+            KubeObject::PersistentVolume(volume) => self.volumes.drop_volume(&volume.metadata.name, now),
         }
     }
 
@@ -404,6 +414,7 @@ impl Collector {
     fn tick(&mut self, now: Timestamp) {
         self.look_again_at_prices(now);
         self.end_waits(now);
+        self.volumes.forget_gone(now);
         let announced = &self.state.announced;
         let old = |announced: &Announced| {
             announced.phase == Phase::Stopped && announced.last.0 < now.0.saturating_sub(HOUR_MICROS)

@@ -83,7 +83,7 @@ impl Collector {
                 let change = recorded.unwrap_or(now).min(now);
                 self.announce_pod(key, &facts, placed.description, Since { start, change, recorded });
                 let depends = !facts.claims.is_empty() || facts.pool.is_some() || facts.gpus.is_some();
-                if !depends && facts.waits_since.is_none() {
+                if !depends && !placed.lacks_volume && facts.waits_since.is_none() {
                     self.kept.remove(&facts.uid);
                 } else {
                     self.kept.insert(facts.uid.clone(), facts);
@@ -138,8 +138,9 @@ impl Collector {
         self.announce_stop(key, at, Payload::PodStopped(stopped));
     }
 
-    /// Builds a pod's whole description from its node, its pool and its claims. Returns `None` if one of them
-    /// is not known and the pod `may_wait`.
+    /// Builds a pod's whole description from its node, its pool, its claims and its volumes. Returns `None`
+    /// if one of the first three is not known and the pod `may_wait`. Volumes change no price, so they may
+    /// come later.
     fn placed(&mut self, facts: &PodFacts, may_wait: bool) -> Option<Placed> {
         let mut description = facts.description.clone();
         let mut least = Timestamp(0);
@@ -201,7 +202,10 @@ impl Collector {
         if description.gpus.is_none() {
             self.share_gpus(facts, &mut description);
         }
-        Some(Placed { description, changed, least, missing })
+        let mounted = self.volumes.mounted(&facts.volumes);
+        description.volume_keys = mounted.keys;
+        changed = changed.max(mounted.changed);
+        Some(Placed { description, changed, least, missing, lacks_volume: mounted.lacks_any })
     }
 
     /// Adds to a pod's description the part of its node's GPUs that the pod holds. An unknown part is
@@ -234,6 +238,14 @@ impl Collector {
     pub(super) fn look_again_at_claims(&mut self, now: Timestamp) {
         let claiming = self.kept.values().filter(|facts| !facts.claims.is_empty());
         for facts in claiming.cloned().collect::<Vec<_>>() {
+            self.pod(facts, now);
+        }
+    }
+
+    /// Reprocesses the pods that mount the volume of this claim and were sent without it.
+    pub(super) fn look_again_at_volume(&mut self, claim: &Text, now: Timestamp) {
+        let mounting = self.kept.values().filter(|facts| facts.volumes.contains(claim));
+        for facts in mounting.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);
         }
     }
@@ -297,7 +309,7 @@ impl Collector {
     }
 }
 
-/// A pod's description with its node, pool and claims.
+/// A pod's description with its node, pool, claims and volumes.
 struct Placed {
     description: PodStarted,
     /// The last change of an object that the description depends on.
@@ -306,4 +318,6 @@ struct Placed {
     least: Timestamp,
     /// Unknown names to which the pod refers, for messages.
     missing: Vec<String>,
+    /// Whether a volume of the pod is not known yet.
+    lacks_volume: bool,
 }

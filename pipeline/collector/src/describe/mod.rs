@@ -6,6 +6,7 @@ pub(crate) mod node;
 pub(crate) mod pod;
 pub mod requests;
 pub(crate) mod sets;
+pub(crate) mod volumes;
 mod workload;
 
 use prorata_schemas::money::UnitPrice;

@@ -10,7 +10,9 @@ use prorata_schemas::time::Timestamp;
 use super::{requests, workload};
 use crate::instant::Instant;
 use crate::object::quantities::raise;
-use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
+use crate::object::{
+    ContainerState, ContainerStatus, ObjectKind, ObjectMeta, PodCondition, PodObject, PodVolume,
+};
 use crate::options::{CollectorOptions, StartAt};
 use crate::sharing::PodGpus;
 
@@ -29,13 +31,15 @@ pub struct PodFacts {
     pub changed: Option<Timestamp>,
     /// Time of removal, if this is the last revision.
     pub removed: Option<Timestamp>,
-    /// Claims by `namespace/name`. `None` if a claim is not created yet.
+    /// Claims for devices by `namespace/name`. `None` if a claim is not created yet.
     pub claims: Vec<Option<Text>>,
+    /// Claims for volumes by `namespace/name`. Empty if volumes are not watched.
+    pub volumes: Vec<Text>,
     /// Facts from the annotations; `None` if they name no pool. The facts count only if the pool is known.
     pub pool: Option<PoolFacts>,
     /// Values that may name parts of GPUs. Their meaning depends on the node.
     pub gpus: Option<PodGpus>,
-    /// The description, without additions from the node, the pool and the claims.
+    /// The description, without additions from the node, the pool, the claims and the volumes.
     pub description: PodStarted,
     /// The instant from which the pod waits for its node, its pool or its claims, or lacks one of them.
     pub waits_since: Option<Timestamp>,
@@ -91,6 +95,7 @@ impl PodFacts {
             eviction_protected_until: None,
             gpus: None,
             gpu_sharing: None,
+            volume_keys: Vec::new(),
         };
         Self {
             uid: meta.uid.as_str().into(),
@@ -100,6 +105,7 @@ impl PodFacts {
             changed: meta.changed(),
             removed: meta.removed(),
             claims: claims(pod),
+            volumes: volumes(pod, options),
             pool,
             gpus: PodGpus::read(pod, options.gpus()),
             description,
@@ -175,6 +181,19 @@ fn claims(pod: &PodObject) -> Vec<Option<Text>> {
         claims.push(name.map(|name| Text::from(format!("{}/{name}", pod.metadata.namespace))));
     }
     claims
+}
+
+/// Returns the claims of a pod's volumes as `namespace/name`.
+fn volumes(pod: &PodObject, options: &CollectorOptions) -> Vec<Text> {
+    if !options.watched.contains(&ObjectKind::PersistentVolume) {
+        return Vec::new();
+    }
+    let ObjectMeta { namespace, name, .. } = &pod.metadata;
+    let claim_of = |volume: &PodVolume| match &volume.persistent_volume_claim {
+        Some(claim) => Some(format!("{namespace}/{}", claim.claim_name)),
+        None => volume.ephemeral.as_ref().map(|_| format!("{namespace}/{name}-{}", volume.name)),
+    };
+    pod.spec.volumes.iter().filter_map(claim_of).map(Text::from).collect()
 }
 
 /// Additions from a pod's annotations that apply if its pool is known. The creator of the pod writes them.

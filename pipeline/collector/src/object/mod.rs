@@ -9,6 +9,7 @@ mod node;
 mod pod;
 pub(crate) mod quantities;
 mod sets;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,13 +26,17 @@ pub use claim::{
 };
 pub use node::{NodeObject, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    ClaimNameStatus, Container, ContainerState, ContainerStatus, PodClaim, PodCondition, PodObject, PodSpec,
-    PodStatus, Resources, Running, Terminated,
+    ClaimNameStatus, ClaimVolume, Container, ContainerState, ContainerStatus, PodClaim, PodCondition,
+    PodObject, PodSpec, PodStatus, PodVolume, Resources, Running, Terminated,
 };
 pub use sets::{
     Budget, CapacityConfig, CompositeQuotaSpec, ElasticQuotaObject, GpuNodeInfo, GpuNodeObject, GpuNodeSpec,
     GpuNodeStatus, GpuPoolObject, GpuPoolSpec, NodeManagerConfig, NodeProvisioner, Oversubscription,
     PricedRequests, QosConfig, QosPricing,
+};
+pub use volume::{
+    AzureDisk, DriverVolume, ElasticBlockStore, GooglePersistentDisk, PersistentVolumeObject, VolumeClaim,
+    VolumeSpec, VolumeStatus,
 };
 
 /// Quantities by resource name, as the API writes them.
@@ -58,6 +63,8 @@ pub enum ObjectKind {
     ResourceSlice,
     /// `resource.k8s.io` device classes.
     DeviceClass,
+    /// `v1` persistent volumes.
+    PersistentVolume,
 }
 
 /// An object of any watched kind.
@@ -73,6 +80,7 @@ pub enum KubeObject {
     ResourceClaim(Box<ResourceClaimObject>),
     ResourceSlice(Box<ResourceSliceObject>),
     DeviceClass(DeviceClassObject),
+    PersistentVolume(Box<PersistentVolumeObject>),
 }
 
 impl KubeObject {
@@ -88,6 +96,7 @@ impl KubeObject {
             Self::ResourceClaim(_) => ObjectKind::ResourceClaim,
             Self::ResourceSlice(_) => ObjectKind::ResourceSlice,
             Self::DeviceClass(_) => ObjectKind::DeviceClass,
+            Self::PersistentVolume(_) => ObjectKind::PersistentVolume,
         }
     }
 
@@ -102,6 +111,7 @@ impl KubeObject {
             Self::ResourceClaim(claim) => &claim.metadata,
             Self::ResourceSlice(slice) => &slice.metadata,
             Self::DeviceClass(class) => &class.metadata,
+            Self::PersistentVolume(volume) => &volume.metadata,
         }
     }
 }

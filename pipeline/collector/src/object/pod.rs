@@ -2,6 +2,7 @@
 
 use prorata_schemas::Text;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{ObjectMeta, ResourceList, or_default};
 use crate::instant::Instant;
@@ -41,6 +42,9 @@ pub struct PodSpec {
     /// Claims for devices.
     #[serde(deserialize_with = "or_default")]
     pub resource_claims: Vec<PodClaim>,
+    /// Volumes.
+    #[serde(deserialize_with = "or_default")]
+    pub volumes: Vec<PodVolume>,
 }
 
 /// A container.
@@ -76,6 +80,26 @@ pub struct PodClaim {
     pub name: String,
     /// Name of the claim. `None` if it is made from a template, and the status names it.
     pub resource_claim_name: Option<Text>,
+}
+
+/// A volume of a pod. Neither field but the name is set if it is no persistent volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodVolume {
+    /// Name of the volume within the pod.
+    pub name: String,
+    /// The claim for the volume.
+    pub persistent_volume_claim: Option<ClaimVolume>,
+    /// The template of a claim that is made for the pod; only its presence is kept.
+    pub ephemeral: Option<IgnoredAny>,
+}
+
+/// The claim of a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimVolume {
+    /// Name of the claim.
+    pub claim_name: String,
 }
 
 /// The status of a pod.

@@ -25,7 +25,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 /// Performs the action of a step in the cluster.
 fn act(cluster: &mut Cluster, (action, a, b): Step, may_lose_nodes: bool) {
     cluster.pass_seconds(i64::from(b % 4) * 7);
-    match action % 12 {
+    match action % 14 {
         0..=3 => cluster.create(a),
         4 => cluster.resize(a, b),
         5 => cluster.relabel(a, b),
@@ -33,6 +33,8 @@ fn act(cluster: &mut Cluster, (action, a, b): Step, may_lose_nodes: bool) {
         8 => cluster.remove(a),
         9 => cluster.recreate(a),
         10 => cluster.add_node(),
+        11 => cluster.bind_volume(a, b),
+        12 => cluster.remove_volume(),
         _ if may_lose_nodes => cluster.lose_node(a),
         _ => {}
     }
@@ -123,7 +125,7 @@ proptest! {
                 0 | 1 => act(&mut cluster, (action / 3, a, b), true),
                 _ => match a % 8 {
                     0..=2 => follower.deliver_pods(&cluster, usize::from(b % 8)),
-                    3 => follower.deliver_nodes(&cluster),
+                    3 => follower.deliver_others(&cluster),
                     4 => follower.commit(),
                     5 => follower.die(&cluster, b, true),
                     6 => follower.relist(&cluster, b % 4 == 0),
@@ -134,6 +136,28 @@ proptest! {
         follower.follow_all(&cluster);
         assert_never_restarted(&follower.rig.sent);
         check_intervals(&cluster, &follower);
+        // Volumes that were bound while no collector ran are known once their pods are seen again.
+        follower.relist(&cluster, false);
+        follower.commit();
+        check_volumes(&cluster, &follower.rig.sent);
+    }
+}
+
+/// Compares the volumes in each running pod's last description with its volumes in the cluster.
+fn check_volumes(cluster: &Cluster, events: &[Event]) {
+    let mut last = BTreeMap::new();
+    for event in events {
+        if let Payload::PodStarted(pod) = &event.payload {
+            let described = ((event.event_time, event.recording.recorded_at()), &pod.volume_keys);
+            let known = last.entry(&*pod.pod_uid).or_insert(described);
+            if known.0 <= described.0 {
+                *known = described;
+            }
+        }
+    }
+    for (uid, _) in cluster.lives().iter().filter(|(_, life)| life.ended.is_none()) {
+        let keys: Vec<&str> = last[uid.as_str()].1.iter().map(|key| &**key).collect();
+        assert_eq!(keys, cluster.volumes_of(uid), "{uid}");
     }
 }
 

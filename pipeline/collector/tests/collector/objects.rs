@@ -103,6 +103,7 @@ pub fn object(kind: &str, name: &str, mut words: Words<'_>) -> Option<KubeObject
         "claim" => KubeObject::ResourceClaim(from(claim(name, &mut words))),
         "slice" => KubeObject::ResourceSlice(from(slice(name, &mut words))),
         "class" => KubeObject::DeviceClass(from(class(name, &mut words))),
+        "volume" => KubeObject::PersistentVolume(from(volume(name, &mut words))),
         _ => return None,
     };
     assert!(words.words.is_empty(), "{kind} {name}: not used: {:?}", words.words);
@@ -167,6 +168,7 @@ fn pod(name: &str, words: &mut Words<'_>) -> Value {
     let claims: Vec<&str> = words.take("claims").map(|names| names.split(',').collect()).unwrap_or_default();
     let claims: Vec<Value> =
         claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
+    let volumes = pod_volumes(words);
     let node_name = words.take("on").unwrap_or("");
     let (phase, reason) = (words.take("phase").unwrap_or("Running"), words.take("reason"));
     let (priority, start_time) = (words.take("priority"), words.time("started"));
@@ -178,6 +180,7 @@ fn pod(name: &str, words: &mut Words<'_>) -> Value {
             "priority": priority.map(|text| text.parse::<i32>().unwrap()),
             "containers": [{"name": "c", "resources": {"requests": words.rest(), "limits": limits}}],
             "resourceClaims": claims,
+            "volumes": volumes,
         },
         "status": {
             "phase": phase,
@@ -187,6 +190,16 @@ fn pod(name: &str, words: &mut Words<'_>) -> Value {
             "containerStatuses": [{"name": "c", "state": state}],
         },
     })
+}
+
+/// Makes the volumes of a pod: `volumes=claim,..`, `ephemeral=name`, and one without a claim.
+fn pod_volumes(words: &mut Words<'_>) -> Vec<Value> {
+    let mut volumes = vec![json!({"name": "config", "configMap": {}})];
+    let claims = words.take("volumes");
+    let of_claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    volumes.extend(claims.iter().flat_map(|claims| claims.split(',')).map(of_claim));
+    volumes.extend(words.take("ephemeral").map(|name| json!({"name": name, "ephemeral": {}})));
+    volumes
 }
 
 fn quota(name: &str, words: &mut Words<'_>) -> Value {
@@ -296,4 +309,16 @@ fn slice(name: &str, words: &mut Words<'_>) -> Value {
 
 fn class(name: &str, words: &mut Words<'_>) -> Value {
     json!({"metadata": words.metadata(name, ""), "spec": {"extendedResourceName": words.take("resource")}})
+}
+
+/// Makes a volume from `claim=ns/name` and `handle=driver/id`. A volume with a claim is bound, unless `phase`
+/// says otherwise.
+fn volume(name: &str, words: &mut Words<'_>) -> Value {
+    let metadata = words.metadata(name, "");
+    let claim = words.take("claim").map(|claim| claim.split_once('/').unwrap());
+    let claim = claim.map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
+    let handle = words.take("handle").map(|handle| handle.split_once('/').unwrap());
+    let csi = handle.map(|(driver, id)| json!({"driver": driver, "volumeHandle": id}));
+    let phase = words.take("phase").unwrap_or(if claim.is_some() { "Bound" } else { "Available" });
+    json!({"metadata": metadata, "spec": {"claimRef": claim, "csi": csi}, "status": {"phase": phase}})
 }

@@ -56,6 +56,8 @@ pub fn event(event: &Event) -> Vec<String> {
             words.extend(optional("model", &pod.gpu_model));
             words.extend(pod.gpus.as_ref().map(|gpus| format!("gpus={}", gpus.text)));
             words.extend(optional("sharing", &pod.gpu_sharing));
+            let volumes = (!pod.volume_keys.is_empty()).then(|| pod.volume_keys.join(","));
+            words.extend(optional("volumes", &volumes));
             let workload = pod.workload_kind.as_ref().zip(pod.workload_name.as_ref());
             words.extend(workload.map(|(kind, name)| format!("workload={kind}/{name}")));
             words.extend(pod.labels.iter().map(|(name, value)| format!("label.{name}={value}")));

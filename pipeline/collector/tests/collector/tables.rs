@@ -26,7 +26,11 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let mut options = CollectorOptions::new("o".into(), "c".into(), "USD".into());
-        options.watched.extend([ObjectKind::ResourceClaim, ObjectKind::GpuPool]);
+        options.watched.extend([
+            ObjectKind::ResourceClaim,
+            ObjectKind::GpuPool,
+            ObjectKind::PersistentVolume,
+        ]);
         options.since = Some(Timestamp(micros("00:00")));
         Self { rig: Rig::new(options), compared: (0, 0), first_named: BTreeMap::new() }
     }
@@ -173,6 +177,7 @@ fn kind(text: &str) -> Option<ObjectKind> {
         "pools" => ObjectKind::GpuPool,
         "gpu-nodes" => ObjectKind::GpuNode,
         "claims" => ObjectKind::ResourceClaim,
+        "volumes" => ObjectKind::PersistentVolume,
         _ => return None,
     })
 }

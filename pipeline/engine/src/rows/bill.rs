@@ -1,5 +1,5 @@
-//! Rows that bills decide (RULES.md, section 13): how rows split the amounts of lines, and the rows of lines
-//! that are for no node of the hour.
+//! Rows that bills decide (RULES.md, section 13): how rows split the amounts of lines, and the rows of single
+//! lines. Rows of pods that divide lines are in `shared.rs`.
 
 use std::sync::Arc;
 
@@ -61,18 +61,29 @@ impl RowBook {
     }
 }
 
-/// Adds a row for each of these lines to the book.
+/// Adds a row for each line that no node has to the book, except for shared charges.
 ///
 /// # Errors
 /// If a sum does not fit its column.
 pub(crate) fn draft(bills: &HourBills, book: &mut RowBook) -> Result<(), EngineError> {
-    bills.rows.iter().try_for_each(|(kind, part)| {
-        let magnitude = Decimal12::from_atoms(part.amounts.effective.atoms().saturating_abs());
-        let cost = Fraction::new(atoms(magnitude), UBig::ONE);
-        let quantity = Fraction::new(atoms(part.amounts.hours), ATOMS_IN_ONE);
-        let draft = Draft { quantity, ..Draft::new(row(*kind, part), cost) };
-        book.add_billed(BillAmounts::of(&part.amounts), vec![draft])
-    })
+    let mut rows = bills.rows.iter().filter(|(kind, _)| *kind != RowKind::SharedCharge);
+    rows.try_for_each(|(kind, part)| draft_line(*kind, part, book))
+}
+
+/// Adds the row of a line to the book.
+///
+/// # Errors
+/// If a sum does not fit its column.
+pub(super) fn draft_line(kind: RowKind, part: &LinePart, book: &mut RowBook) -> Result<(), EngineError> {
+    let cost = Fraction::new(magnitude(part.amounts.effective), UBig::ONE);
+    let quantity = Fraction::new(atoms(part.amounts.hours), ATOMS_IN_ONE);
+    let draft = Draft { quantity, ..Draft::new(row(kind, part), cost) };
+    book.add_billed(BillAmounts::of(&part.amounts), vec![draft])
+}
+
+/// Returns the magnitude of a cost in atoms.
+pub(super) fn magnitude(cost: Decimal12) -> UBig {
+    UBig::from(cost.atoms().unsigned_abs())
 }
 
 fn row(kind: RowKind, part: &LinePart) -> CostRow {

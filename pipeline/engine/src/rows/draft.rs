@@ -105,6 +105,28 @@ pub(crate) struct BillCost {
     pub(crate) billed: Decimal12,
 }
 
+impl RoundedRows {
+    /// Adds rows that follow all rows in table order.
+    ///
+    /// # Errors
+    /// If a sum has more than 38 digits.
+    pub(super) fn append(&mut self, later: Self) -> Result<(), EngineError> {
+        let Self { mut rows, node_cost, commitment_cost, bill } = later;
+        self.rows.append(&mut rows);
+        self.node_cost = sum([self.node_cost, node_cost])?;
+        self.commitment_cost = sum([self.commitment_cost, commitment_cost])?;
+        self.bill.add(bill)
+    }
+}
+
+impl BillCost {
+    fn add(&mut self, other: Self) -> Result<(), EngineError> {
+        self.effective = sum([self.effective, other.effective])?;
+        self.billed = sum([self.billed, other.billed])?;
+        Ok(())
+    }
+}
+
 impl Draft {
     /// Creates a draft with only a cost: no quantity, no parts and no pool charge.
     pub(crate) fn new(row: CostRow, cost: Fraction) -> Self {
@@ -236,9 +258,7 @@ impl RowBook {
     /// # Errors
     /// If a sum has more than 38 digits.
     pub(super) fn add_bill(&mut self, bill: BillCost) -> Result<(), EngineError> {
-        self.bill.effective = sum([self.bill.effective, bill.effective])?;
-        self.bill.billed = sum([self.bill.billed, bill.billed])?;
-        Ok(())
+        self.bill.add(bill)
     }
 
     /// Adds a row that is a whole charge.
@@ -444,7 +464,7 @@ fn set_estimated_cost(row: &mut CostRow, cost: Decimal12) {
             row.list_cost = cost;
             row.effective_cost = Decimal12::ZERO;
         }
-        // A shared charge has a line, so its cost is no estimate.
+        // A shared charge has lines, so its cost is no estimate.
         RowKind::SharedCharge => row.billed_cost = cost,
     }
 }

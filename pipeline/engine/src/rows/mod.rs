@@ -9,6 +9,7 @@ mod node_step;
 pub(crate) mod nodeless;
 pub(crate) mod ratios;
 pub(crate) mod reservation;
+mod shared;
 pub(crate) mod slice_steps;
 pub(crate) mod unknown_node;
 
@@ -20,7 +21,7 @@ use prorata_schemas::rules::Rules;
 use rayon::prelude::{ParallelIterator, ParallelSlice};
 
 use crate::error::EngineError;
-use crate::model::slices::NodeSlice;
+use crate::model::slices::{NodeSlice, Slices};
 use crate::model::state::NodeKey;
 use crate::rows::draft::{RoundedRows, RowBook};
 use crate::rows::group::{PlacedPod, Placement, PodHours};
@@ -28,7 +29,7 @@ use crate::rows::node::StretchRows;
 use crate::rules::bill::HourBills;
 use crate::rules::split::{NodeBills, NodeHour, WeightScale};
 use crate::timeline::Timeline;
-use crate::trace::{Focus, NodeStep, RowStep};
+use crate::trace::{DivisionStep, Focus, NodeStep, RowStep};
 use crate::work::Work;
 
 /// The nodes that ran, for the tables.
@@ -39,6 +40,7 @@ pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
 pub(crate) struct RowsTrace {
     pub(crate) nodes: Vec<NodeStep>,
     pub(crate) rows: Vec<RowStep>,
+    pub(crate) divisions: Vec<DivisionStep>,
 }
 
 /// The number of nodes in one part of the work. Smaller organizations are drafted in one part.
@@ -164,16 +166,28 @@ pub(crate) fn rows<'a>(
         Ok(book)
     };
     books.extend(in_order(&nodeless, PODS_OF_A_PART, part)?);
-    let mut bought = RowBook::default().traced(focus);
+    books.push(bought(slices, bills, focus)?);
+    let mut book = RowBook::of(books, focus)?;
+    let mut steps = book.take_trace();
+    let mut rounded = book.finish()?;
+    let shared = shared::rows(timeline, bills, rules, &rounded.rows, focus)?;
+    rounded.append(shared.rounded)?;
+    steps.extend(shared.steps);
+    Ok((rounded, nodes, RowsTrace { nodes: node_steps, rows: steps, divisions: shared.divisions }))
+}
+
+/// Drafts the rows of agreements, and of lines of bills for agreements.
+///
+/// # Errors
+/// If an amount does not fit its column.
+fn bought(slices: &Slices, bills: &HourBills, focus: Option<&Arc<Focus>>) -> Result<RowBook, EngineError> {
+    let mut book = RowBook::default().traced(focus);
     for slices in slices.reservations.values() {
-        reservation::draft(slices)?.into_iter().try_for_each(|draft| bought.add_paid(draft))?;
+        reservation::draft(slices)?.into_iter().try_for_each(|draft| book.add_paid(draft))?;
     }
     for hour in slices.commitments.values() {
-        commitment::draft(hour, &mut bought)?;
+        commitment::draft(hour, &mut book)?;
     }
-    bill::draft(bills, &mut bought)?;
-    books.push(bought);
-    let mut book = RowBook::of(books, focus)?;
-    let steps = RowsTrace { nodes: node_steps, rows: book.take_trace() };
-    Ok((book.finish()?, nodes, steps))
+    bill::draft(bills, &mut book)?;
+    Ok(book)
 }

@@ -21,7 +21,7 @@ use prorata_schemas::rows::{BilledLine, RowKind};
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, difference, divide, hours, ratio, round, signed};
+use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, difference, divide, hours, ratio, round, signed, sum};
 use crate::model::slices::{NodeSlice, Slices};
 use crate::model::spec::{BillKey, bill_key};
 use crate::model::state::{LineAmounts, NodeKey, SavedBill, State};
@@ -61,7 +61,7 @@ pub(crate) type NodeParts = BTreeMap<BillKey, Vec<LinePart>>;
 pub(crate) struct HourBills {
     /// The parts of the nodes that ran under billed keys.
     pub(crate) nodes: BTreeMap<NodeKey, NodeParts>,
-    /// The parts that are rows of their own, with the kinds of the rows.
+    /// The parts of all other lines, with the kinds of their rows. Pods may divide shared charges.
     pub(crate) rows: Vec<(RowKind, LinePart)>,
     /// The state for the next hour.
     pub(crate) saved: Vec<SavedBill>,
@@ -86,6 +86,20 @@ impl LineAmounts {
     /// Creates amounts from the four, in the order of [`Self::all`].
     pub(crate) fn from_all([effective, billed, list, hours]: [Decimal12; 4]) -> Self {
         Self { effective, billed, list, hours }
+    }
+
+    /// Returns the sums of the amounts of parts.
+    ///
+    /// # Errors
+    /// If a sum does not fit its column.
+    pub(crate) fn sum_of(parts: &[&LinePart]) -> Result<Self, EngineError> {
+        let amounts = |of: fn(&Self) -> Decimal12| sum(parts.iter().map(|part| of(&part.amounts)));
+        Ok(Self {
+            effective: amounts(|part| part.effective)?,
+            billed: amounts(|part| part.billed)?,
+            list: amounts(|part| part.list)?,
+            hours: amounts(|part| part.hours)?,
+        })
     }
 
     /// Returns whether there is no cost.
@@ -202,7 +216,7 @@ struct Taken {
 }
 
 impl HourBills {
-    /// Gives a part to the nodes of its resource, or keeps it for a row of its own.
+    /// Gives a part to the nodes of its resource, or keeps it for other rows.
     fn place(
         &mut self,
         taken: &Taken,

@@ -4,6 +4,7 @@
 
 pub(crate) mod bill;
 pub(crate) mod commitment;
+pub(crate) mod division;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;

@@ -289,6 +289,7 @@ mod tests {
             eviction_protected_until: None,
             gpus: None,
             gpu_sharing: None,
+            volume_keys: Vec::new(),
         };
         PodSpec {
             description: Arc::new(description),

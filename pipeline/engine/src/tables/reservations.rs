@@ -1,12 +1,14 @@
 //! `reservation_usage`: a row for each reservation that was effective in the hour (RULES.md, section 2).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_int::UBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
+use crate::currency;
 use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, ratio, round, seconds};
 use crate::model::slices::{ReservationSlice, Slices};
@@ -58,15 +60,13 @@ fn row(
     let Some(last) = slices.last() else {
         return Err(EngineError::Conservation(format!("reservation {id} has no slices")));
     };
-    let reservation = &last.description;
+    let mut description = Arc::clone(&last.description);
+    currency::unmark_reservation(&mut description);
     let all = UBig::from(used + unused);
     let used_by = used_by.into_iter().map(|(uid, micros)| Ok((uid, seconds(micros)?)));
     Ok(ReservationUsageRow {
         reservation_id: id.clone(),
-        name: reservation.name.clone(),
-        region: reservation.region.clone(),
-        zone: reservation.zone.clone(),
-        gpu_model: reservation.gpu_model.clone(),
+        description,
         units: round(&ratio(all.clone(), UBig::from(HOUR_MICROS)))?,
         used_unit_seconds: seconds(used)?,
         unused_unit_seconds: seconds(unused)?,

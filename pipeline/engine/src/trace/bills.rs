@@ -1,8 +1,8 @@
-//! Steps of bills.
+//! Steps of bills, and of charges that pods divide.
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::ids::{ClusterId, NodeId};
+use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
 use prorata_schemas::time::Timestamp;
 use serde::Serialize;
 
@@ -60,6 +60,34 @@ pub struct BillStep {
     pub part: BillFigures,
     /// Hours for which nodes ran under the line's resource in this hour.
     pub node_hours: ExactNumber,
-    /// The nodes that the part goes to, each with its own part. Empty if the part is a row of its own.
+    /// The nodes that the part goes to, each with its own part. Empty if it goes to no node.
     pub nodes: Vec<(ClusterId, NodeId, BillFigures)>,
+}
+
+/// A charge of a bill that pods divide by their weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DivisionStep {
+    /// The canonical name of the provider.
+    pub provider: Text,
+    /// The account that the provider bills.
+    pub billing_account_id: Text,
+    /// The service of all lines.
+    pub service: Text,
+    /// The resource key of the volume whose pods divide the charge; `None` if an entry divides it.
+    pub volume: Option<Text>,
+    /// The number of the entry in `rules.shared_charges`, from 1; `None` if a volume divides the charge.
+    pub entry: Option<usize>,
+    /// The weight that the entry names, such as `cost`; `None` if a volume divides the charge.
+    pub over: Option<&'static str>,
+    /// The ids of the lines.
+    pub lines: Vec<Text>,
+    /// The sums of the amounts that the hour takes of the lines.
+    pub amounts: BillFigures,
+    /// The number of pods with a weight above zero.
+    pub pods: usize,
+    /// The sum of all weights: in the hour's currency for `cost`, in hours of a resource for `cpu`, `memory`
+    /// and `gpu`, and in hours of running time otherwise.
+    pub total_weight: ExactNumber,
+    /// The weights of the pods in focus.
+    pub weights: Vec<(PodUid, ExactNumber)>,
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::model::state::{NodeKey, QuotaKey};
 
-pub use bills::{BillFigures, BillStep};
+pub use bills::{BillFigures, BillStep, DivisionStep};
 pub use number::ExactNumber;
 pub use steps::{
     CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeSpan,
@@ -91,6 +91,8 @@ pub struct Trace {
     pub commitments: Vec<CommitmentSpan>,
     /// Parts of lines of bills, in order of the lines.
     pub bills: Vec<BillStep>,
+    /// Charges of bills that pods divide, in order of volume or entry.
+    pub divisions: Vec<DivisionStep>,
     /// Costs of all rows in focus before rounding.
     pub rows: Vec<RowStep>,
 }

@@ -97,6 +97,7 @@ impl Organization {
             eviction_protected_until: None,
             gpus: None,
             gpu_sharing: None,
+            volume_keys: Vec::new(),
         };
         put_millis(&mut agent.requests, "cpu", 100);
         put_mib(&mut agent.requests, "memory", 128);

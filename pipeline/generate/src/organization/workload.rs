@@ -194,6 +194,7 @@ impl Workload {
             eviction_protected_until: protected.then(|| Timestamp(at + span(rng, HOUR / 4, 3 * HOUR))),
             gpus: None,
             gpu_sharing: None,
+            volume_keys: Vec::new(),
         }
     }
 }

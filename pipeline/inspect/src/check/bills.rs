@@ -1,8 +1,10 @@
 //! Compares the lines of a provider's bill with the rows of the tables.
 //!
 //! A row of one line names the line, and counts for it. A row of a node may join several lines, and names
-//! none. Then all lines of the resource in this time are compared together. `lines` adds up and compares;
-//! `report` writes the result. Memory grows with the lines of the bill, and not with the rows of the lake.
+//! none. Then all lines of the resource in this time are compared together. A pod's part of a charge may join
+//! lines of several resources. Then the lines that have not all their costs in other rows are compared
+//! together, by provider and invoice. `lines` adds up and compares; `report` writes the result. Memory grows
+//! with the lines of the bill, and not with the rows of the lake.
 
 mod lines;
 mod report;
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::BillSet;
+use prorata_schemas::event::{BillSet, names};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::CostBasis;
 use prorata_schemas::tables::Table;
@@ -28,9 +30,10 @@ use crate::lake::LakeTables;
 
 use lines::{ExpectedBill, LineRow};
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "BillingAccountId",
     "ChargePeriodStart",
+    "HostProviderName",
     "BilledCost",
     "EffectiveCost",
     "InvoiceId",
@@ -42,6 +45,8 @@ const COLUMNS: [&str; 8] = [
 /// A line of a bill, as the rows of the tables should have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedLine {
+    /// The canonical name of the provider.
+    pub provider: Text,
     /// The resource in the bill; empty for charges of no resource.
     pub resource_key: Text,
     /// Id of the line.
@@ -61,7 +66,9 @@ pub struct ExpectedLine {
 impl ExpectedLine {
     /// Returns the lines of a set with this event time.
     pub fn of(set: &BillSet, begin: Timestamp) -> impl Iterator<Item = Self> {
+        let provider = names::shared(&set.provider, names::provider);
         set.lines.iter().map(move |line| Self {
+            provider: provider.clone(),
             resource_key: set.resource_key.clone(),
             line_id: line.line_id.clone(),
             invoice_id: line.invoice_id.clone(),
@@ -196,6 +203,7 @@ fn add(
     let (billed, effective) = (rows.amounts("BilledCost")?, rows.amounts("EffectiveCost")?);
     let (invoices, ids) = (rows.texts("InvoiceId")?, rows.texts("InvoiceDetailId")?);
     let (bases, keys) = (rows.texts("x_CostBasis")?, rows.texts("x_ResourceKey")?);
+    let providers = rows.texts("HostProviderName")?;
     let amount = |column: &[Option<Decimal12>], row: usize| {
         Sum::from(column.get(row).copied().flatten().unwrap_or_default())
     };
@@ -205,6 +213,7 @@ fn add(
         let is_billed = text(&bases, row) == Some(CostBasis::Billed.name());
         if let Some(hour) = hour.filter(|_| is_asked && is_billed) {
             bill.add(&LineRow {
+                provider: text(&providers, row).unwrap_or_default(),
                 key: text(&keys, row).unwrap_or_default(),
                 line: text(&ids, row),
                 invoice: text(&invoices, row),

@@ -129,9 +129,12 @@ fn focus(subject: &Subject, tables: &HourTables) -> Focus {
     let mut focus = Focus::default();
     for row in tables.cost_allocation.iter().filter(|row| is_of(subject, row)) {
         // All charges of no resource share the empty key, and an explanation of one does not need the others.
+        // An entry may divide very many lines over a pod, and its division names them.
         let keys = row.lines.iter().map(|billed| &billed.set.resource_key);
         let is_bill = matches!(subject, Subject::Bill(_));
-        focus.bills.extend(keys.filter(|key| is_bill || !key.is_empty()).cloned());
+        let is_by_entry =
+            row.kind == RowKind::SharedCharge && row.pod.is_some() && row.resource_id.is_empty();
+        focus.bills.extend(keys.filter(|key| is_bill || !key.is_empty() && !is_by_entry).cloned());
         let cluster = row.cluster_id.clone();
         let is_of_node = row.node.is_some() && matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
         let wants_node = !matches!(subject, Subject::Commitment(_) | Subject::Namespace(_));

@@ -1,8 +1,9 @@
-//! Describes lines of bills in text: the amounts of each line, and the part that the hour takes.
+//! Describes bills in text: the amounts of each line, the part that the hour takes, and the charges that pods
+//! divide.
 
 use std::fmt;
 
-use prorata_engine::trace::{BillFigures, BillStep};
+use prorata_engine::trace::{BillFigures, BillStep, DivisionStep};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{ClusterId, NodeId};
 use prorata_schemas::time::Hour;
@@ -11,8 +12,13 @@ use super::lines::{REPORTED_MAX, TextLines, date_and_time};
 use super::{Answer, Subject};
 use crate::Sum;
 
-/// Writes the parts of the lines in focus.
+/// Writes the parts of the lines in focus, and the charges that pods divide.
 pub fn write(lines: &mut TextLines, answer: &Answer) {
+    write_steps(lines, answer);
+    write_divisions(lines, &answer.trace.divisions);
+}
+
+fn write_steps(lines: &mut TextLines, answer: &Answer) {
     let is_asked = |step: &&BillStep| match &answer.subject {
         Subject::Bill(key) => *step.resource_key == **key,
         _ => true,
@@ -56,7 +62,7 @@ fn write_line(lines: &mut TextLines, step: &BillStep, answer: &Answer) {
     figures(lines, "the part of this hour", &step.part);
     lines.add(format!("  {}", how(step, answer.input.hour)));
     if step.nodes.is_empty() {
-        lines.add("  no node takes it: a row of its own has it, unless it costs nothing");
+        lines.add("  no node takes it: pods divide it, or a row of its own has it, unless it costs nothing");
     } else {
         lines.add("  its nodes divide it by own price x billed time, or by time if all prices are zero:");
         write_nodes(lines, step, answer);
@@ -96,6 +102,52 @@ fn how(step: &BillStep, hour: Hour) -> String {
     } else {
         let hours = step.to.hour().0.saturating_sub(step.from.hour().0);
         format!("it is 1/{hours} of the line, which has no hours of a resource")
+    }
+}
+
+/// Writes the charges that pods divide.
+fn write_divisions(lines: &mut TextLines, divisions: &[DivisionStep]) {
+    if divisions.is_empty() {
+        return;
+    }
+    lines.head("Shared charges of bills that pods divide by their weights");
+    for step in divisions.iter().take(REPORTED_MAX) {
+        write_division(lines, step);
+    }
+    if divisions.len() > REPORTED_MAX {
+        lines.add("  and so on: --json lists all");
+    }
+}
+
+fn write_division(lines: &mut TextLines, step: &DivisionStep) {
+    let DivisionStep { provider, billing_account_id, service, pods, total_weight, .. } = step;
+    let count = match &*step.lines {
+        [only] => format!("line {only}"),
+        several => format!("{} lines", several.len()),
+    };
+    let service = if service.is_empty() { "no service" } else { &**service };
+    lines.head(&format!("  {service} of {provider}, account {billing_account_id}, {count}"));
+    columns(lines, "", ["effective", "billed", "list", "hours"]);
+    figures(lines, "the whole charge", &step.amounts);
+    lines.add(format!("  {}: {pods} pods with a total weight of {total_weight} divide it", divider(step)));
+    for (uid, weight) in step.weights.iter().take(REPORTED_MAX) {
+        lines.add(format!("    pod {uid}: {weight} of {total_weight}"));
+    }
+    if step.weights.len() > REPORTED_MAX {
+        lines.add("    and other pods: --json lists all");
+    }
+}
+
+/// Describes what divides a charge, and by which weight.
+fn divider(step: &DivisionStep) -> String {
+    match (&step.volume, step.entry, step.over) {
+        (Some(key), ..) => format!("by hours with the volume {key}"),
+        (None, Some(entry), Some("pods")) => format!("by running hours (entry {entry} of shared_charges)"),
+        (None, Some(entry), Some("cost")) => {
+            format!("by cost of the other rows (entry {entry} of shared_charges)")
+        }
+        (None, Some(entry), Some(over)) => format!("by allocated {over} (entry {entry} of shared_charges)"),
+        (None, ..) => "by weight".to_owned(),
     }
 }
 
@@ -146,5 +198,34 @@ mod tests {
         assert!(how(&by_hours, Hour(23)).ends_with("takes all that is left"));
         assert!(how(&line(24, "0", "0"), Hour(1)).starts_with("it is 1/24 of the line"));
         assert!(how(&line(1, "0", "0"), Hour(0)).ends_with("takes all that is left"));
+    }
+
+    #[test]
+    fn a_division_is_described_by_its_pods_and_weights() {
+        let step = DivisionStep {
+            provider: "aws".into(),
+            billing_account_id: "1".into(),
+            service: "Amazon EKS".into(),
+            volume: None,
+            entry: Some(2),
+            over: Some("cost"),
+            lines: vec!["l".into(), "m".into()],
+            amounts: amounts("1.5"),
+            pods: 12,
+            total_weight: ExactNumber::default(),
+            weights: vec![("a".into(), ExactNumber::default())],
+        };
+        let text = |step: &DivisionStep| {
+            let mut lines = TextLines::default();
+            write_divisions(&mut lines, std::slice::from_ref(step));
+            lines.as_str().to_owned()
+        };
+        let by_entry = text(&step);
+        assert!(by_entry.contains("Amazon EKS of aws, account 1, 2 lines"), "{by_entry}");
+        let how = "by cost of the other rows (entry 2 of shared_charges): 12 pods with a total weight of 0";
+        assert!(by_entry.contains(how), "{by_entry}");
+        assert!(by_entry.contains("pod a: 0 of 0"), "{by_entry}");
+        let by_volume = DivisionStep { volume: Some("vol-1".into()), entry: None, over: None, ..step };
+        assert!(text(&by_volume).contains("by hours with the volume vol-1: 12 pods"));
     }
 }

@@ -87,17 +87,19 @@ fn gpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
 /// Returns whether a row is a tax of a bill. The table has no price and no quantity of a tax.
 fn is_tax(row: &CostRow) -> bool {
     let is_of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
-    let line = row.lines.first().filter(|_| !is_of_node);
-    line.is_some_and(|billed| billed.line().category == ChargeCategory::Tax)
+    let mut lines = row.lines.iter().map(|billed| billed.line());
+    !is_of_node && !row.lines.is_empty() && lines.all(|line| line.category == ChargeCategory::Tax)
 }
 
 /// Key of a row within its organization and hour: kind, cluster, resource, pod, commitment, reservation,
-/// quota, state, reason for having no price, labels of the pod, basis, resource in the bill, line of the
-/// bill, and price. The last number is the place among the rows that share all of these, from 0.
+/// quota, state, reason for having no price, labels of the pod, basis, resource in the bill if its lines have
+/// only one, line of the bill if it has only one, and price. The last number is the place among the rows that
+/// share all of these, from 0.
 pub type Grain = ([String; 13], Option<Decimal12>, usize);
 
-/// The numbers of rows that share a key. Such rows are lines of several sets of a bill, which no column
-/// distinguishes. The files and the engine have them in one order.
+/// The numbers of rows that share a key. Such rows are lines of several sets of a bill, or a pod's parts of
+/// several charges, which no column of the key distinguishes. The files and the engine have them in one
+/// order.
 #[derive(Debug, Default)]
 pub struct SharedGrains(BTreeMap<Grain, usize>);
 
@@ -201,10 +203,10 @@ impl Subject {
 /// Returns the key of a row from the engine, at place 0.
 pub fn grain(row: &CostRow) -> Grain {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-    let (basis, key, line) = match &*row.lines {
-        [] => (CostBasis::Estimated, None, None),
-        [only] => (CostBasis::Billed, Some(&*only.set.resource_key), Some(&*only.line().line_id)),
-        [first, ..] => (CostBasis::Billed, Some(&*first.set.resource_key), None),
+    let (basis, line) = match &*row.lines {
+        [] => (CostBasis::Estimated, None),
+        [only] => (CostBasis::Billed, Some(&*only.line().line_id)),
+        [..] => (CostBasis::Billed, None),
     };
     let texts = [
         row.kind.name().to_owned(),
@@ -218,7 +220,7 @@ pub fn grain(row: &CostRow) -> Grain {
         text(row.unpriced.map(|reason| reason.name())),
         row.pod.as_ref().and_then(|pod| tags_of(&pod.labels)).unwrap_or_default(),
         basis.name().to_owned(),
-        text(key),
+        text(row.resource_key().map(|key| &**key)),
         text(line),
     ];
     (texts, (!is_tax(row)).then_some(row.list_unit_price), 0)
@@ -416,9 +418,9 @@ fn read(bytes: Bytes, mut each: impl FnMut(Hour, TableRow)) -> Result<(), ReadEr
                 let found = texts.get(column).and_then(|column| column.get(row)).copied().flatten();
                 found.unwrap_or_default().to_owned()
             };
-            // On rows of a node, `Tags` has the node's labels, and `AllocatedTags` has the pod's labels.
-            let is_on_node = ["pod_node", "node_idle"].contains(&&*text(1));
-            let labels = if is_on_node { 10 } else { 11 };
+            // `Tags` has the labels of the resource. If that is not the pod, `AllocatedTags` has the pod's.
+            let is_allocated = ["pod_node", "node_idle", "shared_charge"].contains(&&*text(1));
+            let labels = if is_allocated { 10 } else { 11 };
             let mut texts = [1, 2, 3, 4, 5, 6, 7, 8, 9, labels, 13, 14, 15].map(text);
             let [.., basis, key, _] = &mut texts;
             if basis != CostBasis::Billed.name() {

@@ -80,7 +80,7 @@ fn write_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     add("label", row.quota_state.map(|state| state.name()));
     add("no price:", row.unpriced.map(|reason| reason.name()));
     if let [first, more @ ..] = &*row.lines {
-        add("billed as", Some(&*first.set.resource_key).filter(|key| !key.is_empty()));
+        add("billed as", row.resource_key().map(|key| &**key).filter(|key| !key.is_empty()));
         add("line", Some(&*first.line().line_id));
         if !more.is_empty() {
             name.push_str(" and more");

@@ -146,8 +146,9 @@ fn read(
             let amount = |column: &[Option<Decimal12>]| at(column, row).unwrap_or_default();
             let (hour, cost) = (at(&hours, row).unwrap_or_default(), amount(&costs));
             let row_kind = at(&kinds, row).unwrap_or_default();
+            let has_pod = at(&uids, row).is_some();
             let is_shown = range.contains(hour) && report.shows(at(&organizations, row));
-            let Some(kind) = bearer_kind(row_kind, cost).filter(|_| is_shown) else { continue };
+            let Some(kind) = bearer_kind(row_kind, has_pod, cost).filter(|_| is_shown) else { continue };
             if matches!(row_kind, "pod_node" | "node_idle") {
                 nodes.add(&NodeRow {
                     organization: at(&organizations, row).unwrap_or_default(),
@@ -198,14 +199,15 @@ fn at<T: Copy>(column: &[Option<T>], row: usize) -> Option<T> {
 }
 
 /// Returns the bearer of a row of a kind and an EffectiveCost. `None` for a purchase, which costs nothing
-/// unless a bill says otherwise.
-fn bearer_kind(row_kind: &str, cost: Decimal12) -> Option<&'static str> {
+/// unless a bill says otherwise. A pod may bear a part of a shared charge.
+fn bearer_kind(row_kind: &str, has_pod: bool, cost: Decimal12) -> Option<&'static str> {
     match row_kind {
         "node_idle" => Some("idle"),
         "reservation_unused" => Some("reservation"),
         "commitment_unused" => Some("commitment"),
         "commitment_purchase" if cost == Decimal12::ZERO => None,
-        "commitment_purchase" | "shared_charge" => Some("shared"),
+        "commitment_purchase" => Some("shared"),
+        "shared_charge" if !has_pod => Some("shared"),
         _ => Some("pod"),
     }
 }
@@ -252,9 +254,14 @@ mod tests {
 
     #[test]
     fn a_purchase_is_a_bearer_only_if_a_bill_gives_it_a_cost() {
-        assert_eq!(bearer_kind("commitment_purchase", Decimal12::ZERO), None);
-        assert_eq!(bearer_kind("commitment_purchase", Decimal12::ONE), Some("shared"));
-        assert_eq!(bearer_kind("shared_charge", Decimal12::ZERO), Some("shared"));
-        assert_eq!(bearer_kind("pod_node", Decimal12::ONE), Some("pod"));
+        assert_eq!(bearer_kind("commitment_purchase", false, Decimal12::ZERO), None);
+        assert_eq!(bearer_kind("commitment_purchase", false, Decimal12::ONE), Some("shared"));
+        assert_eq!(bearer_kind("pod_node", true, Decimal12::ONE), Some("pod"));
+    }
+
+    #[test]
+    fn a_pod_bears_its_part_of_a_shared_charge() {
+        assert_eq!(bearer_kind("shared_charge", true, Decimal12::ZERO), Some("pod"));
+        assert_eq!(bearer_kind("shared_charge", false, Decimal12::ZERO), Some("shared"));
     }
 }

@@ -83,7 +83,8 @@ pub struct CostBearer {
     pub organization: String,
     /// Currency of the costs.
     pub currency: String,
-    /// `pod`, `idle`, `reservation`, `commitment`, or `shared` for a shared charge of a bill.
+    /// `pod`, `idle`, `reservation`, `commitment`, or `shared` for a shared charge of a bill that no pod
+    /// bears.
     pub kind: &'static str,
     /// The bearer's group.
     pub group: String,

@@ -1,7 +1,7 @@
 //! Columns of `cost_allocation` that lines of bills fill.
 
 use prorata_schemas::event::BillLine;
-use prorata_schemas::rows::CostBasis;
+use prorata_schemas::rows::{CostBasis, RowKind};
 
 use super::charge::Charge;
 
@@ -12,7 +12,7 @@ impl Charge<'_> {
         if is_billed { CostBasis::Billed.name() } else { CostBasis::Estimated.name() }
     }
 
-    /// Returns `Correction` on a line that corrects an earlier billing period; `None` on other rows.
+    /// Returns `Correction` on lines that correct an earlier billing period; `None` on other rows.
     pub fn class(&self) -> Option<&'static str> {
         self.line().filter(|line| line.is_correction).map(|_| "Correction")
     }
@@ -37,19 +37,23 @@ impl Charge<'_> {
         self.common(|line| line.account_id.as_deref()).or_else(of_node)
     }
 
-    /// Returns the id of the resource in the bill. On estimated rows of a node, it is the id that the node
-    /// names.
+    /// Returns the id of the resource in the bill; `None` if the lines of the row are of several resources.
+    /// On estimated rows of a node, it is the id that the node names.
     pub fn resource_key(&self) -> Option<&str> {
-        match self.row.lines.first() {
-            Some(billed) => Some(&*billed.set.resource_key),
-            None => self.node().and_then(|node| node.resource_key.as_deref()),
+        if self.row.lines.is_empty() {
+            return self.node().and_then(|node| node.resource_key.as_deref());
         }
+        self.row.resource_key().map(|key| &**key)
     }
 
     /// Returns the value that all lines of the row share; `None` if they differ, or there are none.
     fn common<'a>(&'a self, of: fn(&'a BillLine) -> Option<&'a str>) -> Option<&'a str> {
         let mut values = self.row.lines.iter().map(|billed| of(billed.line()));
         let first = values.next()?;
+        if self.row.kind == RowKind::SharedCharge {
+            // The lines of a charge share these values, and a charge of many pods may have many lines.
+            return first;
+        }
         if values.all(|other| other == first) { first } else { None }
     }
 }

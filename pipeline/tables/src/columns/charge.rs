@@ -15,7 +15,7 @@ use prorata_schemas::rows::{BilledLine, CostRow, HourTables, RowKind};
 use crate::columns::Cell;
 use crate::describe::{describe, node_words};
 use crate::json::Object;
-use crate::sku::{Sku, line_of};
+use crate::sku::{Sku, category_of, line_of};
 
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 pub const HOURS: &str = "Hours";
@@ -31,6 +31,7 @@ pub struct Charge<'a> {
     pub row: &'a CostRow,
     /// SKU and price.
     sku: Rc<Sku>,
+    category: ChargeCategory,
     /// Text of `ChargeDescription`.
     pub description: String,
     /// Tags of the node; `None` if there are none.
@@ -65,10 +66,11 @@ impl<'a> Charges<'a> {
     pub fn charge(&mut self, tables: &'a HourTables, row: &'a CostRow) -> Charge<'a> {
         let pod_tags = row.pod.as_deref().and_then(|pod| self.pod_tags(&pod.labels));
         let of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+        let category = category_of(row);
         let Some(node) = row.node.as_deref().filter(|_| of_node) else {
             let sku = Rc::new(Sku::of(tables, row));
             let description = describe(tables, row, "");
-            return Charge { tables, row, sku, description, node_tags: None, pod_tags };
+            return Charge { tables, row, sku, category, description, node_tags: None, pod_tags };
         };
         let source = (std::ptr::from_ref(tables), std::ptr::from_ref(node), &*row.provider);
         let texts = match self.last_node.take() {
@@ -83,7 +85,7 @@ impl<'a> Charges<'a> {
         let description = describe(tables, row, &texts.words);
         let (sku, node_tags) = (Rc::clone(&texts.sku), texts.tags.clone());
         self.last_node = Some(texts);
-        Charge { tables, row, sku, description, node_tags, pod_tags }
+        Charge { tables, row, sku, category, description, node_tags, pod_tags }
     }
 
     fn pod_tags(&mut self, labels: &'a Labels) -> Option<Rc<str>> {
@@ -107,18 +109,15 @@ impl Charge<'_> {
         if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
     }
 
-    /// Returns the line of a bill that the row consists of. `None` on estimated rows and on rows of nodes.
+    /// Returns the first line of a bill that the row consists of. `None` on estimated rows and on rows of
+    /// nodes.
     pub fn line(&self) -> Option<&BillLine> {
         line_of(self.row).map(BilledLine::line)
     }
 
-    /// Returns the category of the line. On other rows, it is a purchase of a commitment, or usage.
-    pub fn category(&self) -> ChargeCategory {
-        match (self.line(), self.row.kind) {
-            (Some(line), _) => line.category,
-            (None, RowKind::CommitmentPurchase) => ChargeCategory::Purchase,
-            (None, _) => ChargeCategory::Usage,
-        }
+    /// Returns the category: see [`category_of`].
+    pub const fn category(&self) -> ChargeCategory {
+        self.category
     }
 
     /// Returns `Recurring` for a purchase, `Usage-Based` for usage, and `One-Time` for all others.
@@ -169,10 +168,11 @@ impl Charge<'_> {
     /// Returns the hours consumed. `None` for the unused part of a commitment, for charges that are not
     /// usage, and for a line without hours.
     pub fn consumed(&self) -> Option<Decimal12> {
-        if let Some(line) = self.line() {
+        if self.line().is_some() {
             let is_used = self.row.kind != RowKind::CommitmentUnused;
-            let has_hours = line.category == ChargeCategory::Usage && line.hours.is_some();
-            return (is_used && has_hours).then_some(self.row.pricing_quantity);
+            let is_usage = is_used && self.category() == ChargeCategory::Usage;
+            let has_hours = || self.row.lines.iter().any(|billed| billed.line().hours.is_some());
+            return (is_usage && has_hours()).then_some(self.row.pricing_quantity);
         }
         match self.row.kind {
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase | RowKind::SharedCharge => None,

@@ -1,5 +1,5 @@
-//! Columns of `cost_allocation`: the columns of FOCUS 1.3 with the deprecated 1.2 names and
-//! `InvoiceDetailId` of 1.4, alphabetical, then ours.
+//! Columns of `cost_allocation`: the columns of FOCUS 1.2, 1.3 and 1.4 together, alphabetical, then ours.
+//! Views in `deploy/sql` choose an edition, and derive the columns that are not here.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Labels;

@@ -70,10 +70,15 @@ pub fn reservation_columns<'a>() -> Vec<Column<Line<'a, ReservationUsageRow>>> {
         required("reservation_id", Text, |line: &Line<'_, ReservationUsageRow>| {
             Cell::text(&*line.row.reservation_id)
         }),
-        optional("name", Text, |line| Cell::text(&*line.row.name)),
-        optional("region", Text, |line| Cell::text(&*line.row.region)),
-        optional("zone", Text, |line| Cell::text(line.row.zone.as_deref())),
-        optional("gpu_model", Text, |line| Cell::text(&*line.row.gpu_model)),
+        optional("name", Text, |line| Cell::text(&*line.row.description.name)),
+        required("provider", Text, |line| Cell::Text(known(&line.row.description.provider))),
+        optional("region", Text, |line| Cell::text(&*line.row.description.region)),
+        optional("zone", Text, |line| Cell::text(line.row.description.zone.as_deref())),
+        optional("gpu_model", Text, |line| Cell::text(&*line.row.description.gpu_model)),
+        required("quantity", Int, |line| i64::from(line.row.description.quantity).into()),
+        required("starts_at", Time, |line| line.row.description.starts_at.into()),
+        optional("ends_at", Time, |line| line.row.description.ends_at.map_or(Cell::Null, Cell::Time)),
+        required("currency", Text, |line| Cell::text(&*line.tables.currency)),
         required("units", Decimal, |line| line.row.units.into()),
         required("used_unit_seconds", Decimal, |line| line.row.used_unit_seconds.into()),
         required("unused_unit_seconds", Decimal, |line| line.row.unused_unit_seconds.into()),
@@ -90,7 +95,7 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
             Cell::text(&*line.row.commitment_id)
         }),
         optional("name", Text, |line| Cell::text(&*line.row.description.name)),
-        required("provider", Text, |line| Cell::text(&*line.row.description.provider)),
+        required("provider", Text, |line| Cell::Text(known(&line.row.description.provider))),
         required("kind", Text, |line| {
             Cell::Text(match line.row.description.kind {
                 CommitmentKind::ReservedInstance => "RESERVED_INSTANCE",
@@ -103,6 +108,7 @@ pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>
         optional("gpu_model", Text, |line| Cell::text(line.row.description.gpu_model.as_deref())),
         required("starts_at", Time, |line| line.row.description.starts_at.into()),
         optional("ends_at", Time, |line| line.row.description.ends_at.map_or(Cell::Null, Cell::Time)),
+        required("currency", Text, |line| Cell::text(&*line.tables.currency)),
         optional("hourly_cost", Decimal, |line| line.row.hourly_cost.map(Decimal12::from).into()),
         required("enabled", Bool, |line| Cell::Bool(line.row.description.enabled)),
         required("allowed_utilization", Decimal, |line| {
@@ -259,6 +265,11 @@ pub fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
         required("events", Int, |line| line.tables.totals.events.into()),
         required("unpriced_pods", Int, |line| line.tables.totals.unpriced_pods.into()),
     ])
+}
+
+/// Returns the provider as the event names it; `unknown` if the event names none.
+const fn known(provider: &str) -> &str {
+    if provider.is_empty() { "unknown" } else { provider }
 }
 
 /// Returns decimals by id as a JSON object of numbers.

@@ -304,6 +304,88 @@ fn rows_that_differ_only_in_their_lines_are_in_the_order_of_the_lines() {
     }
 }
 
+/// Returns a pod's part of lines of a bill.
+fn part_of_charge(resource_id: &str, lines: Vec<BillLine>) -> CostRow {
+    let pod = full_hour("acme", HOUR).cost_allocation.iter().find_map(|row| row.pod.clone()).unwrap();
+    CostRow {
+        cluster_id: Some(pod.cluster_id.clone()),
+        pod_uid: Some(pod.pod_uid.clone()),
+        allocated_ratio: Some(dec("0.25")),
+        pricing_quantity: dec("2"),
+        lines: billed(resource_id, lines),
+        pod: Some(pod),
+        ..CostRow::new(RowKind::SharedCharge, resource_id.into(), "aws".into())
+    }
+}
+
+#[test]
+fn a_part_of_a_shared_charge_names_the_pod_that_bears_it() {
+    let eks = |id: &str| BillLine {
+        service: "Amazon EKS".into(),
+        sku_id: Some("EKS-Hours".into()),
+        invoice_id: Some("inv-1".into()),
+        hours: Some("8".parse().unwrap()),
+        ..line(id)
+    };
+    let volume = part_of_charge("vol-1", vec![eks("l1")]);
+    let pod = volume.pod.clone().unwrap();
+    let name = format!("Pod {}/{}, part of: ", pod.namespace, pod.pod_name);
+    let what = "Usage of Amazon EKS";
+    assert_values(
+        &written(volume),
+        &[
+            ("x_RowKind", "shared_charge"),
+            ("AllocatedMethodId", "prorata-shared-charge"),
+            ("AllocatedMethodDetails", r#"{"Elements":[{"AllocatedRatio":0.25}]}"#),
+            ("AllocatedResourceId", &*pod.pod_uid),
+            ("AllocatedResourceName", &*pod.pod_name),
+            ("SubAccountId", &*pod.cluster_id),
+            ("x_Namespace", &*pod.namespace),
+            ("x_PodUid", &*pod.pod_uid),
+            ("x_NodeId", "-"),
+            ("x_QuotaId", "-"),
+            ("x_CpuCoreHours", "-"),
+            ("x_RunningSeconds", "-"),
+            ("Tags", "-"),
+            ("ResourceId", "vol-1"),
+            ("ResourceType", "Billed Resource"),
+            ("x_ResourceKey", "vol-1"),
+            ("InvoiceId", "inv-1"),
+            ("InvoiceDetailId", "l1"),
+            ("PricingQuantity", "2"),
+            ("ConsumedQuantity", "2"),
+            ("SkuId", "EKS-Hours"),
+            (
+                "ChargeDescription",
+                &*format!("{name}{what}, resource vol-1, line l1 of the bill of account 999900001111"),
+            ),
+        ],
+    );
+    let credit = BillLine { category: ChargeCategory::Credit, ..eks("l2") };
+    assert_values(
+        &written(part_of_charge("", vec![eks("l1"), credit])),
+        &[
+            ("ResourceId", "-"),
+            ("ResourceType", "-"),
+            ("x_ResourceKey", "-"),
+            ("InvoiceId", "inv-1"),
+            ("InvoiceDetailId", "-"),
+            ("ChargeCategory", "Usage"),
+            ("ChargeFrequency", "Usage-Based"),
+            ("SkuId", "bill/Amazon EKS"),
+            (
+                "ChargeDescription",
+                &*format!("{name}{what}, line l1 of the bill of account 999900001111, and 1 more line"),
+            ),
+        ],
+    );
+    let taxes = ["l1", "l2"].map(|id| BillLine { category: ChargeCategory::Tax, ..eks(id) });
+    assert_values(
+        &written(part_of_charge("", taxes.to_vec())),
+        &[("ChargeCategory", "Tax"), ("ChargeFrequency", "One-Time"), ("SkuId", "-")],
+    );
+}
+
 #[test]
 fn hours_say_what_bills_cost() {
     let mut tables = hour_of([]);

@@ -23,7 +23,16 @@ fn own_tables_hold_their_rows() {
     }
     assert_values(
         &row(Table::ReservationUsage),
-        &[("used_by", r#"{"g":1800}"#), ("utilization", "0.5"), ("zone", "-"), ("unused_cost", "1")],
+        &[
+            ("provider", "alibaba"),
+            ("quantity", "1"),
+            ("ends_at", "-"),
+            ("currency", "USD"),
+            ("used_by", r#"{"g":1800}"#),
+            ("utilization", "0.5"),
+            ("zone", "-"),
+            ("unused_cost", "1"),
+        ],
     );
     assert_values(
         &row(Table::CommitmentUtilization),
@@ -40,6 +49,7 @@ fn own_tables_hold_their_rows() {
             ("kind", "RESERVED_INSTANCE"),
             ("instance_family", "g5"),
             ("gpu_model", "-"),
+            ("currency", "USD"),
             ("hourly_cost", "3"),
             ("enabled", "true"),
             ("allowed_utilization", "0.5"),

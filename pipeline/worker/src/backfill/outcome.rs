@@ -102,7 +102,7 @@ pub struct Totals {
     pub unused_reservations: Decimal12,
     /// Cost of commitments that reached no node.
     pub unused_commitments: Decimal12,
-    /// Cost of lines of bills that belong to no node and no agreement, and of purchases that a bill
+    /// Cost of lines of bills that belong to no node, no agreement and no pod, and of purchases that a bill
     /// amortizes.
     pub shared_charges: Decimal12,
     /// Cost of nodes that was allocated to pods; included in the cost of the pods' namespaces.
@@ -205,25 +205,25 @@ impl Totals {
     pub fn add(&mut self, tables: &HourTables) {
         for row in &tables.cost_allocation {
             let cost = row.effective_cost;
-            match row.kind {
-                RowKind::PodNode | RowKind::PodServerless | RowKind::PodPool => {
-                    if let Some(pod) = &row.pod {
-                        match self.namespaces.get_mut(&*pod.namespace) {
-                            Some(sum) => add(sum, cost),
-                            None => {
-                                self.namespaces.insert(pod.namespace.to_string(), cost);
-                            }
-                        }
+            match (row.kind, &row.pod) {
+                // A pod may also bear a part of a shared charge.
+                (_, Some(pod)) => match self.namespaces.get_mut(&*pod.namespace) {
+                    Some(sum) => add(sum, cost),
+                    None => {
+                        self.namespaces.insert(pod.namespace.to_string(), cost);
                     }
-                }
-                RowKind::NodeIdle => {
+                },
+                (RowKind::NodeIdle, None) => {
                     add(&mut self.idle, cost);
                     add(&mut self.node_unused, cost);
                 }
-                RowKind::ReservationUnused => add(&mut self.unused_reservations, cost),
-                RowKind::CommitmentUnused => add(&mut self.unused_commitments, cost),
+                (RowKind::ReservationUnused, None) => add(&mut self.unused_reservations, cost),
+                (RowKind::CommitmentUnused, None) => add(&mut self.unused_commitments, cost),
                 // The effective cost of a purchase is zero unless a bill says otherwise.
-                RowKind::CommitmentPurchase | RowKind::SharedCharge => add(&mut self.shared_charges, cost),
+                (RowKind::CommitmentPurchase | RowKind::SharedCharge, None) => {
+                    add(&mut self.shared_charges, cost);
+                }
+                (RowKind::PodNode | RowKind::PodServerless | RowKind::PodPool, None) => {}
             }
             add(&mut self.node_used, row.split_cost.unwrap_or_default());
             add(&mut self.node_unused, row.unused_cost.unwrap_or_default());

@@ -14,8 +14,8 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Largest number of labels, and of quantities in one field.
 pub const NAMES_MAX: usize = 512;
 
-/// Largest number of namespaces of a quota, of assignments or discounts of a commitment, of prices of a pool,
-/// or of lines in a set of a bill.
+/// Largest number of volumes of a pod, of namespaces of a quota, of assignments or discounts of a commitment,
+/// of prices of a pool, or of lines in a set of a bill.
 pub const LIST_MAX: usize = 4_096;
 
 fn or_empty(text: &Option<impl Deref<Target = str>>) -> &str {
@@ -72,6 +72,8 @@ impl Judge<'_> {
                 ])?;
                 self.names_of_quantities("requests", &pod.requests)?;
                 self.names_of_quantities("limits", &pod.limits)?;
+                self.count("volume_keys", pod.volume_keys.len(), LIST_MAX)?;
+                pod.volume_keys.iter().try_for_each(|key| self.text("volume_keys", key))?;
                 self.labels(&pod.labels)
             }
             Payload::PodStopped(pod) => self.texts(&[

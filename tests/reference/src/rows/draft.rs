@@ -20,7 +20,8 @@ pub enum Charge {
     Node(NodeKey, UnitPrice),
     /// A commitment-hour, which Used and Unused rows split, and which purchase rows split a second time.
     Commitment(CommitmentId),
-    /// A billed component of a node, or a line of a bill with a row of its own. It holds the first line.
+    /// A billed component of a node, a line of a bill with a row of its own, or a charge that divides over
+    /// pods. It holds the first line.
     Bill(Option<NodeKey>, Option<LineKey>),
     /// One row alone.
     Row,
@@ -42,7 +43,7 @@ pub struct Draft {
     pub row: CostRow,
     /// The charge that the row is a part of.
     pub charge: Charge,
-    /// Whether the row stays even without quantity and cost, because it is a pod's only row.
+    /// Whether the row stays even without quantity and cost, because it is a pod's only row, or a line's.
     pub keep: bool,
     /// `PricingQuantity`.
     pub quantity: Exact,

@@ -1,6 +1,7 @@
 //! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations, commitments, and lines
 //! of bills that belong to no node.
 
+mod division;
 pub mod draft;
 mod finish;
 mod line;
@@ -39,8 +40,12 @@ pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
     for id in commitments {
         drafts.extend(commitment_rows(view, id));
     }
-    drafts.extend(line::drafts(view));
-    finish::finish(drafts)
+    let mut rows = finish::finish(drafts);
+    // Shared charges divide over pods by rounded rows of other kinds.
+    let lines = finish::finish(line::drafts(view, &rows));
+    rows.extend(lines);
+    rows.sort_by_key(draft::grain);
+    rows
 }
 
 /// Finds the draft of a key, or creates it.

@@ -130,14 +130,14 @@ fn take(left: &mut LineAmounts, line: &BilledLine, hour: Hour, time: &Exact) -> 
     taken
 }
 
-/// Divides each amount over nodes by their weights, by largest remainder.
-pub fn over_nodes(amounts: &LineAmounts, weights: &[Exact]) -> Vec<LineAmounts> {
+/// Divides each amount over nodes or pods by their weights, by largest remainder.
+pub fn by_weight(amounts: &LineAmounts, weights: &[Exact]) -> Vec<LineAmounts> {
     let all: Exact = weights.iter().sum();
     let mut divided = vec![LineAmounts::default(); weights.len()];
     for (index, amount) in amounts.iter().enumerate() {
         let parts: Vec<Exact> = weights.iter().map(|weight| amount * weight / &all).collect();
-        for (of_node, part) in divided.iter_mut().zip(largest_remainder(half_even(amount), &parts)) {
-            of_node[index] = exact(part);
+        for (of_one, part) in divided.iter_mut().zip(largest_remainder(half_even(amount), &parts)) {
+            of_one[index] = exact(part);
         }
     }
     divided

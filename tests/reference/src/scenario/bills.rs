@@ -47,10 +47,15 @@ pub(super) fn add(world: &mut Choices, records: &mut Vec<EventRecord>, first: i6
     for _ in 0..world.rng.random_range(1..9) {
         let hour = first + world.rng.random_range(0..hours) - world.pick(&[0, 0, 0, 0, 1, 2, 23]);
         let bill = set(world, hour * HOUR_MICROS);
-        for bill in versions(world, bill, hour * HOUR_MICROS) {
-            let place = world.rng.random_range(0..=records.len());
-            records.insert(place, EventRecord::new(bill));
-        }
+        insert(world, records, bill, hour * HOUR_MICROS);
+    }
+}
+
+/// Inserts the events of a bill anywhere among the records.
+pub(super) fn insert(world: &mut Choices, records: &mut Vec<EventRecord>, bill: BillSet, start: i64) {
+    for bill in versions(world, bill, start) {
+        let place = world.rng.random_range(0..=records.len());
+        records.insert(place, EventRecord::new(bill));
     }
 }
 
@@ -93,7 +98,7 @@ fn versions(world: &mut Choices, bill: BillSet, start: i64) -> Vec<Event> {
 }
 
 /// Returns a set of lines that begin at an instant.
-fn set(world: &mut Choices, start: i64) -> BillSet {
+pub(super) fn set(world: &mut Choices, start: i64) -> BillSet {
     let ids = ["1", "2", "3"];
     let count = world.rng.random_range(1..=ids.len());
     let mut lines: Vec<BillLine> = ids.iter().take(count).map(|id| line(world, start, id)).collect();

@@ -96,6 +96,7 @@ impl Choices {
             eviction_protected_until: if self.rng.random_bool(0.2) { Some(self.around()) } else { None },
             gpus: self.gpus(&["500m", "0.25", "1", "333m", "3", "0"]),
             gpu_sharing: self.maybe(self.shares, &["mps"]),
+            volume_keys: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ mod bills;
 mod choices;
 mod contracts;
 mod machines;
+mod shared;
 
 use prorata_schemas::event::{
     CommitmentDeleted, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStopped, PoolDeleted,
@@ -75,7 +76,7 @@ pub fn scenario(seed: u64) -> Scenario {
         let again = world.rng.random_range(0..records.len());
         records.extend(records.get(again).cloned());
     }
-    let rules = rules(&mut world);
+    let mut rules = rules(&mut world);
     let through = Hour(first + hours - 1 + world.rng.random_range(0..2));
     if world.rng.random_bool(0.3) {
         records = records.into_iter().map(|record| recorded(&mut world, record)).collect();
@@ -86,6 +87,8 @@ pub fn scenario(seed: u64) -> Scenario {
     }
     if world.rng.random_bool(0.3) {
         bills::add(&mut world, &mut records, first, hours);
+        shared::add_volumes(&mut world, &mut records, first, hours);
+        rules.shared_charges = shared::entries(&mut world);
     }
     Scenario { records, rules, through }
 }

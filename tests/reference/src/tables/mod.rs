@@ -55,16 +55,12 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
         let (units, used_by) = (units.remove(id).unwrap_or_default(), used_by.remove(id).unwrap_or_default());
         let used: Exact = used_by.values().sum();
         let seconds = |hours: &Exact| half_even(&(hours * whole(3600)));
-        let set = &reservation.set;
         let unused = rows
             .iter()
             .filter(|row| row.kind == RowKind::ReservationUnused && row.reservation_id.as_ref() == Some(id));
         table.push(ReservationUsageRow {
             reservation_id: id.clone(),
-            name: set.name.clone(),
-            region: set.region.clone(),
-            zone: set.zone.clone(),
-            gpu_model: set.gpu_model.clone(),
+            description: Arc::clone(&reservation.set),
             units: half_even(&units),
             used_unit_seconds: seconds(&used),
             unused_unit_seconds: seconds(&(&units - &used)),

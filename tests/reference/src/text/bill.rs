@@ -10,7 +10,8 @@ use super::fields::{LineFields, parse_duration};
 /// The id that stands for charges of no resource.
 pub(super) const NO_RESOURCE: &str = "-";
 
-const CATEGORIES: [ChargeCategory; 5] = [
+/// All categories of charges.
+pub(super) const CATEGORIES: [ChargeCategory; 5] = [
     ChargeCategory::Usage,
     ChargeCategory::Purchase,
     ChargeCategory::Tax,
@@ -73,7 +74,7 @@ fn parse_line(at: Timestamp, text: &str) -> Result<BillLine, String> {
 }
 
 /// Returns the value with a name, in lower case; `None` if there is no name.
-fn named<T: Copy>(
+pub(super) fn named<T: Copy>(
     values: &[T],
     name: fn(T) -> &'static str,
     text: Option<String>,

@@ -3,10 +3,12 @@
 //! seconds since 2026-01-05 (a Monday). Fields that a line leaves out have the defaults of [`parse`].
 
 mod bill;
+mod division;
 mod fields;
 mod parse;
 mod print;
 
+pub use division::parse_division;
 pub use fields::{BASE_HOUR, parse_duration, parse_time, print_time, resource};
 pub use parse::parse;
 pub use print::print;

@@ -105,6 +105,7 @@ fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodSta
         eviction_protected_until: fields.time("until")?,
         gpus: fields.gpus("gpus")?,
         gpu_sharing: fields.text("sharing"),
+        volume_keys: fields.list("volumes"),
         limits: fields.quantities("limit.")?.unwrap_or_default(),
         requests: fields.quantities("")?.unwrap_or_default(),
     })

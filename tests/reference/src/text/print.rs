@@ -135,6 +135,7 @@ impl Line {
         self.time("until", pod.eviction_protected_until, None);
         self.some("gpus", pod.gpus.as_ref().map(|gpus| &*gpus.text));
         self.some("sharing", pod.gpu_sharing.as_deref());
+        self.list("volumes", &pod.volume_keys.iter().map(ToString::to_string).collect::<Vec<_>>());
         self.quantities("", &pod.requests);
         self.quantities("limit.", &pod.limits);
         self.labels("label.", &pod.labels);

@@ -118,6 +118,12 @@ fn any(hour: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
     hour.cost_allocation.iter().any(|row| holds(row) && !row.lines.is_empty())
 }
 
+/// Returns whether the share of a pod in a divided charge satisfies `holds`.
+fn shares(hour: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
+    let mut rows = hour.cost_allocation.iter();
+    rows.any(|row| row.kind == RowKind::SharedCharge && row.pod_uid.is_some() && holds(row))
+}
+
 /// Returns whether two billed rows of nodes satisfy `differ`.
 fn pairs(hour: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     let rows = || hour.cost_allocation.iter().filter(|row| row.node.is_some() && !row.lines.is_empty());
@@ -185,6 +191,20 @@ const THINGS: &[Thing] = &[
     ("a shared charge of a commitment", |hour| {
         any(hour, |row| row.kind == RowKind::SharedCharge && row.commitment_id.is_some())
     }),
+    ("a volume of a pod", |hour| shares(hour, |row| !row.resource_id.is_empty())),
+    ("a volume of several pods", |hour| {
+        shares(hour, |row| !row.resource_id.is_empty() && row.allocated_ratio < Some(Decimal12::ONE))
+    }),
+    ("a charge that an entry divides", |hour| shares(hour, |row| row.resource_id.is_empty())),
+    ("a charge that an entry divides over several pods", |hour| {
+        shares(hour, |row| row.resource_id.is_empty() && row.allocated_ratio < Some(Decimal12::ONE))
+    }),
+    ("a shared charge that does not divide", |hour| {
+        any(hour, |row| row.kind == RowKind::SharedCharge && row.pod_uid.is_none())
+    }),
+    ("a divided charge of several lines", |hour| shares(hour, |row| row.lines.len() > 1)),
+    ("a divided charge below zero", |hour| shares(hour, |row| row.effective_cost < ZERO)),
+    ("a divided charge of a commitment", |hour| shares(hour, |row| row.commitment_id.is_some())),
     ("a billed commitment that is partly used", |hour| {
         hour.commitment_utilization.iter().any(|row| {
             let mut rows = hour.cost_allocation.iter().filter(|row| !row.lines.is_empty());

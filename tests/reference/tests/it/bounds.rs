@@ -155,7 +155,7 @@ type Line<'a> = Box<dyn Fn(usize) -> String + 'a>;
 #[test]
 fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
     let long = |bytes: usize| "n".repeat(bytes);
-    let cases: [(&str, usize, Line); 11] = [
+    let cases: [(&str, usize, Line); 12] = [
         ("PodStopped.pod_uid: a text of", 1_024, Box::new(|count| format!("stop-pod {}", long(count)))),
         ("PodStarted.namespace: a text of", 1_024, Box::new(|count| format!("pod p ns={}", long(count)))),
         ("PodStarted.labels: a text of", 1_024, Box::new(|count| format!("pod p label.a={}", long(count)))),
@@ -169,6 +169,11 @@ fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
             "PodStarted.requests: a list of",
             512,
             Box::new(|count| format!("pod p {}", words(count, |n| format!("e.com/{n}=1"), " "))),
+        ),
+        (
+            "PodStarted.volume_keys: a list of",
+            4_096,
+            Box::new(|count| format!("pod p volumes={}", words(count, |n| n.to_string(), ","))),
         ),
         (
             "QuotaSet.namespaces: a list of",

@@ -158,13 +158,16 @@ fn conserved(tables: &HourTables) -> Result<(), String> {
                 return Err(format!("{hour}: parts {parts:?} do not sum to {}", row.effective_cost));
             }
         }
-        let origin = |other: &CostRow| {
+        let is_of_origin = |other: &CostRow| {
+            let is_of_node = (&other.cluster_id, &other.resource_id) == (&row.cluster_id, &row.resource_id);
+            // A shared charge may divide over pods of several clusters.
+            let is_shared = row.kind == RowKind::SharedCharge;
             other.allocated_ratio.is_some()
                 && other.lines.first() == row.lines.first()
-                && (&other.cluster_id, &other.resource_id, &other.commitment_id, other.list_unit_price)
-                    == (&row.cluster_id, &row.resource_id, &row.commitment_id, row.list_unit_price)
+                && (is_shared || is_of_node)
+                && (&other.commitment_id, other.list_unit_price) == (&row.commitment_id, row.list_unit_price)
         };
-        let of_origin: Vec<Box<CostRow>> = rows.iter().filter(|other| origin(other)).cloned().collect();
+        let of_origin: Vec<Box<CostRow>> = rows.iter().filter(|other| is_of_origin(other)).cloned().collect();
         if row.allocated_ratio.is_some() && sum(&of_origin, |row| row.allocated_ratio) != Decimal12::ONE {
             return Err(format!("{hour}: ratios of {} do not sum to 1", row.resource_id));
         }

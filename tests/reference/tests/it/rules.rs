@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use prorata_reference::text::{BASE_HOUR, parse};
+use prorata_reference::text::{BASE_HOUR, parse, parse_division};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::{Allocation, Rules};
@@ -87,6 +87,7 @@ fn set_rule(rules: &mut Rules, word: &str) -> Result<(), String> {
         ("eviction-protection-ratio", ratio) => {
             rules.eviction_protection_ratio = ratio.parse().map_err(|_| error())?;
         }
+        ("divide", entry) => rules.shared_charges.push(parse_division(entry)?),
         _ => return Err(error()),
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use prorata_collector::object::KubeObject;
+use prorata_collector::object::{KubeObject, ObjectKind};
 
 use crate::objects::{BASE_SECONDS, Words, object};
 
@@ -43,6 +43,8 @@ pub struct Cluster {
     seconds: i64,
     nodes: Vec<String>,
     pods: Vec<Pod>,
+    /// The uid of the pod whose claim each volume is bound to, by the name of the volume.
+    volumes: BTreeMap<String, String>,
     lives: BTreeMap<String, Life>,
     uids: usize,
 }
@@ -62,6 +64,7 @@ impl Cluster {
             seconds: 3_600,
             nodes: Vec::new(),
             pods: Vec::new(),
+            volumes: BTreeMap::new(),
             lives: BTreeMap::new(),
             uids: 0,
         };
@@ -83,10 +86,15 @@ impl Cluster {
         self.seconds += seconds;
     }
 
+    /// Returns the keys of a pod's volumes.
+    pub fn volumes_of(&self, uid: &str) -> Vec<&str> {
+        self.volumes.iter().filter(|(_, of)| *of == uid).map(|(name, _)| name.as_str()).collect()
+    }
+
     /// Returns the objects of a kind that exist at a revision, in their last state.
-    pub fn objects_at(&self, revision: usize, is_node: bool) -> Vec<KubeObject> {
+    pub fn objects_at(&self, revision: usize, kind: ObjectKind) -> Vec<KubeObject> {
         let mut there = BTreeMap::new();
-        for change in self.log[..revision].iter().filter(|change| is_of(change, is_node)) {
+        for change in self.log[..revision].iter().filter(|change| change.object.kind() == kind) {
             let uid = change.object.metadata().uid.clone();
             match change.is_removal {
                 true => drop(there.remove(&uid)),
@@ -140,6 +148,11 @@ impl Cluster {
     fn write_pod(&mut self, index: usize, is_removal: bool) {
         let pod = self.pods[index].clone();
         self.write("pod", &pod.name, &pod.words, is_removal);
+        // A volume that was unknown before a restart may change an earlier description. In whole seconds,
+        // such a change must not be as late as the end.
+        if pod.words.contains_key("volumes") {
+            self.pass_seconds(1);
+        }
     }
 
     fn ended(&mut self, index: usize, at: i64) {
@@ -163,6 +176,13 @@ impl Cluster {
             ("created", clock(self.seconds)),
             ("phase", "Pending".to_owned()),
         ]);
+        if a.is_multiple_of(2) {
+            words.insert("volumes", format!("data-{uid}"));
+            words.insert("changed", clock(self.seconds));
+        }
+        if a.is_multiple_of(4) {
+            self.bind_to(&uid, false);
+        }
         self.write("pod", &name, &words, false);
         self.pass_seconds(i64::from(a % 3));
         let node = self.nodes[usize::from(a) % self.nodes.len()].clone();
@@ -185,6 +205,42 @@ impl Cluster {
         let running: Vec<usize> =
             (0..self.pods.len()).filter(|index| !self.pods[*index].words.contains_key("finished")).collect();
         running.get(usize::from(a).checked_rem(running.len())?).copied()
+    }
+
+    /// Binds a volume to the claim of a running pod that has none yet.
+    pub fn bind_volume(&mut self, a: u8, b: u8) {
+        let Some(pod) = self.running(a).map(|index| &self.pods[index]) else { return };
+        let uid = pod.uid.clone();
+        if pod.words.contains_key("volumes") && self.volumes_of(&uid).is_empty() {
+            self.bind_to(&uid, b.is_multiple_of(2));
+            self.pass_seconds(1);
+        }
+    }
+
+    /// Binds a new volume to the claim of a pod, or a free one.
+    fn bind_to(&mut self, uid: &str, may_reuse: bool) {
+        let free = self.free_volume().filter(|_| may_reuse);
+        let name = free.unwrap_or_else(|| format!("pv-{}", self.log.len()));
+        let words = [
+            ("claim", format!("ns/data-{uid}")),
+            ("handle", format!("ebs.csi.aws.com/{name}")),
+            ("changed", clock(self.seconds)),
+        ];
+        self.write("volume", &name, &words.into(), false);
+        self.volumes.insert(name, uid.to_owned());
+    }
+
+    /// Returns a volume whose pod is gone.
+    fn free_volume(&self) -> Option<String> {
+        let is_free = |(_, of): &(&String, &String)| self.pods.iter().all(|pod| pod.uid != **of);
+        self.volumes.iter().find(is_free).map(|(name, _)| name.clone())
+    }
+
+    /// Removes a volume whose pod is gone.
+    pub fn remove_volume(&mut self) {
+        let Some(name) = self.free_volume() else { return };
+        self.volumes.remove(&name);
+        self.write("volume", &name, &BTreeMap::new(), true);
     }
 
     pub fn resize(&mut self, a: u8, b: u8) {
@@ -238,7 +294,7 @@ impl Cluster {
     }
 }
 
-/// Returns whether a revision is of a node, if `is_node` is set, or else of a pod.
-pub fn is_of(revision: &Revision, is_node: bool) -> bool {
-    matches!(revision.object, KubeObject::Node(_)) == is_node
+/// Returns whether a revision is of a pod.
+pub const fn is_of_pod(revision: &Revision) -> bool {
+    matches!(revision.object, KubeObject::Pod(_))
 }

@@ -6,7 +6,7 @@ use prorata_collector::object::{KubeObject, ObjectKind};
 use prorata_collector::{Change, CollectorOptions};
 use prorata_schemas::time::Timestamp;
 
-use super::cluster::{Cluster, is_of};
+use super::cluster::{Cluster, is_of_pod};
 use crate::rig::{Cut, Rig};
 
 /// A part of the log that was never delivered.
@@ -22,15 +22,15 @@ pub struct Gap {
 pub struct Follower {
     pub rig: Rig,
     pub gaps: Vec<Gap>,
-    /// Positions in the log up to which revisions of pods and of nodes were delivered.
+    /// Positions in the log up to which revisions of pods, and of all other kinds, were delivered.
     pods_at: usize,
-    nodes_at: usize,
+    others_at: usize,
     /// Position in the log up to which revisions of pods were stored as delivered.
     stored_at: usize,
     /// The oldest revision that the server still has.
     expired: usize,
     now: i64,
-    has_nodes: bool,
+    has_others: bool,
     has_pods: bool,
 }
 
@@ -38,29 +38,29 @@ impl Follower {
     pub fn new() -> Self {
         let mut options = CollectorOptions::new("o".into(), "c".into(), "USD".into());
         options.since = Some(Timestamp(0));
+        options.watched.insert(ObjectKind::PersistentVolume);
         // One gap may end all pods.
         options.mass_stop_percent = 100;
         Self {
             rig: Rig::new(options),
             gaps: Vec::new(),
             pods_at: 0,
-            nodes_at: 0,
+            others_at: 0,
             stored_at: 0,
             expired: 0,
             now: 0,
-            has_nodes: false,
+            has_others: false,
             has_pods: false,
         }
     }
 
     fn start(&mut self, cluster: &Cluster) {
-        if !self.has_nodes {
-            self.has_nodes = true;
-            self.list(cluster, true, false);
+        if !self.has_others {
+            self.list_others(cluster);
         }
         if !self.has_pods {
             self.has_pods = true;
-            self.list(cluster, false, false);
+            self.list(cluster, ObjectKind::Pod, false);
         }
     }
 
@@ -68,25 +68,25 @@ impl Follower {
     pub fn deliver_pods(&mut self, cluster: &Cluster, count: usize) {
         self.start(cluster);
         let end = cluster.log.len().min(self.pods_at + count);
-        for revision in cluster.log[self.pods_at..end].iter().filter(|change| is_of(change, false)) {
+        for revision in cluster.log[self.pods_at..end].iter().filter(|change| is_of_pod(change)) {
             self.deliver(&revision.object, revision.is_removal, revision.at);
         }
         self.pods_at = self.pods_at.max(end);
     }
 
-    /// Delivers all revisions of nodes.
-    pub fn deliver_nodes(&mut self, cluster: &Cluster) {
+    /// Delivers all revisions of nodes and volumes.
+    pub fn deliver_others(&mut self, cluster: &Cluster) {
         self.start(cluster);
-        for revision in cluster.log[self.nodes_at..].iter().filter(|change| is_of(change, true)) {
+        for revision in cluster.log[self.others_at..].iter().filter(|change| !is_of_pod(change)) {
             self.deliver(&revision.object, revision.is_removal, revision.at);
         }
-        self.nodes_at = cluster.log.len();
+        self.others_at = cluster.log.len();
     }
 
     fn deliver(&mut self, object: &KubeObject, is_removal: bool, at: i64) {
         let object = object.clone();
         let change = if is_removal { Change::Gone(object) } else { Change::Seen(object) };
-        // Time does not go back, although nodes and pods are separate streams.
+        // Time does not go back, although pods and other kinds are separate streams.
         self.now = self.now.max(at);
         self.rig.apply(change, self.now);
     }
@@ -100,7 +100,7 @@ impl Follower {
     }
 
     pub fn follow_all(&mut self, cluster: &Cluster) {
-        self.deliver_nodes(cluster);
+        self.deliver_others(cluster);
         self.deliver_pods(cluster, cluster.log.len());
         self.commit();
     }
@@ -114,9 +114,7 @@ impl Follower {
             1 => Cut::BeforeEvents,
             _ => Cut::AfterEvents(usize::from(b / 4) % 6),
         });
-        self.has_nodes = true;
-        self.nodes_at = 0;
-        self.list(cluster, true, false);
+        self.list_others(cluster);
         self.has_pods = true;
         if is_expired {
             self.expired = cluster.log.len();
@@ -124,7 +122,7 @@ impl Follower {
         let stored = self.rig.stored.pods_version.clone();
         let version = stored.as_ref().map(|pods| pods.version.parse().unwrap());
         let Some(version) = version.filter(|version| *version >= self.expired) else {
-            return self.list(cluster, false, false);
+            return self.list(cluster, ObjectKind::Pod, false);
         };
         self.pods_at = version;
         if stored.is_some_and(|pods| pods.has_waiting) {
@@ -141,7 +139,7 @@ impl Follower {
     fn resume(&mut self, cluster: &Cluster, version: usize, breaks_off: bool) {
         self.now = self.now.max(cluster.now());
         self.rig.apply(Change::ResumeBegins(ObjectKind::Pod), self.now);
-        let objects = cluster.objects_at(version, false);
+        let objects = cluster.objects_at(version, ObjectKind::Pod);
         let shown = if breaks_off { objects.len() / 2 } else { objects.len() };
         for object in &objects[..shown] {
             self.deliver(object, false, self.now);
@@ -151,24 +149,31 @@ impl Follower {
         }
     }
 
-    /// Lists nodes and pods because the watches are too old, optionally after a list of pods that breaks off.
+    /// Lists everything because the watches are too old, optionally after a list of pods that breaks off.
     pub fn relist(&mut self, cluster: &Cluster, breaks_off: bool) {
         self.start(cluster);
         self.expired = cluster.log.len();
-        self.list(cluster, true, false);
+        self.list_others(cluster);
         if breaks_off {
-            self.list(cluster, false, true);
+            self.list(cluster, ObjectKind::Pod, true);
         }
-        self.list(cluster, false, false);
+        self.list(cluster, ObjectKind::Pod, false);
     }
 
-    fn list(&mut self, cluster: &Cluster, is_node: bool, breaks_off: bool) {
-        let kind = if is_node { ObjectKind::Node } else { ObjectKind::Pod };
+    /// Lists nodes and volumes.
+    fn list_others(&mut self, cluster: &Cluster) {
+        self.has_others = true;
+        self.list(cluster, ObjectKind::Node, false);
+        self.list(cluster, ObjectKind::PersistentVolume, false);
+        self.others_at = cluster.log.len();
+    }
+
+    fn list(&mut self, cluster: &Cluster, kind: ObjectKind, breaks_off: bool) {
         let (revision, now) = (cluster.log.len(), cluster.now());
         let known = self.rig.collector.state().caught_up.get(&kind).map(|at| at.0);
         let now = now.max(self.now);
         self.rig.apply(Change::ListBegins(kind), now);
-        let objects = cluster.objects_at(revision, is_node);
+        let objects = cluster.objects_at(revision, kind);
         let shown = if breaks_off { objects.len() / 2 } else { objects.len() };
         for object in &objects[..shown] {
             self.deliver(object, false, now);
@@ -178,11 +183,9 @@ impl Follower {
         }
         self.rig.apply(Change::ListEnds(kind, revision.to_string().as_str().into()), now);
         let caught_up = known.unwrap_or(0).min(now);
-        if !is_node {
+        if kind == ObjectKind::Pod {
             self.gaps.push(Gap { revisions: self.pods_at..revision, caught_up, began: now });
             self.pods_at = revision;
-        } else {
-            self.nodes_at = revision;
         }
     }
 }

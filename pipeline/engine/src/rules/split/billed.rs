@@ -16,7 +16,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::BilledLine;
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round, sum};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, hours, ratio, round};
 use crate::model::per_resource::PerResource;
 use crate::model::slices::CommitmentHour;
 use crate::model::state::LineAmounts;
@@ -92,7 +92,7 @@ pub(super) fn components(
     let mut all = RBig::ZERO;
     for ((commitment_id, price), mut parts) in groups {
         parts.sort_by(|a, b| a.line.key().cmp(&b.line.key()));
-        let amounts = sum_of(&parts)?;
+        let amounts = LineAmounts::sum_of(&parts)?;
         let quantity = ratio(atoms(amounts.hours), ATOMS_IN_ONE);
         let quantity = if quantity.is_zero() { time.clone() } else { quantity };
         all += &quantity;
@@ -122,14 +122,4 @@ pub(super) fn components(
         })
     });
     components.collect()
-}
-
-fn sum_of(parts: &[&LinePart]) -> Result<LineAmounts, EngineError> {
-    let amounts = |of: fn(&LineAmounts) -> Decimal12| sum(parts.iter().map(|part| of(&part.amounts)));
-    Ok(LineAmounts {
-        effective: amounts(|part| part.effective)?,
-        billed: amounts(|part| part.billed)?,
-        list: amounts(|part| part.list)?,
-        hours: amounts(|part| part.hours)?,
-    })
 }

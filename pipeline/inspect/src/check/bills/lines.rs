@@ -11,7 +11,9 @@ use crate::check::finding::{Findings, Problem, REPORTED_MAX};
 
 /// A billed row of a file.
 pub struct LineRow<'a> {
-    /// The resource in the bill; empty if there is none.
+    /// The canonical name of the provider.
+    pub provider: &'a str,
+    /// The resource in the bill; empty if there is none, or several.
     pub key: &'a str,
     /// The line; `None` if the row joins several lines.
     pub line: Option<&'a str>,
@@ -23,10 +25,16 @@ pub struct LineRow<'a> {
     pub costs: BillSums,
 }
 
+/// A provider, and an invoice if there is one.
+type Invoice = (Text, Option<Text>);
+
 /// A bill, with the rows that were found for it so far.
 #[derive(Default)]
 pub struct ExpectedBill {
     keys: BTreeMap<Text, ExpectedKey>,
+    /// Rows that join lines, and name neither a line nor a resource. The lines of such a row have one
+    /// provider and one invoice.
+    mixed: BTreeMap<Invoice, BTreeMap<Hour, RowGroup>>,
     invoices: BTreeSet<Text>,
     hours: Option<HourRange>,
     rows: u64,
@@ -47,6 +55,7 @@ struct ExpectedKey {
 /// A line, with the rows that name it.
 struct WantedLine {
     line_id: Text,
+    provider: Text,
     invoice: Option<Text>,
     hours: HourRange,
     expected: BillSums,
@@ -90,13 +99,15 @@ impl ExpectedBill {
     }
 
     fn expect(&mut self, line: ExpectedLine) {
-        let ExpectedLine { resource_key, line_id, invoice_id, begin, end, billed, effective } = line;
+        let ExpectedLine { provider, resource_key, line_id, invoice_id, begin, end, billed, effective } =
+            line;
         let first = begin.hour();
         let hours = HourRange::new(first, Timestamp(end.0.saturating_sub(1)).hour().max(first));
         self.hours = Some(self.hours.map_or(hours, |all| all.with(hours.first).with(hours.last)));
         let invoice = invoice_id.map(|id| self.shared_invoice(id));
         self.keys.entry(resource_key).or_default().lines.push(WantedLine {
             line_id,
+            provider,
             invoice,
             hours,
             expected: BillSums { billed: Sum::from(billed), effective: Sum::from(effective) },
@@ -118,6 +129,10 @@ impl ExpectedBill {
     /// Adds a row of the tables.
     pub fn add(&mut self, row: &LineRow<'_>) {
         self.rows += 1;
+        if row.line.is_none() && row.key.is_empty() {
+            let invoice = (Text::from(row.provider), row.invoice.map(Text::from));
+            return join(self.mixed.entry(invoice).or_default(), row);
+        }
         let key = self.keys.get_mut(row.key);
         let is_known = key.is_some();
         if !key.is_some_and(|key| key.add(row)) {
@@ -134,11 +149,33 @@ impl ExpectedBill {
     }
 
     /// Compares the lines with their rows. Lines that end after the last closed hour are not compared.
+    ///
+    /// Lines that differ from the rows of their own may have parts in mixed rows. Such lines are compared
+    /// with the mixed rows of their invoice and their time, in sum.
     pub fn compare(mut self, through: Option<Hour>, findings: Findings) -> BillChecked {
         let mut checked = BillChecked { through, rows: self.rows, findings, ..BillChecked::default() };
+        let mixed = std::mem::take(&mut self.mixed);
+        let mut left: BTreeMap<Invoice, Vec<LineUnit>> = BTreeMap::new();
         for (key, lines) in std::mem::take(&mut self.keys) {
-            for group in lines.compare(&key, &mut checked) {
+            let (units, unexpected) = lines.units(&key);
+            for unit in units {
+                let invoice = unit.invoice();
+                let may_be_mixed = mixed.get(&invoice).is_some_and(|rows| unit.is_joined(rows));
+                if may_be_mixed && !unit.is_settled(through) {
+                    left.entry(invoice).or_default().push(unit);
+                } else {
+                    unit.compare(&mut checked);
+                }
+            }
+            for group in unexpected {
                 self.add_unexpected(&key, None, group, true);
+            }
+        }
+        for (invoice, rows) in mixed {
+            let (units, unexpected) = unite(left.remove(&invoice).unwrap_or_default(), rows);
+            units.into_iter().for_each(|unit| unit.compare(&mut checked));
+            for group in unexpected {
+                self.add_unexpected("", None, group, false);
             }
         }
         for (invoice, costs) in &self.lacking.by_invoice {
@@ -187,31 +224,35 @@ impl ExpectedKey {
         true
     }
 
-    /// Compares the lines. Returns the joined rows that belong to none of them.
-    fn compare(self, key: &str, checked: &mut BillChecked) -> Vec<RowGroup> {
-        let Self { lines, joined } = self;
-        let is_joined = |line: &WantedLine| joined.range(line.hours.first..=line.hours.last).next().is_some();
-        let (mut together, alone): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_joined);
-        alone.into_iter().for_each(|line| LineUnit::of(line).compare(key, checked));
-        together.sort_by_key(|line| line.hours.first);
-        let mut units: Vec<LineUnit> = Vec::new();
-        for line in together {
-            match units.last_mut().filter(|unit| line.hours.first <= unit.hours.last) {
-                Some(unit) => unit.join(line),
-                None => units.push(LineUnit::of(line)),
-            }
-        }
-        let mut unexpected = Vec::new();
-        for (hour, group) in joined {
-            let at = units.partition_point(|unit| unit.hours.last < hour);
-            match units.get_mut(at).filter(|unit| unit.hours.contains(hour)) {
-                Some(unit) => unit.joined.add(group.costs),
-                None => unexpected.push(group),
-            }
-        }
-        units.into_iter().for_each(|unit| unit.compare(key, checked));
-        unexpected
+    /// Returns the lines with their rows, and the joined rows that belong to none of them.
+    fn units(self, key: &Text) -> (Vec<LineUnit>, Vec<RowGroup>) {
+        unite(self.lines.into_iter().map(|line| LineUnit::of(key, line)).collect(), self.joined)
     }
+}
+
+/// Gives each joined row to the units of its hour. Units with such a row that overlap become one unit.
+/// Returns all units, and the rows that belong to none of them.
+fn unite(units: Vec<LineUnit>, joined: BTreeMap<Hour, RowGroup>) -> (Vec<LineUnit>, Vec<RowGroup>) {
+    let (mut together, mut all): (Vec<_>, Vec<_>) =
+        units.into_iter().partition(|unit| unit.is_joined(&joined));
+    together.sort_by_key(|unit| unit.hours.first);
+    let mut united: Vec<LineUnit> = Vec::new();
+    for unit in together {
+        match united.last_mut().filter(|last| unit.hours.first <= last.hours.last) {
+            Some(last) => last.join(unit),
+            None => united.push(unit),
+        }
+    }
+    let mut unexpected = Vec::new();
+    for (hour, group) in joined {
+        let at = united.partition_point(|unit| unit.hours.last < hour);
+        match united.get_mut(at).filter(|unit| unit.hours.contains(hour)) {
+            Some(unit) => unit.joined.add(group.costs),
+            None => unexpected.push(group),
+        }
+    }
+    all.append(&mut united);
+    (all, unexpected)
 }
 
 /// Adds a row that may belong to any line of its resource.
@@ -258,32 +299,67 @@ impl UnexpectedRows {
     }
 }
 
-/// Lines of one resource that are compared together: one line, or all lines of a time in which rows join
-/// lines.
+/// Lines that are compared together: one line, or all lines of a time in which rows join lines.
 struct LineUnit {
+    /// The resource; `None` if the lines are of several.
+    key: Option<Text>,
     hours: HourRange,
     lines: Vec<WantedLine>,
     joined: BillSums,
 }
 
 impl LineUnit {
-    fn of(line: WantedLine) -> Self {
-        Self { hours: line.hours, lines: vec![line], joined: BillSums::default() }
+    fn of(key: &Text, line: WantedLine) -> Self {
+        Self { key: Some(key.clone()), hours: line.hours, lines: vec![line], joined: BillSums::default() }
     }
 
-    fn join(&mut self, line: WantedLine) {
-        self.hours = self.hours.with(line.hours.last);
-        self.lines.push(line);
+    fn join(&mut self, other: Self) {
+        let Self { key, hours, lines, joined } = other;
+        if self.key != key {
+            self.key = None;
+        }
+        self.hours = self.hours.with(hours.last);
+        self.lines.extend(lines);
+        self.joined.add(joined);
     }
 
-    fn compare(self, key: &str, checked: &mut BillChecked) {
+    /// Returns the provider and the invoice of the first line.
+    fn invoice(&self) -> Invoice {
+        let first = self.lines.first();
+        let provider = first.map(|line| line.provider.clone()).unwrap_or_default();
+        (provider, first.and_then(|line| line.invoice.clone()))
+    }
+
+    /// Returns whether any of these rows is in an hour of the lines.
+    fn is_joined(&self, rows: &BTreeMap<Hour, RowGroup>) -> bool {
+        rows.range(self.hours.first..=self.hours.last).next().is_some()
+    }
+
+    /// Returns whether the lines end after the last closed hour.
+    fn waits(&self, through: Option<Hour>) -> bool {
+        through.is_none_or(|through| through < self.hours.last)
+    }
+
+    /// Returns the costs of the lines, and of their rows.
+    fn costs(&self) -> [BillSums; 2] {
         let (mut expected, mut found) = (BillSums::default(), self.joined);
         for line in &self.lines {
             expected.add(line.expected);
             found.add(line.found);
         }
+        [expected, found]
+    }
+
+    /// Returns whether the lines are over, and their rows have exactly their costs.
+    fn is_settled(&self, through: Option<Hour>) -> bool {
+        let [expected, found] = self.costs();
+        !self.waits(through) && found.minus(expected).is_zero()
+    }
+
+    fn compare(self, checked: &mut BillChecked) {
+        let [expected, found] = self.costs();
         let count = self.lines.len() as u64;
-        if checked.through.is_none_or(|through| through < self.hours.last) {
+        if self.waits(checked.through) {
             checked.waiting.0 += count;
             checked.waiting.1.add(expected);
             return;
@@ -300,16 +376,17 @@ impl LineUnit {
         }
         let first = self.lines.first().and_then(|line| line.invoice.clone());
         checked.invoices.entry(first).or_default().rows.add(difference);
-        self.report(key, expected, found, &mut checked.findings);
+        self.report(expected, found, &mut checked.findings);
     }
 
-    fn report(&self, key: &str, expected: BillSums, found: BillSums, findings: &mut Findings) {
+    fn report(&self, expected: BillSums, found: BillSums, findings: &mut Findings) {
         let lines = match &*self.lines {
             [only] => format!("line '{}'", only.line_id),
             lines => format!("{} lines", lines.len()),
         };
         let HourRange { first, last } = self.hours;
-        let place = format!("{lines} {}, hours {first} to {last}", of_resource(key));
+        let resource = self.key.as_deref().map_or("of several resources".to_owned(), of_resource);
+        let place = format!("{lines} {resource}, hours {first} to {last}");
         let BillSums { billed, effective } = expected;
         let is_seen = self.lines.iter().any(|line| line.is_seen) || self.joined != BillSums::default();
         if is_seen {

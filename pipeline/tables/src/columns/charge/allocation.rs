@@ -1,4 +1,5 @@
-//! The share of a node that a row of `cost_allocation` is allocated: method, pod and ratios.
+//! The share of a node or of a shared charge that a row of `cost_allocation` is allocated: method, pod and
+//! ratios.
 
 use std::fmt::Write;
 
@@ -9,26 +10,38 @@ use prorata_schemas::rows::RowKind;
 use super::Charge;
 
 /// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
-const ALLOCATED_METHOD: &str = "prorata-node-split";
+const NODE_SPLIT: &str = "prorata-node-split";
+
+/// `AllocatedMethodId` of shared charges that pods divide; RULES.md, section 13 documents the method.
+const DIVIDED_CHARGE: &str = "prorata-shared-charge";
 
 /// Reserved size of the details of an allocation: a ratio has 14 characters, a quantity about as many.
 const DETAILS_BYTES: usize = 288;
 
 impl Charge<'_> {
-    /// Returns the pod that is allocated a share of a node. `None` on idle capacity, and if the pod is itself
-    /// the resource.
+    /// Returns the pod that is allocated a share of a node or of a charge. `None` on other rows, on idle
+    /// capacity, and if the pod is itself the resource.
     pub fn allocated_pod(&self) -> Option<&PodStarted> {
-        if self.row.kind == RowKind::PodNode { self.pod() } else { None }
+        self.pod().filter(|_| self.has_allocated_pod())
     }
 
     /// Returns the uid of [`Self::allocated_pod`].
     pub fn allocated_resource_id(&self) -> Option<&str> {
-        if self.row.kind == RowKind::PodNode { self.row.pod_uid.as_deref() } else { None }
+        self.row.pod_uid.as_deref().filter(|_| self.has_allocated_pod())
     }
 
-    /// Returns the allocation method on every row that splits a node; `None` on other rows.
+    const fn has_allocated_pod(&self) -> bool {
+        matches!(self.row.kind, RowKind::PodNode | RowKind::SharedCharge)
+    }
+
+    /// Returns the allocation method on every row that splits a node, and on the part of a charge that a pod
+    /// bears; `None` on other rows.
     pub fn allocated_method(&self) -> Option<&'static str> {
-        self.splits_node().then_some(ALLOCATED_METHOD)
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle => Some(NODE_SPLIT),
+            RowKind::SharedCharge if self.row.pod_uid.is_some() => Some(DIVIDED_CHARGE),
+            _ => None,
+        }
     }
 
     /// Returns the row's ratio of its origin as JSON, by resource if the row costs anything. `None` on an
@@ -59,7 +72,8 @@ impl Charge<'_> {
         divided(ratio, [row.cpu_cost?, row.memory_cost?, row.gpu_cost?])
     }
 
-    /// Returns the pod's labels if the pod is allocated a share of a node, and `None` otherwise.
+    /// Returns the pod's labels if the pod is allocated a share of a node or of a charge, and `None`
+    /// otherwise.
     pub fn allocated_tags(&self) -> Option<&str> {
         self.allocated_pod().and(self.pod_tags.as_deref())
     }

@@ -13,7 +13,7 @@ fn the_default_version_never_changes() {
         r#"{"engine_version":1,"rules":{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"#,
         r#""allocation":"max","gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","#,
         r#""google.com/tpu"],"gpu_memory_gb":32,"eviction_protection_ratio":"1.2","currency":"USD","#,
-        r#""currencies":{}}}"#,
+        r#""currencies":{},"shared_charges":[]}}"#,
     );
     assert_eq!(stored(Rules::default()), checksum::add_to_json(json.as_bytes()));
 }

@@ -13,7 +13,7 @@ use super::{Component, ComponentBill, ComponentKey, Stretch, Stretches, Terms};
 use crate::hour::{HourView, LineAmounts, LinePart};
 use crate::resources::{Three, add, none};
 use crate::rounding::{Exact, exact, fraction, half_even, whole, zero};
-use crate::rules::bill::{key_of_set, over_nodes};
+use crate::rules::bill::{by_weight, key_of_set};
 use crate::world::BillKey;
 
 /// Sums over the time in which a node is billed under one key.
@@ -60,7 +60,7 @@ pub(super) fn add_components(view: &HourView, stretches: &mut Stretches) {
                 let component = (line.commitment_id.clone(), line.list_unit_price.unwrap_or_default());
                 let (lines, sums) = lines.entry(component).or_default();
                 lines.push(part.line.clone());
-                for (sum, amount) in sums.iter_mut().zip(&over_nodes(&part.amounts, &weights)[index]) {
+                for (sum, amount) in sums.iter_mut().zip(&by_weight(&part.amounts, &weights)[index]) {
                     *sum += amount;
                 }
             }

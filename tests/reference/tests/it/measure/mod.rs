@@ -147,6 +147,7 @@ fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Me
             "of-line" => {
                 retain(&mut rows, id()?, |row, id| row.lines.iter().any(|line| *line.line().line_id == *id));
             }
+            "of-pod" => retain(&mut rows, id()?, |row, id| row.pod_uid.as_deref() == Some(id)),
             "billed-by" => retain(&mut rows, id()?, |row, id| *row.provider == *id),
             "for" => {
                 retain(&mut rows, id()?, |row, id| row.unpriced.is_some_and(|reason| reason.name() == id))

@@ -40,6 +40,16 @@ pub fn shrink(mut scenario: Scenario, fails: impl Fn(&Scenario) -> bool) -> Scen
             }
         }
     }
+    let mut entry = 0;
+    while entry < scenario.rules.shared_charges.len() {
+        let mut smaller = with(&scenario, scenario.records.clone());
+        smaller.rules.shared_charges.remove(entry);
+        if fails(&smaller) {
+            scenario = smaller;
+        } else {
+            entry += 1;
+        }
+    }
     let plain =
         Scenario { rules: Rules::default(), records: scenario.records.clone(), through: scenario.through };
     if fails(&plain) { plain } else { scenario }
@@ -73,6 +83,11 @@ fn plainer(record: &EventRecord) -> Vec<EventRecord> {
         if let Payload::PodStarted(pod) = payload {
             pod.eviction_protected_until = None;
             pod.zone = None;
+        }
+    });
+    push(&|payload| {
+        if let Payload::PodStarted(pod) = payload {
+            pod.volume_keys.clear();
         }
     });
     plainer

@@ -15,6 +15,7 @@ fn sums(billed: &str, effective: &str) -> BillSums {
 fn line(key: &str, id: &str, invoice: &str, [first, end]: [i64; 2], costs: [&str; 2]) -> ExpectedLine {
     let [billed, effective] = costs.map(|text| text.parse().unwrap());
     ExpectedLine {
+        provider: "aws".into(),
         resource_key: key.into(),
         line_id: id.into(),
         invoice_id: (!invoice.is_empty()).then(|| invoice.into()),
@@ -28,6 +29,7 @@ fn line(key: &str, id: &str, invoice: &str, [first, end]: [i64; 2], costs: [&str
 fn row<'a>(key: &'a str, id: &'a str, hour: i64, costs: [&str; 2]) -> LineRow<'a> {
     let [billed, effective] = costs;
     LineRow {
+        provider: "aws",
         key,
         line: (!id.is_empty()).then_some(id),
         invoice: None,
@@ -118,6 +120,53 @@ fn rows_that_join_lines_are_compared_with_all_lines_of_their_time() {
     assert_eq!(difference(&checked, "A"), sums("-0.1", "-0.1"));
     let text = checked.to_string();
     assert!(text.contains("2 lines of 'i-1', hours 1970-01-01T00 to 1970-01-01T23"), "{text}");
+}
+
+#[test]
+fn rows_that_join_lines_of_several_resources_are_compared_in_sum() {
+    let lines = || {
+        vec![
+            line("b-1", "day", "A", [0, 24], ["24", "24"]),
+            line("b-2", "hour", "A", [3, 4], ["0.5", "0.5"]),
+            line("", "fee", "A", [3, 5], ["2", "2"]),
+            line("", "other", "B", [3, 4], ["7", "7"]),
+        ]
+    };
+    // Pods divide three lines in hours 3 and 4. Until then the line of the day has rows of its own.
+    let rows = |mixed: &'static str| {
+        let of_invoice = |invoice, hour, costs| LineRow { invoice, ..row("", "", hour, [costs, costs]) };
+        [
+            row("b-1", "day", 0, ["3", "3"]),
+            row("", "other", 3, ["7", "7"]),
+            of_invoice(Some("A"), 3, "2.5"),
+            of_invoice(Some("A"), 4, "2"),
+            of_invoice(Some("A"), 23, mixed),
+        ]
+    };
+    let checked = compare(lines(), &rows("19"));
+    assert!(problems(&checked).is_empty() && checked.lines == 4, "{checked}");
+    assert!(difference(&checked, "A").is_zero() && difference(&checked, "B").is_zero());
+    let checked = compare(lines(), &rows("18.75"));
+    assert_eq!(problems(&checked), [(Problem::BillDiffers, 1)]);
+    assert_eq!(difference(&checked, "A"), sums("-0.25", "-0.25"));
+    let text = checked.to_string();
+    assert!(text.contains("3 lines of several resources, hours 1970-01-01T00"), "{text}");
+    // Rows of an invoice that the bill lacks are of another bill, and so are rows of another provider.
+    let strange = [
+        LineRow { invoice: Some("C"), ..row("", "", 3, ["1", "1"]) },
+        LineRow { provider: "gcp", ..row("", "", 3, ["1", "1"]) },
+    ];
+    let checked = compare(vec![line("b-1", "day", "", [0, 24], ["0", "0"])], &strange);
+    assert_eq!(problems(&checked), [(Problem::OtherBill, 2)]);
+}
+
+#[test]
+fn lines_that_pods_divide_wait_with_a_line_that_is_not_over() {
+    let fee = line("b-1", "fee", "A", [0, 744], ["744", "0"]);
+    let mixed = LineRow { invoice: Some("A"), ..row("", "", 3, ["2", "1"]) };
+    let checked = compare(vec![fee, line("", "use", "A", [3, 4], ["1", "1"])], &[mixed]);
+    assert!(problems(&checked).is_empty(), "{checked}");
+    assert_eq!((checked.lines, checked.waiting.0), (0, 2));
 }
 
 #[test]
