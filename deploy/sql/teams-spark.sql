@@ -1,11 +1,13 @@
 -- Spark: daily cost of each team. A team is the pod label "team"; replace it with your own label. Rows
--- without this label, such as idle capacity, unused commitments and shared charges, have no team.
+-- without this label, such as idle capacity, unused commitments and charges that no pod bears, have no
+-- team.
 CREATE OR REPLACE VIEW team_daily AS
 SELECT
     date,
     BillingAccountId AS organization_id,
     BillingCurrency AS currency,
-    get_json_object(CASE x_RowKind WHEN 'pod_node' THEN AllocatedTags ELSE Tags END, '$.team') AS team,
+    get_json_object(CASE WHEN x_RowKind IN ('pod_node', 'shared_charge') THEN AllocatedTags ELSE Tags END,
+        '$.team') AS team,
     sum(EffectiveCost) AS cost,
     sum(x_GpuHours) AS gpu_hours
 FROM cost_allocation

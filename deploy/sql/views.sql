@@ -5,8 +5,8 @@
 -- Daily cost of each namespace, used and unused side by side. A pod pays its part of the capacity of its node
 -- that nobody was allocated: `used_cost` is without it, `unused_cost` has it. Idle capacity, and unused
 -- reservations and commitments, are in rows of their own, so that the rows of a day add up to the bill.
--- Shared charges, such as disks, support, taxes and credits, belong to no namespace either. They count as
--- used.
+-- Shared charges that no pod bears, such as support, taxes and credits, belong to no namespace either. All
+-- shared charges count as used.
 CREATE OR REPLACE VIEW showback_daily AS
 SELECT
     date,
@@ -18,7 +18,7 @@ SELECT
         WHEN 'reservation_unused' THEN '(unused reservations)'
         WHEN 'commitment_unused' THEN '(unused commitments)'
         WHEN 'commitment_purchase' THEN '(shared charges)'
-        WHEN 'shared_charge' THEN '(shared charges)'
+        WHEN 'shared_charge' THEN coalesce(x_Namespace, '(shared charges)')
         ELSE x_Namespace
     END AS namespace,
     sum(EffectiveCost) AS cost,
@@ -53,7 +53,7 @@ WITH lines AS (
             WHEN 'reservation_unused' THEN '(unused reservations)'
             WHEN 'commitment_unused' THEN '(unused commitments)'
             WHEN 'commitment_purchase' THEN '(shared charges)'
-            WHEN 'shared_charge' THEN '(shared charges)'
+            WHEN 'shared_charge' THEN coalesce(x_Namespace, '(shared charges)')
             ELSE x_Namespace
         END AS namespace,
         sum(1e0 * EffectiveCost) AS cost,

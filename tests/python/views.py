@@ -4,9 +4,28 @@ from pathlib import Path
 
 SQL = Path(__file__).resolve().parent.parent.parent / "deploy" / "sql"
 
-# Sums over a whole view that must equal a sum over `cost_allocation` or `commitment_utilization`.
+# Sums over a whole view that must equal a sum over `cost_allocation` or another table.
 COST = "SELECT sum(EffectiveCost) FROM cost_allocation"
-EXACT = {
+FOCUS = {
+    "focus_1_2": ("SELECT sum(EffectiveCost) FROM focus_1_2", COST),
+    "focus_1_3": ("SELECT sum(EffectiveCost) FROM focus_1_3", COST),
+    "focus_1_4": ("SELECT sum(EffectiveCost) FROM focus_1_4", COST),
+    "focus_billing_period": (
+        "SELECT count(*) FROM focus_billing_period",
+        "SELECT count(*) FROM (SELECT DISTINCT BillingAccountId, BillingPeriodStart, InvoiceIssuerName "
+        "FROM cost_allocation) AS periods",
+    ),
+    "focus_invoice_detail": (
+        "SELECT coalesce(sum(BilledCost), 0) FROM focus_invoice_detail",
+        "SELECT coalesce(sum(BilledCost), 0) FROM cost_allocation WHERE InvoiceId IS NOT NULL",
+    ),
+    "focus_contract_commitment": (
+        "SELECT count(*) FROM focus_contract_commitment",
+        "SELECT count(*) FROM (SELECT DISTINCT organization_id, commitment_id FROM commitment_utilization "
+        "UNION ALL SELECT DISTINCT organization_id, reservation_id FROM reservation_usage) AS agreements",
+    ),
+}
+EXACT = FOCUS | {
     "showback_daily": (
         "SELECT sum(cost) FROM showback_daily WHERE used_cost + unused_cost = cost",
         COST,
@@ -44,27 +63,33 @@ ROUNDED = {
     ),
 }
 NAMES = (*EXACT, *ROUNDED)
+# A lake without bills has no invoices.
+MAY_BE_EMPTY = ("focus_invoice_detail",)
+# Views that only other views read.
+HELPERS = ("focus_amounts", "focus_commitment_terms", "focus_reservation_terms", "focus_rows")
 
 
 def statements(dialect: str) -> list[str]:
     """The statements that create the views, for one of the dialects in the folder."""
-    texts = [(SQL / name).read_text() for name in ("views.sql", f"teams-{dialect}.sql")]
+    files = ("views", f"teams-{dialect}", f"focus-{dialect}", "focus", "focus-datasets")
+    texts = [(SQL / f"{name}.sql").read_text() for name in files]
     found = [statement for text in texts for statement in text.split(";\n") if statement.strip()]
     created = {statement.split("CREATE OR REPLACE VIEW ")[1].split()[0] for statement in found}
-    if created != set(NAMES):
-        raise SystemExit(f"deploy/sql creates {sorted(created)}, this check knows {sorted(NAMES)}")
+    known = {*NAMES, *HELPERS}
+    if created != known:
+        raise SystemExit(f"deploy/sql creates {sorted(created)}, this check knows {sorted(known)}")
     return found
 
 
-def faults(value) -> list[str]:
+def faults(value, exact: dict = EXACT, rounded: dict = ROUNDED) -> list[str]:
     """Views that do not add up; `value` runs a query of one value."""
     found = []
-    for name, (query, expected) in EXACT.items():
+    for name, (query, expected) in exact.items():
         ours, theirs = value(query), value(expected)
         if ours is None or ours != theirs:
             found.append(f"{name}: {ours} is not {theirs}")
-    for name, (query, expected) in ROUNDED.items():
-        ours, exact = value(query), value(expected)
-        if not exact or abs(ours - float(exact)) > 1e-9 * abs(float(exact)):
-            found.append(f"{name}: {ours} is not {exact}")
+    for name, (query, expected) in rounded.items():
+        ours, theirs = value(query), value(expected)
+        if not theirs or abs(ours - float(theirs)) > 1e-9 * abs(float(theirs)):
+            found.append(f"{name}: {ours} is not {theirs}")
     return found
