@@ -8,8 +8,10 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::tables::{
-    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+    ClosedFile, CorrectedRows, CutFile, EncodedFile, HourBasis, HourClock, HourFile, RowSource, SplicedFiles,
+    Table, TableSplice,
 };
+use prorata_tables::closed;
 use prorata_worker::ports::{FormatError, TableEncoder};
 
 /// An encoder that calls the functions of `prorata-tables`.
@@ -49,5 +51,30 @@ impl TableEncoder for ParquetEncoder {
 
     fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError> {
         prorata_tables::budgets(pool_usage).map_err(failed("read budgets of a file"))
+    }
+
+    fn bases(&self, hours: &Bytes) -> Result<Vec<HourBasis>, FormatError> {
+        closed::bases(hours).map_err(failed("read the basis of hours"))
+    }
+
+    fn copy_closed(
+        &self,
+        ledger: &[Bytes],
+        organization_id: &OrganizationId,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError> {
+        closed::copy(ledger, organization_id, file_rows).map_err(failed("copy closed rows"))
+    }
+
+    fn correct_closed(
+        &self,
+        rows: &CorrectedRows<'_, Bytes>,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError> {
+        closed::correct(rows, file_rows).map_err(failed("correct closed rows"))
+    }
+
+    fn describe_closed(&self, file: &Bytes) -> Result<ClosedFile, FormatError> {
+        closed::describe(file).map_err(failed("read closed rows"))
     }
 }

@@ -3,24 +3,26 @@
 -- README.md in this folder says which columns are null, and why.
 
 -- Billing periods: the calendar months of each provider in which an organization has costs. A record is
--- created when the first of its hours is written, and updated when the last one is. Every period is open,
--- because no event closes one yet. The state of the period will replace 'Open' here.
+-- created when the first of its hours is written, and updated when the last one is.
 CREATE OR REPLACE VIEW focus_billing_period AS
 SELECT
     min(hours.last_updated) AS BillingPeriodCreated,
     charges.BillingPeriodEnd,
     max(hours.last_updated) AS BillingPeriodLastUpdated,
     charges.BillingPeriodStart,
-    'Open' AS BillingPeriodStatus,
+    charges.x_BillingPeriodStatus AS BillingPeriodStatus,
     charges.InvoiceIssuerName,
     charges.BillingAccountId AS x_BillingAccountId
 FROM (
     SELECT DISTINCT
-        BillingAccountId, BillingPeriodStart, BillingPeriodEnd, InvoiceIssuerName, ChargePeriodStart
-    FROM cost_allocation
+        BillingAccountId, BillingPeriodStart, BillingPeriodEnd, InvoiceIssuerName, ChargePeriodStart,
+        x_BillingPeriodStatus
+    FROM finance_allocation
 ) AS charges
-JOIN hours ON hours.organization_id = charges.BillingAccountId AND hours.hour = charges.ChargePeriodStart
-GROUP BY 2, 4, 6, 7;
+-- The ledger may have lost an hour that was issued.
+LEFT JOIN hours
+    ON hours.organization_id = charges.BillingAccountId AND hours.hour = charges.ChargePeriodStart
+GROUP BY 2, 4, 5, 6, 7;
 
 -- Invoice details: one for each line of a bill that has an invoice, and one for each invoice, category and
 -- resource whose lines are only known together. Rows of a node say `Usage` of a line, others its category.
@@ -45,7 +47,7 @@ WITH details AS (
         min(hours.last_updated) AS created,
         max(hours.last_updated) AS updated
     FROM focus_rows
-    JOIN hours ON hours.organization_id = BillingAccountId AND hours.hour = ChargePeriodStart
+    LEFT JOIN hours ON hours.organization_id = BillingAccountId AND hours.hour = ChargePeriodStart
     WHERE InvoiceId IS NOT NULL
     GROUP BY 1, 2, 3, 4, 5
 )

@@ -1,5 +1,5 @@
--- Spark: what the views of FOCUS need and each engine writes in its own way. These are numbers as
--- text, and the term of an agreement: hours and days, where a part counts as a whole, and its cost.
+-- Spark: what the views of FOCUS need and each engine writes in its own way. These are numbers and
+-- months as text, and the term of an agreement: hours and days, where a part counts as a whole, and its cost.
 CREATE OR REPLACE VIEW focus_amounts AS
 SELECT
     *,
@@ -8,8 +8,9 @@ SELECT
         CASE x_RowKind WHEN 'commitment_purchase' THEN BilledCost ELSE EffectiveCost END
     ) AS string) AS commitment_amount,
     CAST(CASE WHEN PricingQuantity <> 0 THEN PricingQuantity ELSE EffectiveCost END AS string)
-        AS reservation_amount
-FROM cost_allocation;
+        AS reservation_amount,
+    date_format(to_utc_timestamp(BillingPeriodStart, current_timezone()), 'yyyy-MM') AS billing_period
+FROM finance_allocation;
 
 CREATE OR REPLACE VIEW focus_commitment_terms AS
 SELECT

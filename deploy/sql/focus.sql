@@ -1,5 +1,6 @@
 -- FOCUS: cost and usage in exactly the columns of an edition, 1.2, 1.3 or 1.4, in alphabetical order. The
--- views run unchanged on DuckDB, Spark, Trino, Athena and BigQuery, after the `focus-<dialect>.sql` of each.
+-- views run unchanged on DuckDB, Spark, Trino, Athena and BigQuery, after `finance.sql` or
+-- `finance-closed.sql`, and the `focus-<dialect>.sql` of each.
 
 -- Cost and usage of FOCUS 1.2.
 CREATE OR REPLACE VIEW focus_1_2 AS
@@ -15,7 +16,7 @@ SELECT
     PricingCurrencyListUnitPrice, PricingQuantity, PricingUnit, ProviderName, PublisherName, RegionId,
     RegionName, ResourceId, ResourceName, ResourceType, ServiceCategory, ServiceName, ServiceSubcategory,
     SkuId, SkuMeter, SkuPriceDetails, SkuPriceId, SubAccountId, SubAccountName, SubAccountType, Tags
-FROM cost_allocation;
+FROM finance_allocation;
 
 -- What FOCUS 1.3 and 1.4 add to the table, except the names of columns.
 --
@@ -25,7 +26,8 @@ FROM cost_allocation;
 -- A charge is eligible for the programs that its provider sells for such usage, and for one that it used.
 -- Spot capacity, purchases and what a commitment leaves unused are eligible for none.
 --
--- Rows with several lines of a bill have no line id: the invoice, the category and the resource name them.
+-- Rows with several lines of a bill have no line id: the invoice, the category and the resource name them. A
+-- correction of a closed month is a detail of its own in the month in which it is billed.
 CREATE OR REPLACE VIEW focus_rows AS
 WITH agreements AS (
     SELECT
@@ -80,6 +82,7 @@ SELECT
         WHEN InvoiceId IS NOT NULL
         THEN coalesce(
             InvoiceDetailId, InvoiceId || '/' || ChargeCategory || '/' || coalesce(x_ResourceKey, ''))
+            || CASE WHEN ChargePeriodStart < BillingPeriodStart THEN '/' || billing_period ELSE '' END
     END AS x_InvoiceDetailId
 FROM elements;
 

@@ -1,5 +1,6 @@
-//! The hourly tables: their names, their files, and the columns of `hours` that depend on when events
-//! arrived.
+//! The tables: their names, their files, and the columns of `hours` that depend on when events arrived.
+
+mod closed;
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,10 @@ use crate::ids::OrganizationId;
 use crate::rows::HourTables;
 use crate::time::{Hour, Timestamp, WallTime};
 
-/// The hourly tables, in the order in which they are published; `hours` is last.
+pub use closed::{ClosedFile, ClosedTotals, CorrectedRows, HourBasis};
+
+/// The hourly tables, in the order in which they are published, with `hours` last; then the table of closed
+/// months.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is described by its row type in `rows`")]
@@ -20,11 +24,12 @@ pub enum Table {
     QuotaUsage,
     PoolUsage,
     Hours,
+    ClosedAllocation,
 }
 
 impl Table {
-    /// Every table, `hours` last.
-    pub const ALL: [Self; 6] = [
+    /// The tables that follow from events and rules alone, `hours` last.
+    pub const HOURLY: [Self; 6] = [
         Self::CostAllocation,
         Self::ReservationUsage,
         Self::CommitmentUtilization,
@@ -42,6 +47,7 @@ impl Table {
             Self::QuotaUsage => "quota_usage",
             Self::PoolUsage => "pool_usage",
             Self::Hours => "hours",
+            Self::ClosedAllocation => "closed_allocation",
         }
     }
 }

@@ -119,7 +119,7 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     let mut files = Vec::new();
     for tables in hours {
         let clocks = vec![CLOCK; tables.len()];
-        for table in Table::ALL {
+        for table in Table::HOURLY {
             files.extend(encode_files(table, tables, &clocks, FILE_ROWS).unwrap());
         }
     }

@@ -145,11 +145,6 @@ def replay(objects: list[dict]) -> dict:
     return template(one(objects, "CronJob", "replay"))["spec"]["containers"][0]
 
 
-def maintain(objects: list[dict]) -> dict:
-    """The container of the upkeep of the root."""
-    return template(one(objects, "CronJob", "maintain"))["spec"]["containers"][0]
-
-
 def of_job(objects: list[dict], component: str) -> dict:
     """The container of a CronJob."""
     return template(one(objects, "CronJob", component))["spec"]["containers"][0]

@@ -297,9 +297,9 @@ class Jobs(Room):
 
         replay = ending("2")
         report = {"enabled": True, "output": "s3://bucket/costs.html"}
-        jobs = {"maintain": {"enabled": True}, "check": ending("1")}
+        jobs = {"maintain": {"enabled": True}, "close": {"enabled": True}, "check": ending("1")}
         self.helm("install", values=BASE | jobs | {"replay": replay, "report": report})
-        for component in ["maintain", "report"]:
+        for component in ["maintain", "close", "report"]:
             self.assertEqual(self.by_hand(component)["type"], "Complete")
         # Tried once more, as its backoffLimit says.
         self.assertEqual(self.by_hand("check")["reason"], "BackoffLimitExceeded")

@@ -87,7 +87,7 @@ class Validity(unittest.TestCase):
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
         self.assertEqual(kinds(render("backfill")), sorted([*open_to_all, "CronJob"]))
-        most = [*least, "ConfigMap", "ConfigMap", *["CronJob"] * 5]
+        most = [*least, "ConfigMap", "ConfigMap", *["CronJob"] * 6]
         most += ["PrometheusRule", "ServiceMonitor"]
         self.assertEqual(kinds(render("everything")), sorted(most))
         bare = ["ConfigMap", "NetworkPolicy", "Pod", "Service", "StatefulSet"]
@@ -327,5 +327,5 @@ class Connections(unittest.TestCase):
         self.assertEqual(job["metadata"]["annotations"], {"karpenter.sh/do-not-disrupt": "true"})
         self.assertEqual(job["spec"]["priorityClassName"], "batch")
         self.assertEqual(job["metadata"]["labels"], plain["backfill"]["metadata"]["labels"])
-        others = ("worker", "replay", "maintain")
+        others = ("worker", "replay", "maintain", "close")
         self.assertEqual([moved[part] for part in others], [plain[part] for part in others])

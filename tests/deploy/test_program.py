@@ -10,7 +10,6 @@ from chart import (
     CASES,
     backfill,
     config_map,
-    maintain,
     of_job,
     one,
     render,
@@ -98,10 +97,12 @@ class Program(unittest.TestCase):
 
     def test_the_upkeep_takes_its_arguments(self):
         for case in ["backfill", "everything"]:
-            objects = render(case, {"maintain": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
-            code, message = run(objects, maintain(objects), {})
-            self.assertEqual(code, 2, message)
-            self.assertIn("'nowhere' has no root.json", message, case)
+            for component in ["maintain", "close"]:
+                values = {component: {"enabled": True}, "config": {"root": {"url": "nowhere"}}}
+                objects = render(case, values)
+                code, message = run(objects, of_job(objects, component), {})
+                self.assertEqual(code, 2, message)
+                self.assertIn("'nowhere' has no root.json", message, case)
 
     def test_check_and_report_take_their_arguments(self):
         for component in ["check", "report"]:

@@ -9,8 +9,8 @@ from chart import (
     config_map,
     configuration,
     documented,
-    maintain,
     merged,
+    of_job,
     one,
     pods,
     render,
@@ -73,7 +73,7 @@ class Configuration(unittest.TestCase):
     def test_all_read_a_file_that_is_mounted(self):
         objects = render("everything")
         name = config_map(objects)["metadata"]["name"]
-        files = dict.fromkeys(["worker", "replay", "maintain"], "prorata.yaml")
+        files = dict.fromkeys(["worker", "replay", "maintain", "close"], "prorata.yaml")
         files["backfill"] = "backfill.yaml"
         # These receive only the lake.
         found = {part: pod for part, pod in pods(objects).items() if part not in ("check", "report")}
@@ -346,39 +346,45 @@ class Backfill(unittest.TestCase):
         self.assertIn("cpu", backfill(objects)["resources"]["limits"])
 
 
-class Maintain(unittest.TestCase):
-    ON = {"maintain": {"enabled": True}}
+class Upkeep(unittest.TestCase):
+    """The maintenance of the workers' root, and the closing of months in it."""
 
-    def test_it_maintains_the_workers_root(self):
-        begin = ["maintain", "--config", "/etc/prorata/prorata.yaml"]
-        self.assertEqual(maintain(render("secrets", self.ON))["args"], begin)
-        self.assertEqual(maintain(render("everything"))["args"], [*begin, "--json"])
+    COMPONENTS = ("maintain", "close")
+    ON = {component: {"enabled": True} for component in COMPONENTS}
+
+    def test_it_maintains_and_closes_in_the_workers_root(self):
+        for component in self.COMPONENTS:
+            begin = [component, "--config", "/etc/prorata/prorata.yaml"]
+            self.assertEqual(of_job(render("secrets", self.ON), component)["args"], begin)
+            self.assertEqual(of_job(render("everything"), component)["args"], [*begin, "--json"])
 
     def test_it_reaches_the_root_and_needs_no_kafka(self):
         for case in CASES:
-            with self.subTest(case=case):
-                objects = render(case, self.ON)
-                own, workers = maintain(objects), worker(objects)
-                self.assertNotIn("KAFKA", str(own.get("env")))
-                self.assertLessEqual(variables(own).items(), variables(workers).items())
-                for key in ["image", "envFrom"]:
-                    self.assertEqual(own.get(key), workers.get(key))
+            objects = render(case, self.ON)
+            workers = worker(objects)
+            for component in self.COMPONENTS:
+                with self.subTest(case=case, component=component):
+                    own = of_job(objects, component)
+                    self.assertNotIn("KAFKA", str(own.get("env")))
+                    self.assertLessEqual(variables(own).items(), variables(workers).items())
+                    for key in ["image", "envFrom"]:
+                        self.assertEqual(own.get(key), workers.get(key))
 
     def test_it_is_off_and_then_runs_as_the_values_say(self):
-        self.assertIs(values()["maintain"]["enabled"], False)
-        for case, suspended, deadline in [("secrets", False, 3600), ("everything", True, 900)]:
-            objects = render(case, self.ON)
-            spec = one(objects, "CronJob", "maintain")["spec"]
-            self.assertEqual(
-                (spec["suspend"], spec["concurrencyPolicy"], spec["startingDeadlineSeconds"]),
-                (suspended, "Forbid", deadline),
-            )
-            schedule = values(case)["maintain"]["schedule"]
-            self.assertEqual((spec["schedule"], spec["timeZone"]), (schedule, "Etc/UTC"))
-            job = spec["jobTemplate"]["spec"]
-            for key in ["activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]:
-                self.assertEqual(job[key], values(case)["maintain"][key])
-            self.assertEqual(maintain(objects)["resources"], values(case)["maintain"]["resources"])
+        for component in self.COMPONENTS:
+            self.assertIs(values()[component]["enabled"], False)
+            for case, suspended, deadline in [("secrets", False, 3600), ("everything", True, 900)]:
+                objects, configured = render(case, self.ON), values(case)[component]
+                spec = one(objects, "CronJob", component)["spec"]
+                self.assertEqual(
+                    (spec["suspend"], spec["concurrencyPolicy"], spec["startingDeadlineSeconds"]),
+                    (suspended, "Forbid", deadline),
+                )
+                self.assertEqual((spec["schedule"], spec["timeZone"]), (configured["schedule"], "Etc/UTC"))
+                job = spec["jobTemplate"]["spec"]
+                for key in ["activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]:
+                    self.assertEqual(job[key], configured[key])
+                self.assertEqual(of_job(objects, component)["resources"], configured["resources"])
 
 
 class Replay(unittest.TestCase):

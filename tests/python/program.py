@@ -14,7 +14,7 @@ def prorata(*arguments: str) -> str:
     command = [os.environ["PRORATA_BINARY"], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
-        sys.exit(f"{command} ended with {done.returncode}: {done.stderr}")
+        sys.exit(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
 
 

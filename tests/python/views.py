@@ -13,7 +13,7 @@ FOCUS = {
     "focus_billing_period": (
         "SELECT count(*) FROM focus_billing_period",
         "SELECT count(*) FROM (SELECT DISTINCT BillingAccountId, BillingPeriodStart, InvoiceIssuerName "
-        "FROM cost_allocation) AS periods",
+        "FROM finance_allocation) AS periods",
     ),
     "focus_invoice_detail": (
         "SELECT coalesce(sum(BilledCost), 0) FROM focus_invoice_detail",
@@ -66,14 +66,29 @@ NAMES = (*EXACT, *ROUNDED)
 # A lake without bills has no invoices.
 MAY_BE_EMPTY = ("focus_invoice_detail",)
 # Views that only other views read.
-HELPERS = ("focus_amounts", "focus_commitment_terms", "focus_reservation_terms", "focus_rows")
+HELPERS = (
+    "finance_allocation",
+    "focus_amounts",
+    "focus_commitment_terms",
+    "focus_reservation_terms",
+    "focus_rows",
+)
+
+
+def read(*names: str) -> list[str]:
+    """The statements of files in the folder."""
+    texts = [(SQL / f"{name}.sql").read_text() for name in names]
+    return [statement for text in texts for statement in text.split(";\n") if statement.strip()]
+
+
+def focus(dialect: str, closed: bool = False) -> list[str]:
+    """The statements that create the views of FOCUS, for a lake with closed months or without."""
+    return read("finance-closed" if closed else "finance", f"focus-{dialect}", "focus", "focus-datasets")
 
 
 def statements(dialect: str) -> list[str]:
-    """The statements that create the views, for one of the dialects in the folder."""
-    files = ("views", f"teams-{dialect}", f"focus-{dialect}", "focus", "focus-datasets")
-    texts = [(SQL / f"{name}.sql").read_text() for name in files]
-    found = [statement for text in texts for statement in text.split(";\n") if statement.strip()]
+    """The statements that create all views of a lake without closed months, for a dialect of the folder."""
+    found = read("views", f"teams-{dialect}") + focus(dialect)
     created = {statement.split("CREATE OR REPLACE VIEW ")[1].split()[0] for statement in found}
     known = {*NAMES, *HELPERS}
     if created != known:

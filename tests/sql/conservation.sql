@@ -1,5 +1,6 @@
 -- Every organization and hour: what is allocated and what there is to allocate are equal to the last digit,
--- and `hours` counts the rows. So is what is billed, if the lines of bills count with their billed cost.
+-- and `hours` counts the rows. So is what is billed, if the lines of bills count with their billed cost. The
+-- basis of an hour follows from its rows, unless its bills are closed: then it is final.
 WITH costs AS (
     SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour, count(*) AS rows,
         sum(BilledCost) AS billed, sum(EffectiveCost) AS effective,
@@ -21,4 +22,4 @@ WHERE hours.rows IS DISTINCT FROM coalesce(costs.rows, 0)
     OR supply_cost - bill_cost + bill_billed_cost <> coalesce(billed, 0)
     OR bill_cost <> coalesce(effective_of_bills, 0)
     OR bill_billed_cost <> coalesce(billed_of_bills, 0)
-    OR basis <> coalesce(found_basis, 'estimated');
+    OR basis NOT IN (coalesce(found_basis, 'estimated'), 'final');

@@ -164,7 +164,7 @@ pub fn prices(input: &[u8]) -> bool {
 pub fn table(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
     let mut is_any_read = false;
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let seen = look(table, &bytes);
         let hours = rejoined_rows(table, &bytes);
         let joined = seen.hour.and_then(|hour| join(table, &[of_hour(hour, "", bytes.clone())]).ok());

@@ -90,7 +90,7 @@ impl StoredLake {
 
     /// Returns all objects in the tables' folders. Every change of a table leaves an object there.
     pub fn tables(&self) -> Vec<String> {
-        Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
+        Table::HOURLY.iter().flat_map(|table| self.list(table.name())).collect()
     }
 
     /// Returns the live files of hours up to `through`. Fails if two files of one table, shard and hour have
@@ -98,7 +98,7 @@ impl StoredLake {
     pub fn files(&self, through: Hour) -> LiveFiles {
         let tables = DeltaTables::new(self.store.clone());
         let mut files = LiveFiles::new();
-        for table in Table::ALL {
+        for table in Table::HOURLY {
             for file in self.runtime.block_on(tables.load(table)).unwrap().files {
                 let name =
                     TableFile::parse(&file.path).unwrap_or_else(|| panic!("{} is not ours", file.path));

@@ -60,7 +60,8 @@ pub struct DeltaTables {
 impl DeltaTables {
     /// Returns the tables under a root.
     pub fn new(store: Store) -> Self {
-        let open = Table::ALL.into_iter().map(|table| (table, Mutex::new(None))).collect();
+        let tables = Table::HOURLY.into_iter().chain([Table::ClosedAllocation]);
+        let open = tables.map(|table| (table, Mutex::new(None))).collect();
         Self { store, open }
     }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod avro;
+mod close;
 mod contract;
 mod delta;
 mod kafka_mock;

@@ -21,7 +21,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{backfill, check, dead_letters, feed, generate, look, maintain, ready, replay, schemas, work};
+use commands::{
+    backfill, check, close, dead_letters, feed, generate, look, maintain, ready, replay, schemas, work,
+};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -45,10 +47,12 @@ enum Command {
     Agreements(feed::agreements::AgreementsArgs),
     /// Build hourly tables from files of events
     Backfill(backfill::BackfillArgs),
-    /// Convert the bill of a cloud provider to events, or compare it with a lake
+    /// Convert the bill of a cloud provider to events, compare it with a lake, or close its month
     Bills(feed::bills::BillsArgs),
     /// Check that a lake is intact and its costs add up, or that a worker could start
     Check(check::CheckArgs),
+    /// Close the months whose bills are final: what they cost never changes, and corrections follow
+    Close(close::CloseArgs),
     /// Watch a Kubernetes cluster and write its events to files or Kafka
     Collect(feed::collect::CollectArgs),
     /// List dead letters, or replay them after a fix
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Command::Backfill(args) => backfill::run(&args),
         Command::Bills(args) => feed::bills::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Close(args) => close::run(&args),
         Command::Collect(args) => feed::collect::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => look::diff::run(&args),

@@ -125,6 +125,7 @@ fn currency_of(payload: &mut Payload) -> Option<&mut Text> {
         | Payload::CommitmentDeleted(_)
         | Payload::QuotaSet(_)
         | Payload::QuotaDeleted(_)
-        | Payload::PoolDeleted(_) => None,
+        | Payload::PoolDeleted(_)
+        | Payload::BillingPeriodClosed(_) => None,
     }
 }

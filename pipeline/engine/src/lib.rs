@@ -108,12 +108,15 @@ fn close(
     let OrderedEvents { hour, mut events, samples, counts } = events;
     let mut state = state;
     let bills = Bills::open(&mut state, &mut events, hour, &currency);
+    let is_final = bills.is_final();
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
     let mut timeline = timeline::run(state, hour, events, samples, &bills, rules, focus)?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
     let mut bill_steps = trace::Recorder::new(focus);
     let mut bills = bills.settle(&mut timeline.slices, &mut bill_steps)?;
     timeline.state.bills = std::mem::take(&mut bills.saved);
+    timeline.state.closed = std::mem::take(&mut bills.closed);
+    timeline.state.end_month(hour);
     let mut plan_steps = trace::Recorder::new(focus);
     rules::plan::cover(&mut timeline.slices, rules, &mut plan_steps)?;
     let (rounded, nodes, steps) = rows::rows(&timeline, &bills, rules, focus)?;
@@ -135,7 +138,7 @@ fn close(
         commitment_utilization: tables::commitment_utilization(slices, &cost_allocation, hour)?,
         quota_usage: tables::quota_usage(&timeline.quota_ledgers, &slices.pods, &cost_allocation)?,
         pool_usage: tables::pool_usage(&pool_hour, &mut spend)?,
-        totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], bill, counts)?,
+        totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], bill, counts, is_final)?,
         cost_allocation,
     };
     let mut trace = Trace {

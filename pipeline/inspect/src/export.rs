@@ -92,7 +92,7 @@ pub async fn export(
 /// Returns the names of the organization column and the hour column.
 const fn key_columns(table: Table) -> [&'static str; 2] {
     match table {
-        Table::CostAllocation => ["BillingAccountId", "ChargePeriodStart"],
+        Table::CostAllocation | Table::ClosedAllocation => ["BillingAccountId", "ChargePeriodStart"],
         _ => ["organization_id", "hour"],
     }
 }

@@ -1,4 +1,4 @@
-//! The data of a lake: the live files of the six tables, and the root that contains them.
+//! The data of a lake: the live files of the hourly tables, and the root that contains them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

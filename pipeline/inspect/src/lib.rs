@@ -1,7 +1,7 @@
 //! Reads a lake as its readers do, through the logs and files of its tables. Nothing here writes.
 //!
 //! Reading order:
-//! 1. [`lake`]: the data to read (the live files of the six tables, day by day).
+//! 1. [`lake`]: the data to read (the live files of the hourly tables, day by day).
 //! 2. [`columns`] and `sum`: values of a file, and exact sums of values.
 //! 3. [`check`]: checks that a lake is complete, and that its money adds up.
 //! 4. [`diff`]: differences between two lakes, or between two states of a lake.

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             revision: 1,
             last_updated: WallTime(hour.end().0),
         });
-        for table in Table::ALL {
+        for table in Table::HOURLY {
             if let Some(file) = encode(table, &tables, &clocks)? {
                 let folder = lake.join(table.name()).join(format!("date={}", hour.date()));
                 fs::create_dir_all(&folder)?;

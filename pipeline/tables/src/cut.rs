@@ -77,5 +77,7 @@ fn rows_of(table: Table, hour: &HourTables) -> usize {
         Table::QuotaUsage => hour.quota_usage.len(),
         Table::PoolUsage => hour.pool_usage.len(),
         Table::Hours => 1,
+        // Closed files are not made from hours; see `closed`.
+        Table::ClosedAllocation => 0,
     }
 }

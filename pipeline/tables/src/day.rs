@@ -229,7 +229,7 @@ pub fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, E
 
 fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), EncodeError> {
     let name = match table {
-        Table::CostAllocation => "ChargePeriodStart",
+        Table::CostAllocation | Table::ClosedAllocation => "ChargePeriodStart",
         _ => "hour",
     };
     let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt());

@@ -1,4 +1,4 @@
-//! The six tables as Parquet: [`encode`] turns the rows of one hour of a shard into one file, sorted by the
+//! The tables as Parquet: [`encode`] turns the rows of one hour of a shard into one file, sorted by the
 //! table's grain. The bytes depend on the rows alone, without I/O, clock or randomness.
 //!
 //! Reading order:
@@ -8,13 +8,15 @@
 //! - `sku` and `describe` build the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
 //! - `cut` decides where an hour is cut into several files.
-//! - `file` writes the Parquet bytes, `row_group` writes the row groups column by column, and `pages`
-//!   compresses their pages. `splice` replaces rows of some organizations in a file, and reads costs and
-//!   budgets from a file. `day` joins the files of a day's hours and restores them. `stats` computes the
+//! - `file` writes the Parquet bytes, and `row_group` writes the row groups column by column and compresses
+//!   their pages. `splice` replaces rows of some organizations in a file, and reads costs and
+//!   budgets from a file. `day` joins the files of a day's hours and restores them. `closed` copies rows of
+//!   `cost_allocation` into files of `closed_allocation`, and computes corrections. `stats` computes the
 //!   statistics for the Delta log, and `digest` shows whether the content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for people who query the tables.
 
+pub mod closed;
 mod columns;
 mod cut;
 mod day;
@@ -22,7 +24,6 @@ mod describe;
 mod digest;
 mod file;
 mod json;
-mod pages;
 mod row_group;
 mod sku;
 mod splice;
@@ -63,6 +64,9 @@ pub enum EncodeError {
     /// organization.
     #[error("{clocks} clocks for {hours} organizations")]
     ClockCount { clocks: usize, hours: usize },
+    /// The table's files are not made from the rows of hours.
+    #[error("files of {table} are copies of files, and not of hours", table = .table.name())]
+    NotOfHours { table: Table },
     /// A number needs more than 38 digits.
     #[error("a value of column {column} of {table} has more than 38 digits", table = .table.name())]
     Digits { table: Table, column: &'static str },
@@ -86,7 +90,7 @@ pub enum EncodeError {
 /// Returns the columns of a table's files, in order, without the partition column `date`.
 pub fn schema(table: Table) -> SchemaRef {
     match table {
-        Table::CostAllocation => columns::schema(&cost::columns()),
+        Table::CostAllocation | Table::ClosedAllocation => columns::schema(&cost::columns()),
         Table::ReservationUsage => columns::schema(&usage::reservation_columns()),
         Table::CommitmentUtilization => columns::schema(&usage::commitment_columns()),
         Table::QuotaUsage => columns::schema(&usage::quota_columns()),
@@ -99,7 +103,7 @@ pub fn schema(table: Table) -> SchemaRef {
 /// `delta.dataSkippingStatsColumns`.
 pub const fn stats_columns(table: Table) -> &'static [&'static str] {
     match table {
-        Table::CostAllocation => &[
+        Table::CostAllocation | Table::ClosedAllocation => &[
             "BilledCost",
             "BillingAccountId",
             "ChargePeriodStart",
@@ -154,6 +158,7 @@ pub fn encode(
         Table::QuotaUsage => encode_usage(table, &usage::quota_columns(), &rows(hours, |t| &t.quota_usage)),
         Table::PoolUsage => encode_usage(table, &usage::pool_columns(), &rows(hours, |t| &t.pool_usage)),
         Table::Hours => encode_hours(hours, clocks),
+        Table::ClosedAllocation => Err(EncodeError::NotOfHours { table }),
     }
 }
 
@@ -216,7 +221,7 @@ fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), EncodeError> {
             }
             Table::QuotaUsage => first_unordered(&tables.quota_usage, usage::quota_grain),
             Table::PoolUsage => first_unordered(&tables.pool_usage, |row| &row.pool_id),
-            Table::Hours => None,
+            Table::Hours | Table::ClosedAllocation => None,
         };
         if let Some(row) = unordered {
             let organization = tables.organization_id.to_string();

@@ -5,6 +5,8 @@
 //! before the next column, and one compressor serves all columns. [`BatchWriter`] writes rows that come in
 //! batches, with a compressor for each column.
 
+mod pages;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ use parquet::schema::types::ColumnDescPtr;
 use zstd::bulk::Compressor;
 
 use crate::columns::originals;
-use crate::pages::{Chunk, Pages, unexpected};
+
+use pages::{Chunk, Pages, unexpected};
 
 /// Returns the result of closing a chunk, under the name of another column.
 fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnCloseResult> {

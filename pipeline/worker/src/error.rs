@@ -8,6 +8,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinError;
 
+use crate::names::closed::CLOSED;
 use crate::names::{ArchivePath, DayFile, Shard};
 use crate::ports::source::SourceError;
 use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
@@ -276,6 +277,10 @@ fn way_out_of_damage(object: &str) -> String {
             "restore it from a copy, or write it again with 'prorata backfill --rewrite --from {date}T00 \
              --shards {shard}'"
         );
+    }
+    let of_closed = [CLOSED, "closed_allocation/"];
+    if of_closed.iter().any(|folder| object.starts_with(folder)) {
+        return "restore it from a copy: it is what was issued, and cannot be computed again".to_owned();
     }
     match ArchivePath::parse(object) {
         Some(ArchivePath { shard, .. }) => format!(

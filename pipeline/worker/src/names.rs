@@ -2,6 +2,9 @@
 //!
 //! Every object that is written before its checkpoint is decided carries an [`ObjectId`] (sequence number,
 //! owner, counter). So two owners never write the same name. An object counts only if a checkpoint names it.
+//! [`closed`] has the names of closed months, which no shard owns.
+
+pub mod closed;
 
 use std::fmt;
 use std::sync::Arc;

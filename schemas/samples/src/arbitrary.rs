@@ -98,6 +98,9 @@ pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
                 usage.interval_end = Timestamp(end.min(TIME_LAST));
             }
             Payload::BillSet(bill) => event_time = bills::move_to(bill, event_time),
+            Payload::BillingPeriodClosed(_) => {
+                event_time = event_time.hour().date().month_start().start();
+            }
             _ => {}
         }
         Event::new(organization_id, event_time, payload)
@@ -143,6 +146,7 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
         }
         EventKind::RateSet => rate_set().boxed(),
         EventKind::BillSet => bills::bill_set().boxed(),
+        EventKind::BillingPeriodClosed => bills::billing_period_closed().boxed(),
     }
 }
 

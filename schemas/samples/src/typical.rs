@@ -60,6 +60,9 @@ pub fn typical(kind: EventKind) -> Event {
             commitment.kind = CommitmentKind::ReservedInstance;
             (commitment.hourly_commitment, commitment.discounts) = (None, Vec::new());
         }
+        Payload::BillingPeriodClosed(_) => {
+            event.event_time = event.event_time.hour().date().month_start().start();
+        }
         Payload::BillSet(bill) => {
             let end = Timestamp(event.event_time.0 + HOUR_MICROS);
             bill.lines.iter_mut().for_each(|line| line.period_end = end);

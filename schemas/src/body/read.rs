@@ -47,6 +47,9 @@ pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reje
         EventKind::PoolDeleted => Payload::PoolDeleted(PoolDeleted { pool_id: f.key("pool_id")? }),
         EventKind::RateSet => Payload::RateSet(Box::new(rate_set(f)?)),
         EventKind::BillSet => Payload::BillSet(Box::new(bill::bill_set(f, event_time)?)),
+        EventKind::BillingPeriodClosed => {
+            Payload::BillingPeriodClosed(bill::billing_period_closed(f, event_time)?)
+        }
     };
     let recording = f.recording()?;
     Ok(Event { organization_id, event_time, recording, payload })

@@ -43,6 +43,7 @@ impl Out {
             Payload::PoolDeleted(pool) => self.text(&pool.pool_id),
             Payload::RateSet(rate) => self.rate_set(rate),
             Payload::BillSet(bill) => self.bill_set(bill),
+            Payload::BillingPeriodClosed(closed) => self.billing_period_closed(closed),
         }
         self.recording(event.recording);
     }

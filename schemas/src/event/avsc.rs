@@ -24,6 +24,7 @@ pub const fn avsc(kind: EventKind) -> &'static str {
         EventKind::PoolDeleted => include_str!("../../events/pool_deleted.avsc"),
         EventKind::RateSet => include_str!("../../events/rate_set.avsc"),
         EventKind::BillSet => include_str!("../../events/bill_set.avsc"),
+        EventKind::BillingPeriodClosed => include_str!("../../events/billing_period_closed.avsc"),
     }
 }
 

@@ -116,3 +116,17 @@ pub struct BillSet {
     /// The lines, in any order; not empty.
     pub lines: Vec<BillLine>,
 }
+
+/// The bill of a calendar month is complete for one billing account. The event time is the first instant of
+/// the month in UTC.
+///
+/// Natural key: provider, billing_account_id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BillingPeriodClosed {
+    /// The provider that sent the bill.
+    pub provider: Text,
+    /// The account that the provider bills.
+    pub billing_account_id: Text,
+    /// Id of the invoice of the month; `None` if it is unknown, or if there are several.
+    pub invoice_id: Option<Text>,
+}

@@ -1,4 +1,4 @@
-//! The fifteen event types, typed and valid: a value of these types has passed every check of a field that
+//! The sixteen event types, typed and valid: a value of these types has passed every check of a field that
 //! needs no configuration.
 //!
 //! Reading order: [`Event`] and [`Payload`] in this file; then nodes, pods, agreements (reservations,
@@ -29,7 +29,7 @@ pub use agreement::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, DiscountTarget, DiscountedPrice,
     PlanDiscount, QuotaDeleted, QuotaKind, QuotaSet, ReservationReleased, ReservationSet,
 };
-pub use bill::{BillLine, BillSet, ChargeCategory, UseStatus};
+pub use bill::{BillLine, BillSet, BillingPeriodClosed, ChargeCategory, UseStatus};
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
 pub use price::{BudgetExceedStrategy, PoolDeleted, PoolSet, QosPrice, RateSet};
@@ -103,11 +103,12 @@ pub enum EventKind {
     PoolDeleted,
     RateSet,
     BillSet,
+    BillingPeriodClosed,
 }
 
 impl EventKind {
     /// Every kind, in the order of `EVENTS.md`; also the order of branches in the archive's union schema.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::NodeStarted,
         Self::NodeStopped,
         Self::PodStarted,
@@ -123,6 +124,7 @@ impl EventKind {
         Self::PoolDeleted,
         Self::RateSet,
         Self::BillSet,
+        Self::BillingPeriodClosed,
     ];
 
     /// Returns the record's name without its namespace.
@@ -143,6 +145,7 @@ impl EventKind {
             Self::PoolDeleted => "PoolDeleted",
             Self::RateSet => "RateSet",
             Self::BillSet => "BillSet",
+            Self::BillingPeriodClosed => "BillingPeriodClosed",
         }
     }
 }
@@ -166,6 +169,7 @@ pub enum Payload {
     PoolDeleted(PoolDeleted),
     RateSet(Box<RateSet>),
     BillSet(Box<BillSet>),
+    BillingPeriodClosed(BillingPeriodClosed),
 }
 
 impl Payload {
@@ -187,6 +191,7 @@ impl Payload {
             Self::PoolDeleted(_) => EventKind::PoolDeleted,
             Self::RateSet(_) => EventKind::RateSet,
             Self::BillSet(_) => EventKind::BillSet,
+            Self::BillingPeriodClosed(_) => EventKind::BillingPeriodClosed,
         }
     }
 
@@ -207,7 +212,8 @@ impl Payload {
             | Self::CommitmentDeleted(_)
             | Self::QuotaSet(_)
             | Self::QuotaDeleted(_)
-            | Self::PoolDeleted(_) => None,
+            | Self::PoolDeleted(_)
+            | Self::BillingPeriodClosed(_) => None,
         }
     }
 }

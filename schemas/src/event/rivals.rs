@@ -62,6 +62,9 @@ impl Payload {
             Self::BillSet(bill) => {
                 [Some(&bill.provider), Some(&bill.billing_account_id), Some(&bill.resource_key)]
             }
+            Self::BillingPeriodClosed(closed) => {
+                [Some(&closed.provider), Some(&closed.billing_account_id), None]
+            }
             Self::PoolSet(pool) => [Some(&pool.pool_id), None, None],
             Self::PoolDeleted(pool) => [Some(&pool.pool_id), None, None],
             Self::QuotaSet(quota) => [Some(&quota.cluster_id), Some(&quota.quota_id), None],

@@ -43,6 +43,8 @@ pub enum CostBasis {
     Partial,
     /// All rows are billed.
     Billed,
+    /// The bills that cover the hour are complete, whether rows are billed or estimates.
+    Final,
 }
 
 impl CostBasis {
@@ -52,6 +54,7 @@ impl CostBasis {
             Self::Estimated => "estimated",
             Self::Partial => "partial",
             Self::Billed => "billed",
+            Self::Final => "final",
         }
     }
 }
@@ -283,7 +286,7 @@ pub struct HourRow {
     pub supply_cost: Decimal12,
     /// Billed cost of all lines of bills that cover the hour.
     pub bill_billed_cost: Decimal12,
-    /// Whether the hour's costs are estimates or billed.
+    /// Whether the hour's costs are estimates, billed or final.
     pub basis: CostBasis,
     /// Sum of EffectiveCost over the hour's rows.
     pub allocated_cost: Decimal12,

@@ -115,7 +115,8 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
         | Payload::ReservationReleased(_)
         | Payload::CommitmentDeleted(_)
         | Payload::QuotaDeleted(_)
-        | Payload::PoolDeleted(_) => Ok(()),
+        | Payload::PoolDeleted(_)
+        | Payload::BillingPeriodClosed(_) => Ok(()),
     }
 }
 

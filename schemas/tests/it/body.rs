@@ -13,7 +13,7 @@ use prorata_schemas::event::{Event, EventKind, Payload, Quantities, Recording};
 use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::time::{HOUR_MICROS, Timestamp};
+use prorata_schemas::time::{Date, HOUR_MICROS, Timestamp};
 
 fn sample(kind: EventKind) -> Event {
     samples().into_iter().find(|event| event.payload.kind() == kind).unwrap()
@@ -93,6 +93,12 @@ fn an_empty_id_or_key_is_invalid() {
     let reservation = changed!(BillSet, |bill| bill.lines[0].reservation_id = Some(text("")));
     assert_invalid("lines.reservation_id", reservation);
     assert!(changed!(BillSet, |bill| bill.resource_key = text("")).is_ok(), "charges of no resource");
+    let no_provider = changed!(BillingPeriodClosed, |closed| closed.provider = text(""));
+    assert_invalid("BillingPeriodClosed.provider", no_provider);
+    let no_account = changed!(BillingPeriodClosed, |closed| closed.billing_account_id = text(""));
+    assert_invalid("BillingPeriodClosed.billing_account_id", no_account);
+    let no_invoice = changed!(BillingPeriodClosed, |closed| closed.invoice_id = Some(text("")));
+    assert_invalid("BillingPeriodClosed.invoice_id", no_invoice);
 }
 
 #[test]
@@ -223,6 +229,24 @@ fn instants_lie_in_the_years_1970_to_9999() {
         decode(EventKind::PodUsage, &recorded(EventKind::PodUsage, -1, 0)),
     );
     assert_invalid("RateSet.recorded_at", decode(EventKind::RateSet, &recorded(EventKind::RateSet, -1, 0)));
+}
+
+#[test]
+fn a_closing_is_at_the_first_instant_of_a_month() {
+    let closed = |date: (i64, u8, u8), later: i64| {
+        let (year, month, day) = date;
+        let mut event = sample(EventKind::BillingPeriodClosed);
+        event.event_time = Timestamp(Date { year, month, day }.start().0 + later);
+        decode(EventKind::BillingPeriodClosed, &encode(&event))
+    };
+    for begin in [(1970, 1, 1), (2026, 10, 1), (2027, 1, 1)] {
+        assert!(closed(begin, 0).is_ok(), "{begin:?}");
+        assert_invalid("BillingPeriodClosed.event_time", closed(begin, 1));
+        assert_invalid("BillingPeriodClosed.event_time", closed(begin, HOUR_MICROS));
+    }
+    for other in [(2026, 10, 2), (2026, 9, 30)] {
+        assert_invalid("BillingPeriodClosed.event_time", closed(other, 0));
+    }
 }
 
 /// Returns the body of the sample of `kind`, recorded at `micros`, with `retracted` as its last byte.

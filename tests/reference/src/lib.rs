@@ -131,8 +131,8 @@ pub fn labels(
 }
 
 /// Returns whether the organization has the hour: something exists when the hour before ends, or an event of
-/// the organization is in the hour. A pool's spend exists until its quarter has passed. A bill exists until
-/// its last line ends.
+/// the organization is in the hour. A pool's spend exists until its quarter has passed, a bill until its last
+/// line ends, and a closed account until the month ends.
 fn has_hour(
     view: &HourView,
     before: Option<&hour::Slice>,
@@ -140,13 +140,15 @@ fn has_hour(
     spend: &tables::pools::Spend,
 ) -> bool {
     let (hour, start) = (view.hour, view.hour.start().0);
+    let month_start = hour.date().month_start().start().hour();
     let measured = view.samples.iter().any(|sample| sample.from < start && sample.to > start);
     let quarter = hour.previous().date().quarter_start().start();
     let spent = spend.values().flatten().any(|(hour, _)| hour.start() >= quarter);
     let described = before.is_some_and(|slice| !slice.world.is_empty());
     let billed = before.is_some_and(|slice| slice.world.bills.iter().any(|bill| bill.end() > start));
+    let closed = hour != month_start && !tables::closed_accounts(hour, records).is_empty();
     let happened = records.iter().any(|record| record.event.event_time.hour() == hour);
-    measured || spent || described || billed || happened
+    measured || spent || described || billed || closed || happened
 }
 
 fn hour_of(slice: &hour::Slice) -> Hour {

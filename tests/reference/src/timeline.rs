@@ -60,6 +60,9 @@ fn natural_key(payload: &Payload) -> NaturalKey {
         Payload::BillSet(bill) => {
             vec![Some(&*bill.provider), Some(&*bill.billing_account_id), Some(&*bill.resource_key)]
         }
+        Payload::BillingPeriodClosed(month) => {
+            vec![Some(&*month.provider), Some(&*month.billing_account_id)]
+        }
     };
     (payload.kind(), fields.into_iter().map(|field| field.map(str::to_owned)).collect())
 }

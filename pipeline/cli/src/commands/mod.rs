@@ -7,6 +7,7 @@
 
 pub mod backfill;
 pub mod check;
+pub mod close;
 pub mod dead_letters;
 pub mod feed;
 pub mod generate;

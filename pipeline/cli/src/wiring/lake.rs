@@ -135,14 +135,24 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
     }
 }
 
-/// Reads the tables of a lake, as of an instant or now.
+/// Reads the log of `closed_allocation`. Returns `None` if no month was ever closed.
+///
+/// # Errors
+/// If storage is unavailable, or the log cannot be read.
+pub async fn closed(store: &Store) -> Result<Option<TableLog>, WorkerError> {
+    let delta = DeltaTables::new(store.clone());
+    let look = delta.look(Table::ClosedAllocation, None).await.map_err(WorkerError::Tables)?;
+    Ok(look.map(|look| TableLog { files: look.files, drift: look.drift }))
+}
+
+/// Reads the hourly tables of a lake, as of an instant or now.
 ///
 /// # Errors
 /// If storage is unavailable, or a table's log cannot be read.
 pub async fn tables(store: &Store, as_of: Option<Timestamp>) -> Result<LakeTables<'_>, WorkerError> {
     let delta = DeltaTables::new(store.clone());
     let mut logs = BTreeMap::new();
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         if let Some(look) = delta.look(table, as_of).await.map_err(WorkerError::Tables)? {
             logs.insert(table, TableLog { files: look.files, drift: look.drift });
         }

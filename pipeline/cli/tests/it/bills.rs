@@ -73,6 +73,38 @@ fn the_events_of_a_bill_are_folded() {
     ok(&["check", "--lake", &lake, "--allow-warnings"]);
 }
 
+#[test]
+fn a_month_is_closed_and_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (events, lake) = (at("events"), at("lake"));
+    std::fs::create_dir(&events).unwrap();
+    let close = |provider: &str, recorded_at: &str, more: &[&str]| -> Vec<String> {
+        let account = ["bills", "close", "--organization", "acme", "--billing-account", "1234"];
+        let month = ["--provider", provider, "--period", "2026-10", "--recorded-at", recorded_at];
+        [&account[..], &month, more].concat().into_iter().map(str::to_owned).collect()
+    };
+    let run = |args: Vec<String>| ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let fail = |args: Vec<String>| usage_error(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let files = || std::fs::read_dir(Path::new(&events).join("acme")).unwrap().count();
+    let (first, second) = ("2026-11-12T00:00:00Z", "2026-11-13T00:00:00Z");
+    for _ in 0..2 {
+        let report = run(close("aws", first, &["--to", &events]));
+        let closed = "the bill of aws, account 1234, for 2026-10 is complete";
+        assert_eq!(report, format!("{closed}, in 1 files of {events}\n"));
+        assert_eq!(files(), 1);
+    }
+    let report = run(close("aws", second, &["--to", &events, "--retract"]));
+    assert!(report.starts_with("the bill of aws, account 1234, for 2026-10 is open again, "), "{report}");
+    assert_eq!(files(), 2);
+    let message = fail(close("", first, &["--to", &events]));
+    assert!(message.contains("BillingPeriodClosed.provider"), "{message}");
+    let message = fail(close("aws", first, &["--to", &events, "--topic", "bills"]));
+    assert!(message.contains("are for --output kafka"), "{message}");
+    assert_eq!(files(), 2);
+    ok(&["backfill", "--events", &events, "--lake", &lake]);
+}
+
 /// A folder with a lake that has all lines of an hour of a bill, and with a file of these lines.
 struct Room {
     folder: tempfile::TempDir,

@@ -4,6 +4,7 @@
 
 mod backfill;
 mod bills;
+mod close;
 mod dead_letters;
 mod feeds;
 mod generate;

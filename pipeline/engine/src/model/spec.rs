@@ -14,7 +14,7 @@ use prorata_schemas::size::{self, Size};
 use crate::exact::{atoms, ratio};
 use crate::model::named_nodes::NodeNumber;
 use crate::model::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::model::state::RateKey;
+use crate::model::state::{BillingAccount, RateKey};
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;
@@ -35,6 +35,11 @@ pub(crate) type BillKey = (Text, Text);
 pub(crate) fn bill_key(set: &BillSet) -> Option<BillKey> {
     let provider = names::shared(&set.provider, names::provider);
     (!set.resource_key.is_empty()).then(|| (provider, set.resource_key.clone()))
+}
+
+/// Returns the account of a provider's bill.
+pub(crate) fn billing_account(provider: &Text, billing_account_id: &Text) -> BillingAccount {
+    (names::shared(provider, names::provider), billing_account_id.clone())
 }
 
 /// A description of a running node.

@@ -4,7 +4,7 @@
 //! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in order and without
 //! names. If the fields or their order change, the snapshot format changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_schemas::Text;
@@ -15,7 +15,7 @@ use prorata_schemas::event::{
 use prorata_schemas::ids::{
     ClusterId, CommitmentId, NodeId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId,
 };
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::model::per_resource::PerResource;
@@ -29,6 +29,9 @@ pub type QuotaKey = (ClusterId, QuotaId);
 /// Region, GPU model and quality of service of a rate. A state holds them as delivered; the lookup of rates
 /// uses canonical names (RULES.md, section 12).
 pub type RateKey = (Text, Option<Text>, Text);
+
+/// The canonical name of a provider, and a billing account of the provider.
+pub(crate) type BillingAccount = (Text, Text);
 
 /// A value for each pod, ascending by uid. With millions of pods, a list is built and walked faster than a
 /// map.
@@ -51,6 +54,8 @@ pub struct State {
     pub(crate) spend: BTreeMap<PoolId, Spend>,
     /// The sets of bills with a line that has not ended, in order of [`SavedBill::key`].
     pub(crate) bills: Vec<SavedBill>,
+    /// The accounts that are closed for the month of the next hour.
+    pub(crate) closed: BTreeSet<BillingAccount>,
 }
 
 /// A set of lines of a bill, and what its lines have left for later hours.
@@ -143,6 +148,7 @@ impl State {
             samples: Vec::new(),
             spend: BTreeMap::new(),
             bills: Vec::new(),
+            closed: BTreeSet::new(),
         }
     }
 
@@ -166,10 +172,12 @@ impl State {
             samples,
             spend,
             bills,
+            closed,
         } = self;
         let set = rates.is_empty() && pools.is_empty() && quotas.is_empty();
         let bought = commitments.is_empty() && reservations.is_empty() && spend.is_empty();
-        set && bought && bills.is_empty() && nodes.is_empty() && pods.is_empty() && samples.is_empty()
+        let billed = bills.is_empty() && closed.is_empty();
+        set && bought && billed && nodes.is_empty() && pods.is_empty() && samples.is_empty()
     }
 
     /// Returns whether any price that stays in force is not in this currency. Hours in this currency do not
@@ -183,6 +191,13 @@ impl State {
         let bills = self.bills.iter().map(|bill| &bill.set.currency);
         let mut all = nodes.chain(rates).chain(pools).chain(commitments).chain(reservations).chain(bills);
         all.any(|other| &**other != currency)
+    }
+
+    /// Opens all accounts at the end of a month, when `hour` is its last hour.
+    pub(crate) fn end_month(&mut self, hour: Hour) {
+        if hour.date().month_start() != hour.next().date().month_start() {
+            self.closed.clear();
+        }
     }
 
     /// Returns the numbers of nodes and pods that run at the edge.

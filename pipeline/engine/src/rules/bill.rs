@@ -2,7 +2,7 @@
 //!
 //! **Decides** which nodes, commitments and reservations are billed in the hour, which part of each line the
 //! hour takes, and how the part divides over the nodes of the line's resource. The components of a billed
-//! node are in `split/billed.rs`.
+//! node are in `split/billed.rs`. It also decides whether the hour is final.
 //!
 //! **Precedence**: none. Sets are in order of provider, account, resource key and begin, lines in the order
 //! of their set. **Interval ends**: a line covers the hours of [event_time of its set, period_end).
@@ -23,8 +23,8 @@ use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, difference, divide, hours, ratio, round, signed, sum};
 use crate::model::slices::{NodeSlice, Slices};
-use crate::model::spec::{BillKey, bill_key};
-use crate::model::state::{LineAmounts, NodeKey, SavedBill, State};
+use crate::model::spec::{BillKey, bill_key, billing_account};
+use crate::model::state::{BillingAccount, LineAmounts, NodeKey, SavedBill, State};
 use crate::trace::{BillStep, ExactNumber, Focus, Recorder};
 
 /// The bills of an hour, before they are settled.
@@ -36,6 +36,10 @@ pub(crate) struct Bills {
     keys: BTreeSet<BillKey>,
     commitments: BTreeSet<CommitmentId>,
     reservations: BTreeSet<ReservationId>,
+    /// The accounts that have a line in the hour.
+    accounts: BTreeSet<BillingAccount>,
+    /// The accounts that are closed for the month of the hour.
+    closed: BTreeSet<BillingAccount>,
 }
 
 /// A set of a bill in an hour.
@@ -63,8 +67,10 @@ pub(crate) struct HourBills {
     pub(crate) nodes: BTreeMap<NodeKey, NodeParts>,
     /// The parts of all other lines, with the kinds of their rows. Pods may divide shared charges.
     pub(crate) rows: Vec<(RowKind, LinePart)>,
-    /// The state for the next hour.
+    /// The sets for the next hour.
     pub(crate) saved: Vec<SavedBill>,
+    /// The accounts that are closed for the month of the hour.
+    pub(crate) closed: BTreeSet<BillingAccount>,
 }
 
 impl LineAmounts {
@@ -122,14 +128,19 @@ fn row_kind(line: &BillLine) -> RowKind {
 }
 
 impl Bills {
-    /// Takes the bills out of the state at the hour's start and out of the events, which are in order.
+    /// Takes the bills and the closings out of the state at the hour's start and out of the events, which are
+    /// in order.
     pub(crate) fn open(state: &mut State, events: &mut Vec<Event>, hour: Hour, currency: &str) -> Self {
-        let mut saved = std::mem::take(&mut state.bills);
-        // Bills come first in order, and their event times are full hours.
-        let count = events.iter().take_while(|event| matches!(event.payload, Payload::BillSet(_))).count();
+        let (mut saved, mut closed) = (std::mem::take(&mut state.bills), std::mem::take(&mut state.closed));
+        // Bills and closings come first in order, and their event times are full hours.
+        let is_of_bills =
+            |event: &Event| matches!(event.payload, Payload::BillSet(_) | Payload::BillingPeriodClosed(_));
+        let count = events.iter().take_while(|event| is_of_bills(event)).count();
         for event in events.drain(..count) {
             if let Payload::BillSet(set) = event.payload {
                 saved.push(SavedBill::new(event.event_time, Arc::from(set)));
+            } else if let Payload::BillingPeriodClosed(month) = event.payload {
+                closed.insert(billing_account(&month.provider, &month.billing_account_id));
             }
         }
         if count > 0 {
@@ -144,6 +155,8 @@ impl Bills {
             keys: BTreeSet::new(),
             commitments: BTreeSet::new(),
             reservations: BTreeSet::new(),
+            accounts: BTreeSet::new(),
+            closed,
         };
         bills.collect_names();
         bills
@@ -151,16 +164,25 @@ impl Bills {
 
     /// Collects what is billed in the hour.
     fn collect_names(&mut self) {
-        let Self { hour, sets, keys, commitments, reservations } = self;
+        let Self { hour, sets, keys, commitments, reservations, accounts, closed: _ } = self;
         for bill in sets.iter().filter(|bill| bill.counts) {
-            for line in bill.saved.set.lines.iter().filter(|line| line.period_end > hour.start()) {
+            let set = &bill.saved.set;
+            if set.lines.iter().any(|line| line.period_end > hour.start()) {
+                accounts.insert(billing_account(&set.provider, &set.billing_account_id));
+            }
+            for line in set.lines.iter().filter(|line| line.period_end > hour.start()) {
                 commitments.extend(line.commitment_id.clone());
                 reservations.extend(line.reservation_id.clone());
                 if row_kind(line) == RowKind::SharedCharge {
-                    keys.extend(bill_key(&bill.saved.set));
+                    keys.extend(bill_key(set));
                 }
             }
         }
+    }
+
+    /// Returns whether the hour is final: an account is closed, and so is every account that has a line.
+    pub(crate) fn is_final(&self) -> bool {
+        !self.closed.is_empty() && self.accounts.is_subset(&self.closed)
     }
 
     /// Returns the keys for which nodes are billed.
@@ -183,7 +205,7 @@ impl Bills {
         slices: &mut Slices,
         trace: &mut Recorder<BillStep>,
     ) -> Result<HourBills, EngineError> {
-        let mut settled = HourBills::default();
+        let mut settled = HourBills { closed: self.closed, ..HourBills::default() };
         if self.sets.is_empty() {
             return Ok(settled);
         }

@@ -12,7 +12,7 @@ use crate::rows::draft::BillCost;
 use crate::timeline::order::EventCounts;
 
 /// Adds up the hour. Supply comes from the charges, with the charges of nodes, commitments and bills as
-/// given. Allocated cost comes from the rows.
+/// given. Allocated cost comes from the rows. `is_final` says whether the bills of the hour are complete.
 ///
 /// # Errors
 /// If a sum does not fit its column, or the sums differ. For every organization and hour,
@@ -23,6 +23,7 @@ pub(crate) fn totals(
     [node_cost, commitment_cost]: [Decimal12; 2],
     bill: BillCost,
     events: EventCounts,
+    is_final: bool,
 ) -> Result<HourRow, EngineError> {
     // The part that savings plans pay is billed as their purchase.
     let estimated = || rows.iter().filter(|row| row.lines.is_empty());
@@ -42,6 +43,7 @@ pub(crate) fn totals(
         return Err(EngineError::Conservation(sums));
     }
     let basis = match (estimated().next().is_some(), rows.iter().any(|row| !row.lines.is_empty())) {
+        _ if is_final => CostBasis::Final,
         (_, false) => CostBasis::Estimated,
         (true, true) => CostBasis::Partial,
         (false, true) => CostBasis::Billed,

@@ -1,6 +1,6 @@
 //! The order in which events apply (RULES.md, section 6). Events are sorted by event time. At one instant,
-//! the order is bills, rates, pools, quotas, commitments, reservations, ends, starts, usage. Ties are sorted
-//! by natural key, field by field as UTF-8 bytes, null first.
+//! the order is bills, closings, rates, pools, quotas, commitments, reservations, ends, starts, usage. Ties
+//! are sorted by natural key, field by field as UTF-8 bytes, null first.
 //!
 //! Duplicates are removed here. The same event twice is one event. Of two different events with one natural
 //! key and one event time, the event recorded last stands. If their recordings are equal, the event whose
@@ -20,6 +20,7 @@ use crate::model::usage::PackedSamples;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Precedence {
     Bill,
+    Closing,
     Rate,
     Pool,
     Quota,
@@ -40,6 +41,7 @@ pub(crate) enum Precedence {
 pub(crate) const fn precedence(payload: &Payload) -> Precedence {
     match payload {
         Payload::BillSet(_) => Precedence::Bill,
+        Payload::BillingPeriodClosed(_) => Precedence::Closing,
         Payload::RateSet(_) => Precedence::Rate,
         Payload::PoolSet(_) => Precedence::Pool,
         Payload::QuotaSet(_) => Precedence::Quota,

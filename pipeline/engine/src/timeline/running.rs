@@ -1,7 +1,7 @@
 //! Everything that runs or is set at an instant, and the slices that the hour has been cut into so far.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
@@ -390,8 +390,9 @@ impl<'a> Running<'a> {
             pods,
             samples: samples_after(&self.samples, end),
             spend,
-            // Settled once the slices of nodes are known.
+            // Added when the slices of nodes are known.
             bills: Vec::new(),
+            closed: BTreeSet::new(),
         };
         let slices = Slices {
             pods: pod_slices,

@@ -87,7 +87,7 @@ impl Running<'_> {
             }
             Payload::PodStopped(pod) => self.stop_pod(&pod.pod_uid),
             // Added before the first step.
-            Payload::PodUsage(_) | Payload::BillSet(_) => {}
+            Payload::PodUsage(_) | Payload::BillSet(_) | Payload::BillingPeriodClosed(_) => {}
         }
         self.take_matches();
         Ok(())

@@ -67,7 +67,7 @@ impl Checkpoints {
 /// Checks that every table has a log with the expected columns. Checks that every live file has a valid name,
 /// and shares no hour with another file.
 pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         match lake.logs().get(&table) {
             None => findings.add(Problem::TableMissing, table.name(), "it has no log"),
             Some(log) => {
@@ -173,7 +173,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
 pub async fn replaced(lake: &LakeTables<'_>) -> Result<(u64, u64), WorkerError> {
     let live: BTreeSet<String> = lake.files().map(|file| file.to_string()).collect();
     let (mut objects, mut bytes) = (0, 0);
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let folder = format!("{}/", table.name());
         for object in lake.store().list(&folder).await? {
             let ours = object.path.strip_prefix(&folder).is_some_and(|path| !path.starts_with(DELTA_LOG));

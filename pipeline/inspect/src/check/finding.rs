@@ -59,6 +59,12 @@ pub enum Problem {
     BillDiffers,
     /// Rows have a line that the bill lacks, although it has their resource or their invoice.
     NotInBill,
+    /// A manifest of a closed month cannot be read, or does not continue its chain.
+    ManifestDamaged,
+    /// A file of a closed month is gone, or differs from its manifest.
+    ClosedFileDamaged,
+    /// A manifest names a file that `closed_allocation` does not hold.
+    ClosedFileNotLive,
     /// The checkpoint names a file that the table does not hold yet.
     NotPublished,
     /// Hours wait to be folded again.
@@ -71,6 +77,8 @@ pub enum Problem {
     NeverMatched,
     /// Rows have lines of resources and invoices that the bill lacks.
     OtherBill,
+    /// Rows of a closed month and their corrections differ from the ledger.
+    NotCorrected,
 }
 
 impl Problem {
@@ -82,7 +90,8 @@ impl Problem {
             | Self::Incomplete
             | Self::Unpriced
             | Self::NeverMatched
-            | Self::OtherBill => Severity::Warning,
+            | Self::OtherBill
+            | Self::NotCorrected => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -106,12 +115,16 @@ impl Problem {
             Self::BillLineMissing => "bill_line_missing",
             Self::BillDiffers => "bill_differs",
             Self::NotInBill => "not_in_bill",
+            Self::ManifestDamaged => "manifest_damaged",
+            Self::ClosedFileDamaged => "closed_file_damaged",
+            Self::ClosedFileNotLive => "closed_file_not_live",
             Self::NotPublished => "not_published",
             Self::Dirty => "dirty",
             Self::Incomplete => "incomplete",
             Self::Unpriced => "unpriced",
             Self::NeverMatched => "never_matched",
             Self::OtherBill => "other_bill",
+            Self::NotCorrected => "not_corrected",
         }
     }
 
@@ -150,6 +163,10 @@ impl Problem {
                 "name all files of the bill; if the provider has taken these lines back, retract them with \
                  prorata bills import --previous"
             }
+            Self::ManifestDamaged | Self::ClosedFileDamaged => {
+                "restore the object from a copy: it is what was issued, and cannot be computed again"
+            }
+            Self::ClosedFileNotLive => "run prorata close, which adds the files of manifests to the table",
             Self::NotPublished => {
                 "a running worker publishes it, and the hour is compared from then on; otherwise run \
                  prorata backfill on the same root"
@@ -169,6 +186,7 @@ impl Problem {
                 "compare its provider, region, family and GPU model with what it was bought for: RULES.md, \
                  section 12 says which spellings are one name"
             }
+            Self::NotCorrected => "run prorata close, which writes the corrections",
             Self::OtherBill => "if these rows should be compared, too, name the files of their bills",
         }
     }

@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`finding`] defines every possible finding; `files` compares logs, objects and checkpoints;
 //! `archive` compares the archive with both; `money` adds up the rows of every hour again; `agreements` finds
-//! agreements that match nothing; `bills` compares rows with the provider's bill; `report` writes the result.
+//! agreements that match nothing; `bills` compares rows with the provider's bill; `closed` checks closed
+//! months; `report` writes the result.
 
 mod agreements;
 mod archive;
 mod bills;
+mod closed;
 mod files;
 pub mod finding;
 mod money;
@@ -22,6 +24,7 @@ use crate::Sum;
 use crate::lake::{FoundFile, LakeTables};
 
 pub use bills::{BillChecked, BillSums, ExpectedLine, InvoiceSums, check_bill};
+pub use closed::{ClosedChecked, check_closed};
 pub use files::Checkpoints;
 
 use agreements::MatchedAgreements;

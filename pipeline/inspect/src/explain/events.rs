@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use prorata_engine::trace::{Focus, Trace};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    BillSet, Event, EventKind, NodeStarted, Payload, PodStarted, Quantities, RateSet, names,
+    BillSet, Event, EventKind, NodeStarted, Payload, PodStarted, PodUsage, Quantities, RateSet, names,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
@@ -116,6 +116,8 @@ impl Wanted<'_> {
             Payload::PoolDeleted(set) => self.has_pool(&set.pool_id),
             Payload::RateSet(rate) => self.pods.iter().any(|pod| is_rate_of(rate, pod)),
             Payload::BillSet(bill) => self.has_bill(bill),
+            // It changes `hours.basis`, and no row.
+            Payload::BillingPeriodClosed(_) => false,
         }
     }
 
@@ -180,6 +182,18 @@ fn bill_in_words(bill: &BillSet) -> String {
     )
 }
 
+fn usage_in_words(usage: &PodUsage) -> String {
+    let gpu_memory = usage.gpu_memory_bytes.map(|bytes| format!(", {bytes} bytes of GPU memory"));
+    format!(
+        "until {}: {} thousandths of a vCPU, {} bytes, {} thousandths of a GPU{}",
+        usage.interval_end,
+        usage.cpu_millis,
+        usage.memory_bytes,
+        usage.gpu_millis,
+        gpu_memory.unwrap_or_default()
+    )
+}
+
 /// Describes the content of an event.
 fn what(payload: &Payload) -> String {
     match payload {
@@ -203,17 +217,7 @@ fn what(payload: &Payload) -> String {
             format!("pod {}/{} on {place}, requests {of}{gpus}{sharing}", pod.namespace, pod.pod_name)
         }
         Payload::PodStopped(pod) => format!("pod {}", pod.pod_uid),
-        Payload::PodUsage(usage) => {
-            let gpu_memory = usage.gpu_memory_bytes.map(|bytes| format!(", {bytes} bytes of GPU memory"));
-            format!(
-                "until {}: {} thousandths of a vCPU, {} bytes, {} thousandths of a GPU{}",
-                usage.interval_end,
-                usage.cpu_millis,
-                usage.memory_bytes,
-                usage.gpu_millis,
-                gpu_memory.unwrap_or_default()
-            )
-        }
+        Payload::PodUsage(usage) => usage_in_words(usage),
         Payload::ReservationSet(set) => format!(
             "reservation {}: {} units of {} at {} {} an hour",
             set.reservation_id,
@@ -251,6 +255,11 @@ fn what(payload: &Payload) -> String {
             rate.per_vcpu_hour, rate.per_gib_hour, rate.per_gpu_hour, rate.currency
         ),
         Payload::BillSet(bill) => bill_in_words(bill),
+        Payload::BillingPeriodClosed(month) => {
+            let invoice = month.invoice_id.as_deref().map(|id| format!(", invoice {id}"));
+            let invoice = invoice.unwrap_or_default();
+            format!("bill of {}, account {}{invoice}", month.provider, month.billing_account_id)
+        }
     }
 }
 

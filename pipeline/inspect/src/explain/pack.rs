@@ -32,7 +32,7 @@ impl PackingStore {
     /// # Errors
     /// If one of the two stores is unavailable.
     pub async fn copy_logs(&self) -> Result<(), StoreError> {
-        for table in Table::ALL {
+        for table in Table::HOURLY {
             let log = self.lake.list(&format!("{}/_delta_log/", table.name())).await?;
             let copies = log.iter().map(|file| self.get(&file.path));
             stream::iter(copies.collect::<Vec<_>>())

@@ -129,7 +129,7 @@ fn read_file(table: Table, bytes: Bytes, range: HourRange, report: &mut Report) 
         Table::CommitmentUtilization => commitments(bytes, range, report),
         Table::QuotaUsage => quotas(bytes, range, report),
         Table::PoolUsage => pools(bytes, range, report),
-        Table::CostAllocation | Table::Hours => Ok(()),
+        Table::CostAllocation | Table::Hours | Table::ClosedAllocation => Ok(()),
     }
 }
 

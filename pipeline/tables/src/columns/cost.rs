@@ -6,7 +6,7 @@ use prorata_schemas::event::Labels;
 use prorata_schemas::rows::{BilledLine, CostRow, QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::time::Timestamp;
 
-use super::Kind::{Decimal, Json, Text, Time};
+use super::Kind::{Additive, Decimal, Json, Text, Time};
 use super::charge::{Charge, HOURS};
 use super::{Cell, Column, optional, required};
 
@@ -80,6 +80,12 @@ pub fn columns<'a>() -> Vec<Column<Charge<'a>>> {
     columns
 }
 
+/// Returns the names of the columns that add up over rows, in order: costs, quantities and hours. Unit
+/// prices, ratios and texts do not.
+pub fn additive() -> Vec<&'static str> {
+    columns().iter().filter(|column| column.kind == Additive).map(|column| column.name).collect()
+}
+
 fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
         optional("AllocatedMethodDetails", Json, |c: &Charge<'_>| Cell::made(c.allocated_details())),
@@ -88,7 +94,7 @@ fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
         optional("AllocatedResourceName", Text, |c| Cell::text(c.allocated_pod().map(|pod| &*pod.pod_name))),
         optional("AllocatedTags", Json, |c| Cell::text(c.allocated_tags())),
         optional("AvailabilityZone", Text, |c| Cell::text(c.zone())),
-        required("BilledCost", Decimal, |c| c.row.billed_cost.into()),
+        required("BilledCost", Additive, |c| c.row.billed_cost.into()),
         required("BillingAccountId", Text, |c| Cell::text(&*c.tables.organization_id)),
         required("BillingAccountName", Text, |c| Cell::text(&*c.tables.organization_id)),
         required("BillingAccountType", Text, |_| Cell::Text("Organization")),
@@ -113,15 +119,15 @@ fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
         optional("CommitmentDiscountName", Text, |c| {
             Cell::text(c.row.commitment.as_ref().map(|set| &*set.name))
         }),
-        optional("CommitmentDiscountQuantity", Decimal, |c| c.row.commitment_quantity.into()),
+        optional("CommitmentDiscountQuantity", Additive, |c| c.row.commitment_quantity.into()),
         optional("CommitmentDiscountStatus", Text, |c| Cell::text(c.commitment_status())),
         optional("CommitmentDiscountType", Text, |c| Cell::text(c.commitment_type())),
         optional("CommitmentDiscountUnit", Text, |c| Cell::text(c.commitment_unit())),
-        optional("ConsumedQuantity", Decimal, |c| c.consumed().into()),
+        optional("ConsumedQuantity", Additive, |c| c.consumed().into()),
         optional("ConsumedUnit", Text, |c| Cell::text(c.consumed().map(|_| HOURS))),
-        required("ContractedCost", Decimal, |c| c.row.list_cost.into()),
+        required("ContractedCost", Additive, |c| c.row.list_cost.into()),
         optional("ContractedUnitPrice", Decimal, |c| c.unit_price().into()),
-        required("EffectiveCost", Decimal, |c| c.row.effective_cost.into()),
+        required("EffectiveCost", Additive, |c| c.row.effective_cost.into()),
         required("HostProviderName", Text, |c| Cell::Text(c.provider())),
         optional("InvoiceDetailId", Text, |c| Cell::text(c.invoice_detail_id())),
         optional("InvoiceId", Text, |c| Cell::text(c.invoice_id())),
@@ -131,14 +137,14 @@ fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
 
 fn list_to_resource<'a>() -> Vec<Column<Charge<'a>>> {
     vec![
-        required("ListCost", Decimal, |c: &Charge<'_>| c.row.list_cost.into()),
+        required("ListCost", Additive, |c: &Charge<'_>| c.row.list_cost.into()),
         optional("ListUnitPrice", Decimal, |c| c.unit_price().into()),
         optional("PricingCategory", Text, |c| Cell::text(c.pricing_category())),
         required("PricingCurrency", Text, |c| Cell::text(&*c.tables.currency)),
         optional("PricingCurrencyContractedUnitPrice", Decimal, |c| c.unit_price().into()),
-        required("PricingCurrencyEffectiveCost", Decimal, |c| c.row.effective_cost.into()),
+        required("PricingCurrencyEffectiveCost", Additive, |c| c.row.effective_cost.into()),
         optional("PricingCurrencyListUnitPrice", Decimal, |c| c.unit_price().into()),
-        optional("PricingQuantity", Decimal, |c| c.quantity().into()),
+        optional("PricingQuantity", Additive, |c| c.quantity().into()),
         optional("PricingUnit", Text, |c| Cell::text(c.quantity().map(|_| HOURS))),
         required("ProviderName", Text, |c| Cell::Text(c.provider())),
         required("PublisherName", Text, |c| Cell::Text(c.provider())),
@@ -176,18 +182,18 @@ fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
         optional("x_AccountId", Text, |c: &Charge<'_>| Cell::text(c.account_id())),
         optional("x_ClusterId", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
         required("x_CostBasis", Text, |c| Cell::Text(c.basis())),
-        optional("x_CpuCoreHours", Decimal, |c| cpu(c.row.allocated)),
-        optional("x_CpuCost", Decimal, |c| c.row.cpu_cost.into()),
+        optional("x_CpuCoreHours", Additive, |c| cpu(c.row.allocated)),
+        optional("x_CpuCost", Additive, |c| c.row.cpu_cost.into()),
         optional("x_CpuSplitUsageRatio", Decimal, |c| c.row.split_usage.cpu.into()),
         optional("x_CpuUnusedRatio", Decimal, |c| c.row.unused.cpu.into()),
-        optional("x_EstimatedCost", Decimal, |c| c.row.estimated_cost.into()),
-        optional("x_GpuCost", Decimal, |c| c.row.gpu_cost.into()),
-        optional("x_GpuHours", Decimal, |c| gpu(c.row.allocated)),
+        optional("x_EstimatedCost", Additive, |c| c.row.estimated_cost.into()),
+        optional("x_GpuCost", Additive, |c| c.row.gpu_cost.into()),
+        optional("x_GpuHours", Additive, |c| gpu(c.row.allocated)),
         optional("x_GpuModel", Text, |c| Cell::text(c.gpu_model())),
         optional("x_GpuSplitUsageRatio", Decimal, |c| c.row.split_usage.gpu.into()),
         optional("x_GpuUnusedRatio", Decimal, |c| c.row.unused.gpu.into()),
-        optional("x_MemoryCost", Decimal, |c| c.row.memory_cost.into()),
-        optional("x_MemoryGibHours", Decimal, |c| memory(c.row.allocated)),
+        optional("x_MemoryCost", Additive, |c| c.row.memory_cost.into()),
+        optional("x_MemoryGibHours", Additive, |c| memory(c.row.allocated)),
         optional("x_MemorySplitUsageRatio", Decimal, |c| c.row.split_usage.memory.into()),
         optional("x_MemoryUnusedRatio", Decimal, |c| c.row.unused.memory.into()),
         optional("x_Namespace", Text, |c| Cell::text(c.pod().map(|pod| &*pod.namespace))),
@@ -195,24 +201,24 @@ fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
         optional("x_NodeName", Text, |c| Cell::text(c.node().map(|node| &*node.node_name))),
         optional("x_PodName", Text, |c| Cell::text(c.pod().map(|pod| &*pod.pod_name))),
         optional("x_PodUid", Text, |c| Cell::text(c.row.pod_uid.as_deref())),
-        optional("x_PoolCharge", Decimal, |c| c.row.pool_charge.into()),
+        optional("x_PoolCharge", Additive, |c| c.row.pool_charge.into()),
         optional("x_PoolId", Text, |c| Cell::text(c.pool_id())),
         optional("x_Qos", Text, |c| Cell::text(c.pod().map(|pod| &*pod.qos))),
         optional("x_QuotaId", Text, |c| Cell::text(c.row.quota_id.as_deref())),
         optional("x_QuotaState", Text, |c| Cell::text(c.row.quota_state.map(QuotaState::name))),
-        optional("x_RequestedCpuCoreHours", Decimal, |c| cpu(c.row.requested)),
-        optional("x_RequestedGpuHours", Decimal, |c| gpu(c.row.requested)),
-        optional("x_RequestedMemoryGibHours", Decimal, |c| memory(c.row.requested)),
+        optional("x_RequestedCpuCoreHours", Additive, |c| cpu(c.row.requested)),
+        optional("x_RequestedGpuHours", Additive, |c| gpu(c.row.requested)),
+        optional("x_RequestedMemoryGibHours", Additive, |c| memory(c.row.requested)),
         optional("x_ResourceKey", Text, |c| Cell::text(c.resource_key())),
         required("x_RowKind", Text, |c| Cell::Text(c.row.kind.name())),
         required("x_RulesVersion", Text, |c| Cell::text(&*c.tables.rules_version)),
-        optional("x_RunningSeconds", Decimal, |c| c.row.running_seconds.into()),
-        optional("x_SplitCost", Decimal, |c| c.row.split_cost.into()),
+        optional("x_RunningSeconds", Additive, |c| c.row.running_seconds.into()),
+        optional("x_SplitCost", Additive, |c| c.row.split_cost.into()),
         optional("x_Unpriced", Text, |c| Cell::text(c.row.unpriced.map(Unpriced::name))),
-        optional("x_UnusedCost", Decimal, |c| c.row.unused_cost.into()),
-        optional("x_UsedCpuCoreHours", Decimal, |c| cpu(c.row.used)),
-        optional("x_UsedGpuHours", Decimal, |c| gpu(c.row.used)),
-        optional("x_UsedMemoryGibHours", Decimal, |c| memory(c.row.used)),
+        optional("x_UnusedCost", Additive, |c| c.row.unused_cost.into()),
+        optional("x_UsedCpuCoreHours", Additive, |c| cpu(c.row.used)),
+        optional("x_UsedGpuHours", Additive, |c| gpu(c.row.used)),
+        optional("x_UsedMemoryGibHours", Additive, |c| memory(c.row.used)),
         optional("x_WorkloadKind", Text, |c| {
             Cell::text(c.pod().and_then(|pod| pod.workload_kind.as_deref()))
         }),

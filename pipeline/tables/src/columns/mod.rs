@@ -33,7 +33,7 @@ const UTC: &str = "UTC";
 /// Returns the column that names a row's organization.
 pub(crate) const fn organization_column(table: Table) -> &'static str {
     match table {
-        Table::CostAllocation => "BillingAccountId",
+        Table::CostAllocation | Table::ClosedAllocation => "BillingAccountId",
         _ => "organization_id",
     }
 }
@@ -47,6 +47,8 @@ pub enum Kind {
     Json,
     /// `decimal(38,12)`.
     Decimal,
+    /// `decimal(38,12)` of `cost_allocation` that adds up over rows: a cost, a quantity or hours.
+    Additive,
     /// 64-bit whole number.
     Int,
     /// Instant in microseconds, UTC.
@@ -163,7 +165,7 @@ pub fn schema<R>(columns: &[Column<R>]) -> SchemaRef {
 fn field<R>(column: &Column<R>) -> Field {
     let data_type = match column.kind {
         Kind::Text | Kind::Json => DataType::Utf8,
-        Kind::Decimal => DataType::Decimal128(PRECISION, SCALE),
+        Kind::Decimal | Kind::Additive => DataType::Decimal128(PRECISION, SCALE),
         Kind::Int => DataType::Int64,
         Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         Kind::Bool => DataType::Boolean,
@@ -241,7 +243,7 @@ impl Values {
             Kind::Text | Kind::Json => {
                 Self::Text(StringBuilder::with_capacity(count, text_bytes(column, count, rows)))
             }
-            Kind::Decimal => {
+            Kind::Decimal | Kind::Additive => {
                 let builder = Decimal128Builder::with_capacity(count);
                 Self::Decimal(builder.with_precision_and_scale(PRECISION, SCALE)?)
             }

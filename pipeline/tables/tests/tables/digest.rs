@@ -53,7 +53,7 @@ fn rows_of(table: Table) -> RecordBatch {
 fn equal_rows_have_one_digest_however_they_are_written() {
     let settings = || WriterProperties::builder();
     let zstd = Compression::ZSTD(ZstdLevel::try_new(19).unwrap());
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let rows = rows_of(table);
         let all = [
             settings().build(),
@@ -111,7 +111,7 @@ fn null_at(column: &ArrayRef, row: usize) -> ArrayRef {
 #[test]
 fn one_other_value_anywhere_changes_the_digest() {
     const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let rows = rows_of(table);
         let digest = file(table, &hours()).digest;
         for (index, field) in rows.schema().fields().iter().enumerate() {
@@ -163,5 +163,5 @@ fn the_digest_of_known_rows_is_known() {
         "fbf43606201875c75b3c61eb9c19758b",
         "ffcfaedfe9d03a32aeaaed74b9d31e43",
     ];
-    assert_eq!(Table::ALL.map(known), digests);
+    assert_eq!(Table::HOURLY.map(known), digests);
 }

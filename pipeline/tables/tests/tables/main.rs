@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bills;
+mod closed;
 mod cost;
 mod day;
 mod digest;

@@ -8,14 +8,15 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rows::budget::{BudgetUse, Period};
 use prorata_schemas::tables::{
-    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+    ClosedFile, CorrectedRows, CutFile, EncodedFile, HourBasis, HourClock, HourFile, RowSource, SplicedFiles,
+    Table, TableSplice,
 };
 use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{FormatError, TableEncoder};
 use sha2::{Digest, Sha256};
 
 /// Table files with one line of text for each row. The file of `hours` ends with one line that has all
-/// clocks.
+/// clocks. Text has no columns to add up, so months cannot be closed: tests of closing use Parquet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeEncoder;
 
@@ -61,6 +62,31 @@ impl<E: TableEncoder> TableEncoder for FileRows<E> {
 
     fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError> {
         self.encoder.budgets(pool_usage)
+    }
+
+    fn bases(&self, hours: &Bytes) -> Result<Vec<HourBasis>, FormatError> {
+        self.encoder.bases(hours)
+    }
+
+    fn copy_closed(
+        &self,
+        ledger: &[Bytes],
+        organization_id: &OrganizationId,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError> {
+        self.encoder.copy_closed(ledger, organization_id, file_rows)
+    }
+
+    fn correct_closed(
+        &self,
+        rows: &CorrectedRows<'_, Bytes>,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError> {
+        self.encoder.correct_closed(rows, file_rows)
+    }
+
+    fn describe_closed(&self, file: &Bytes) -> Result<ClosedFile, FormatError> {
+        self.encoder.describe_closed(file)
     }
 }
 
@@ -178,6 +204,26 @@ impl TableEncoder for FakeEncoder {
         let budgets = text.lines.iter().flat_map(|line| Period::ALL.map(|period| of(line, period)));
         Ok(budgets.flatten().collect())
     }
+
+    fn bases(&self, _: &Bytes) -> Result<Vec<HourBasis>, FormatError> {
+        Err(not_closed())
+    }
+
+    fn copy_closed(&self, _: &[Bytes], _: &OrganizationId, _: u64) -> Result<Vec<ClosedFile>, FormatError> {
+        Err(not_closed())
+    }
+
+    fn correct_closed(&self, _: &CorrectedRows<'_, Bytes>, _: u64) -> Result<Vec<ClosedFile>, FormatError> {
+        Err(not_closed())
+    }
+
+    fn describe_closed(&self, _: &Bytes) -> Result<ClosedFile, FormatError> {
+        Err(not_closed())
+    }
+}
+
+fn not_closed() -> FormatError {
+    FormatError::new("close a month", "the fake encoder has no columns")
 }
 
 /// Splits joined files into the first file and the rest; `None` if the text is not valid.
@@ -292,5 +338,6 @@ fn lines(table: Table, hour: &HourTables) -> Vec<String> {
         Table::QuotaUsage => hour.quota_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
         Table::PoolUsage => hour.pool_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
         Table::Hours => vec![named(format!("{:?}", hour.totals))],
+        Table::ClosedAllocation => Vec::new(),
     }
 }

@@ -148,7 +148,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         }
     }
     let mut days = Vec::new();
-    for table in Table::ALL.into_iter().filter(|_| from.is_some()) {
+    for table in Table::HOURLY.into_iter().filter(|_| from.is_some()) {
         for file in run.ports.shared.tables.load(table).await?.files {
             let is_wanted = |shard, hour: &Hour| {
                 let owned = run.shards.iter().find(|(of, _)| **of == shard);

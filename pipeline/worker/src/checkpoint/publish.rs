@@ -73,7 +73,7 @@ pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result
 async fn publish_all(ports: &Ports, checkpoints: &[Decided], how: Publishing<'_>) -> Result<Published> {
     let mut published = Published::default();
     let mut failure = None;
-    for table in Table::ALL.into_iter().filter(|table| *table != Table::Hours) {
+    for table in Table::HOURLY.into_iter().filter(|table| *table != Table::Hours) {
         if let Err(error) = publish_table(ports, table, checkpoints, how, &mut published).await {
             tracing::debug!(table = table.name(), %error, "table not published; the others continue");
             failure.get_or_insert(error);

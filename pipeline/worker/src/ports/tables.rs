@@ -10,7 +10,8 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rows::budget::BudgetUse;
 use prorata_schemas::tables::{
-    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+    ClosedFile, CorrectedRows, CutFile, EncodedFile, HourBasis, HourClock, HourFile, RowSource, SplicedFiles,
+    Table, TableSplice,
 };
 use prorata_schemas::time::{Date, WallTime, micros};
 use serde::{Deserialize, Serialize};
@@ -194,4 +195,30 @@ pub trait TableEncoder: Send + Sync {
 
     /// Returns the budgets in a file of `pool_usage`. Returns an error if the file cannot be read.
     fn budgets(&self, pool_usage: &Bytes) -> Result<Vec<BudgetUse>, FormatError>;
+
+    /// Returns the basis of every row in a file of `hours`. Returns an error if the file cannot be read.
+    fn bases(&self, hours: &Bytes) -> Result<Vec<HourBasis>, FormatError>;
+
+    /// Copies an organization's rows of one date into files of `closed_allocation`, in the order of their
+    /// hours; no files if there are no rows. `ledger` has files of `cost_allocation`, in any order. A file
+    /// has at most `file_rows` rows. Equal rows give equal bytes. Returns an error if a file cannot be read.
+    fn copy_closed(
+        &self,
+        ledger: &[Bytes],
+        organization_id: &OrganizationId,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError>;
+
+    /// Returns files with the corrections that make the closed rows of one date equal to the ledger; no files
+    /// if nothing differs. Equal rows give equal bytes. Returns an error if a file cannot be read, or a sum
+    /// is out of range.
+    fn correct_closed(
+        &self,
+        rows: &CorrectedRows<'_, Bytes>,
+        file_rows: u64,
+    ) -> Result<Vec<ClosedFile>, FormatError>;
+
+    /// Describes a stored file of `closed_allocation`. Returns an error if the file cannot be read, or has
+    /// rows of several organizations.
+    fn describe_closed(&self, file: &Bytes) -> Result<ClosedFile, FormatError>;
 }

@@ -3,6 +3,8 @@
 //!   shard's checkpoint; see `compact`.
 //! - Table files: once they are 7 days old and not live, no checkpoint names them, and no commit of the last
 //!   7 days removed them.
+//! - Files of `closed_allocation`: once they are 7 days old and not live, no manifest names them, and no
+//!   commit of the last 7 days removed them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds their contents.
 //! - Snapshots and parts of checkpoints: once the latest checkpoint of their shard has passed them.
 //! - Archive files and dead letters that no checkpoint names: once the latest checkpoint of their shard has
@@ -15,6 +17,7 @@
 //! of an object that the run has just stored. So a clock that was ahead when a file was written does not
 //! matter. Files that prorata did not write are left alone.
 
+mod closed;
 mod compact;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +101,7 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let mut done = Maintained::default();
     let mut failure = None;
     let (decided, broken) = log::latest_of_all(store).await?;
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let trimmed = done.tables.entry(table).or_default();
         if let Err(error) = compact::compact(ports, &decided, table, id, trimmed).await {
             tracing::warn!(table = table.name(), %error, "table not compacted");
@@ -106,6 +109,13 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
         }
         if let Err(error) = maintain_table(ports, &decided, table, kept, trimmed).await {
             tracing::warn!(table = table.name(), %error, "log of a table not trimmed");
+            failure.get_or_insert(error);
+        }
+    }
+    match closed::maintain(ports, kept).await {
+        Ok(trimmed) => done.tables.extend(trimmed.map(|trimmed| (Table::ClosedAllocation, trimmed))),
+        Err(error) => {
+            tracing::warn!(table = Table::ClosedAllocation.name(), %error, "closed months not trimmed");
             failure.get_or_insert(error);
         }
     }

@@ -9,6 +9,7 @@
 //! root, and refuses a format newer than its own. So workers of two releases share a root, and an upgrade can
 //! be rolled back, until `root.format` is raised: [`Root::raise`]. So far only format 1 exists.
 
+pub mod close;
 pub mod consumer;
 pub mod look;
 pub mod maintain;

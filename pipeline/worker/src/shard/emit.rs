@@ -107,7 +107,7 @@ impl LiveTables {
         if new.is_empty() {
             return Ok(());
         }
-        for table in Table::ALL {
+        for table in Table::HOURLY {
             self.read_table(ports, table, id, &new, &seqs).await?;
         }
         self.read.append(&mut new);
@@ -270,7 +270,7 @@ fn encode<T>(
     let held = held(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
     let mut becoming = HourFiles::new(ShardHour { shard, hour }, before.as_deref());
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         let encoded = encode_table(encoder, table, &rows, &clocks, file_rows, &held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         becoming.take(table, encoded.into_iter().map(FileNow::New).collect(), &namer);

@@ -142,7 +142,7 @@ fn splice<T>(
     let RestatedHour { shard, hour, before, rows, namer, .. } = of;
     let (shard, hour) = (*shard, *hour);
     let mut becoming = HourFiles::new(ShardHour { shard, hour }, Some(before));
-    for table in Table::ALL {
+    for table in Table::HOURLY {
         becoming.take(table, splice_table(encoder, of, table)?, namer);
     }
     let PatchedSnapshot { state_digest, snapshot, patches, mut objects } = of.snapshot.clone();

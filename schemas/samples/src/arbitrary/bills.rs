@@ -1,9 +1,9 @@
-//! Arbitrary sets of lines of bills.
+//! Arbitrary sets of lines of bills, and closings of months.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use prorata_schemas::Text;
-use prorata_schemas::event::{BillLine, BillSet, ChargeCategory, Payload, UseStatus};
+use prorata_schemas::event::{BillLine, BillSet, BillingPeriodClosed, ChargeCategory, Payload, UseStatus};
 use prorata_schemas::ids::{CommitmentId, ReservationId};
 use prorata_schemas::money::{Amount, Money, UnitPrice};
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
@@ -40,6 +40,13 @@ pub(super) fn bill_set() -> impl Strategy<Value = Payload> {
             }))
         },
     )
+}
+
+/// Generates the closing of a month for an account.
+pub(super) fn billing_period_closed() -> impl Strategy<Value = Payload> {
+    (key(), key(), maybe(key())).prop_map(|(provider, billing_account_id, invoice_id)| {
+        Payload::BillingPeriodClosed(BillingPeriodClosed { provider, billing_account_id, invoice_id })
+    })
 }
 
 /// Moves the charge periods of a generated set to the hour of an instant, or to an earlier hour if they would

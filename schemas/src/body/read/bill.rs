@@ -1,10 +1,10 @@
-//! Reads sets of lines of bills.
+//! Reads sets of lines of bills, and closings of months.
 
 use std::collections::BTreeSet;
 
 use crate::Text;
 use crate::body::fields::Fields;
-use crate::event::{BillLine, BillSet, ChargeCategory, UseStatus};
+use crate::event::{BillLine, BillSet, BillingPeriodClosed, ChargeCategory, UseStatus};
 use crate::money::{Amount, Money, UnitPrice};
 use crate::reject::{Reject, excerpt};
 use crate::time::{HOUR_MICROS, Timestamp};
@@ -34,6 +34,24 @@ pub fn bill_set(f: &mut Fields<'_, '_>, event_time: Timestamp) -> Result<BillSet
         f.invalid("lines.line_id", format_args!("'{id}' is on two lines, but an id is unique in its set"));
     }
     Ok(bill)
+}
+
+/// Reads the closing of a month, which begins at `event_time`.
+pub fn billing_period_closed(
+    f: &mut Fields<'_, '_>,
+    event_time: Timestamp,
+) -> Result<BillingPeriodClosed, Reject> {
+    if event_time != event_time.hour().date().month_start().start() {
+        f.invalid(
+            "event_time",
+            format_args!("{event_time} is not the first instant of a calendar month in UTC"),
+        );
+    }
+    Ok(BillingPeriodClosed {
+        provider: f.key("provider")?,
+        billing_account_id: f.key("billing_account_id")?,
+        invoice_id: f.optional("invoice_id", Fields::key)?,
+    })
 }
 
 /// Returns the first id that is on two lines.

@@ -1,7 +1,7 @@
-//! Writes sets of lines of bills.
+//! Writes sets of lines of bills, and closings of months.
 
 use super::Out;
-use crate::event::{BillLine, BillSet, ChargeCategory, UseStatus};
+use crate::event::{BillLine, BillSet, BillingPeriodClosed, ChargeCategory, UseStatus};
 use crate::money::{Amount, UnitPrice};
 
 impl Out {
@@ -11,6 +11,12 @@ impl Out {
         self.text(&bill.resource_key);
         self.text(&bill.currency);
         self.array(&bill.lines, Self::bill_line);
+    }
+
+    pub(super) fn billing_period_closed(&mut self, closed: &BillingPeriodClosed) {
+        self.text(&closed.provider);
+        self.text(&closed.billing_account_id);
+        self.optional(closed.invoice_id.as_deref(), Self::text);
     }
 
     fn bill_line(&mut self, line: &BillLine) {

@@ -91,6 +91,11 @@ impl Judge<'_> {
                 ("currency", &*rate.currency),
             ]),
             Payload::BillSet(bill) => self.texts_of_bill(bill),
+            Payload::BillingPeriodClosed(closed) => self.texts(&[
+                ("provider", &*closed.provider),
+                ("billing_account_id", &*closed.billing_account_id),
+                ("invoice_id", or_empty(&closed.invoice_id)),
+            ]),
             other => self.texts_of_agreement(other),
         }
     }
@@ -144,7 +149,8 @@ impl Judge<'_> {
             | Payload::PodStopped(_)
             | Payload::PodUsage(_)
             | Payload::RateSet(_)
-            | Payload::BillSet(_) => Ok(()),
+            | Payload::BillSet(_)
+            | Payload::BillingPeriodClosed(_) => Ok(()),
         }
     }
 

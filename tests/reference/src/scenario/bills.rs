@@ -1,12 +1,14 @@
-//! Random bills: lines of nodes and agreements, in sets that are sent again and retracted.
+//! Random bills: lines of nodes and agreements, in sets that are sent again and retracted. Random closings of
+//! months.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    BillLine, BillSet, ChargeCategory, Event, EventRecord, NodeStarted, Payload, Recording, UseStatus,
+    BillLine, BillSet, BillingPeriodClosed, ChargeCategory, Event, EventRecord, NodeStarted, Payload,
+    Recording, UseStatus,
 };
 use prorata_schemas::ids::{CommitmentId, ReservationId};
 use prorata_schemas::money::Money;
-use prorata_schemas::time::{HOUR_MICROS, Timestamp};
+use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use rand::Rng;
 
 use super::choices::Choices;
@@ -54,9 +56,46 @@ pub(super) fn add(world: &mut Choices, records: &mut Vec<EventRecord>, first: i6
 /// Inserts the events of a bill anywhere among the records.
 pub(super) fn insert(world: &mut Choices, records: &mut Vec<EventRecord>, bill: BillSet, start: i64) {
     for bill in versions(world, bill, start) {
-        let place = world.rng.random_range(0..=records.len());
-        records.insert(place, EventRecord::new(bill));
+        insert_anywhere(world, records, bill);
     }
+}
+
+/// Closes months of the history: for most accounts that have a bill, and for some that have none. Some
+/// closings are retracted. Most of the months begin in the history, because a closing brings all hours since
+/// the first of its month.
+pub(super) fn close(world: &mut Choices, records: &mut Vec<EventRecord>, first: i64, hours: i64) {
+    let month = Hour(first + hours - 1).date().month_start().start();
+    let begins_within = month >= Hour(first).start();
+    if !world.rng.random_bool(if begins_within { 0.8 } else { 0.1 }) {
+        return;
+    }
+    let mut closings: Vec<BillingPeriodClosed> = Vec::new();
+    let mut close = |provider: Text, billing_account_id: Text| {
+        closings.push(BillingPeriodClosed { provider, billing_account_id, invoice_id: None });
+    };
+    for record in records.iter() {
+        if let Payload::BillSet(bill) = &record.event.payload
+            && world.rng.random_bool(0.9)
+        {
+            close(bill.provider.clone(), bill.billing_account_id.clone());
+        }
+    }
+    if world.rng.random_bool(0.3) {
+        close(world.provider(), world.text(&["a", "b", "other"]));
+    }
+    for closing in closings {
+        let event = Event::new(ORGANIZATION.into(), month, Payload::BillingPeriodClosed(closing));
+        if world.rng.random_bool(0.05) {
+            let retraction = Recording::new(Some(Timestamp(month.0 + HOUR_MICROS)), true);
+            insert_anywhere(world, records, event.clone().recorded(retraction));
+        }
+        insert_anywhere(world, records, event);
+    }
+}
+
+fn insert_anywhere(world: &mut Choices, records: &mut Vec<EventRecord>, event: Event) {
+    let place = world.rng.random_range(0..=records.len());
+    records.insert(place, EventRecord::new(event));
 }
 
 /// Returns the key of a node: mostly a key of its own, in some histories the key of a scale set.

@@ -89,6 +89,7 @@ pub fn scenario(seed: u64) -> Scenario {
         bills::add(&mut world, &mut records, first, hours);
         shared::add_volumes(&mut world, &mut records, first, hours);
         rules.shared_charges = shared::entries(&mut world);
+        bills::close(&mut world, &mut records, first, hours);
     }
     Scenario { records, rules, through }
 }

@@ -7,15 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use num_traits::Zero;
+use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CommitmentKind, CommitmentSet, EventRecord};
+use prorata_schemas::event::{CommitmentKind, CommitmentSet, EventRecord, Payload};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostBasis, CostRow, HourRow, PlanSpend,
     ReservationUsageRow, RowKind,
 };
+use prorata_schemas::time::Hour;
 
 use crate::hour::{HourView, PlanTotals};
+use crate::names;
 use crate::resources::{Three, add, none};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, whole, zero};
 use crate::rows::draft::resource_hours;
@@ -272,7 +275,7 @@ pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> Hou
         bill_cost,
         supply_cost: half_even(&supply),
         bill_billed_cost,
-        basis: basis(rows),
+        basis: if is_final(view, records) { CostBasis::Final } else { basis(rows) },
         allocated_cost: allocated,
         difference: half_even(&(supply - exact(allocated))),
         rows: rows.len() as i64,
@@ -280,6 +283,29 @@ pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> Hou
         unpriced_pods: unpriced.len() as i64,
         max_event_time: here.iter().map(|record| record.event.event_time).max(),
     }
+}
+
+/// Returns whether an hour is final: some account is closed for its month, and no line that covers the hour
+/// is of another account.
+fn is_final(view: &HourView, records: &[EventRecord]) -> bool {
+    let closed = closed_accounts(view.hour, records);
+    let mut sets = view.lines.iter().map(|part| &part.line.set);
+    !closed.is_empty() && sets.all(|set| closed.contains(&account(&set.provider, &set.billing_account_id)))
+}
+
+/// Returns the accounts that are closed for the month of an hour.
+pub fn closed_accounts(hour: Hour, records: &[EventRecord]) -> BTreeSet<(String, Text)> {
+    let month = hour.date().month_start().start();
+    let closed = timeline::resolve(records).into_iter().filter(|event| event.event_time == month);
+    let closed = closed.filter_map(|event| match &event.payload {
+        Payload::BillingPeriodClosed(of) => Some(account(&of.provider, &of.billing_account_id)),
+        _ => None,
+    });
+    closed.collect()
+}
+
+fn account(provider: &str, id: &Text) -> (String, Text) {
+    (names::provider(provider), id.clone())
 }
 
 /// Returns whether rows are estimates, billed, or both.

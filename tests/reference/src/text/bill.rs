@@ -1,7 +1,7 @@
-//! Bills: lines such as `od:hours=1:price=0.2:cost=0.18`, between commas.
+//! Bills: lines such as `od:hours=1:price=0.2:cost=0.18`, between commas. Closings of months.
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{BillLine, BillSet, ChargeCategory, UseStatus};
+use prorata_schemas::event::{BillLine, BillSet, BillingPeriodClosed, ChargeCategory, UseStatus};
 use prorata_schemas::money::Money;
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
@@ -34,6 +34,17 @@ pub(super) fn parse(at: Timestamp, id: &str, fields: &mut LineFields) -> Result<
         resource_key: resource_key.into(),
         currency: "USD".into(),
         lines,
+    })
+}
+
+/// Reads the closing of a month for an account such as `aws:1234`.
+pub(super) fn parse_closed(id: &str, fields: &mut LineFields) -> Result<BillingPeriodClosed, String> {
+    let (provider, account) =
+        id.split_once(':').ok_or_else(|| format!("'{id}' is not an account such as aws:1234"))?;
+    Ok(BillingPeriodClosed {
+        provider: provider.into(),
+        billing_account_id: account.into(),
+        invoice_id: fields.text("invoice"),
     })
 }
 

@@ -59,6 +59,7 @@ fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut LineFields) -> Resu
         "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id.into() }),
         "rate" => Payload::RateSet(Box::new(rate(id.into(), fields)?)),
         "bill" => Payload::BillSet(Box::new(bill::parse(at, id, fields)?)),
+        "closed" => Payload::BillingPeriodClosed(bill::parse_closed(id, fields)?),
         other => return Err(format!("'{other}' is not an event")),
     })
 }

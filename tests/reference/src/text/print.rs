@@ -37,6 +37,10 @@ pub fn print(event: &Event) -> String {
         Payload::PoolDeleted(pool) => line.named("delete-pool", &pool.pool_id, None),
         Payload::RateSet(rate) => line.rate(rate),
         Payload::BillSet(bill) => line.bill(bill),
+        Payload::BillingPeriodClosed(month) => {
+            line.named("closed", &format!("{}:{}", month.provider, month.billing_account_id), None);
+            line.some("invoice", month.invoice_id.as_deref());
+        }
     }
     line.time("recorded", event.recording.recorded_at(), None);
     line.flag("retracted", event.recording.is_retraction());

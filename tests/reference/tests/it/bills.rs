@@ -214,6 +214,12 @@ const THINGS: &[Thing] = &[
     }),
     ("an hour of bills alone", |hour| hour.totals.basis == CostBasis::Billed),
     ("an hour of bills and estimates", |hour| hour.totals.basis == CostBasis::Partial),
+    ("a final hour with a line", |hour| {
+        hour.totals.basis == CostBasis::Final && any(hour, |row| row.effective_cost != ZERO)
+    }),
+    ("a final hour of estimates", |hour| {
+        hour.totals.basis == CostBasis::Final && hour.totals.node_cost > ZERO
+    }),
 ];
 
 #[test]

@@ -63,7 +63,7 @@ async fn write(args: &ExportArgs, options: &ExportOptions) -> anyhow::Result<BTr
     let store = wiring::lake::store(&args.lake).await?;
     let output = wiring::lake::empty("--output", &args.output).await?;
     let (lake, _) = wiring::lake::settled(&store, options.range).await?;
-    let mut counts = BTreeMap::from(Table::ALL.map(|table| (table, Count::default())));
+    let mut counts = BTreeMap::from(Table::HOURLY.map(|table| (table, Count::default())));
     for (date, files) in lake.days(options.range) {
         for (table, count) in &mut counts {
             let Some(file) = export(&lake, *table, &files, options).await.map_err(failure)? else { continue };

@@ -88,7 +88,7 @@ impl Room {
 
     /// Returns the live files by table.
     pub fn files(&self, lake: &str) -> BTreeMap<Table, Vec<String>> {
-        let mut files = BTreeMap::from(Table::ALL.map(|table| (table, Vec::new())));
+        let mut files = BTreeMap::from(Table::HOURLY.map(|table| (table, Vec::new())));
         for ((table, ..), of_hour) in self.live_files(lake) {
             files.entry(table).or_default().extend(of_hour.iter().map(TableFile::path));
         }

@@ -112,7 +112,7 @@ fn schemas_are_printed_as_json() {
     let output = program().arg("schemas").output().unwrap();
     assert_eq!(code(&output), 0);
     let schemas: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(schemas.len(), 15);
+    assert_eq!(schemas.len(), 16);
     let output = program().args(["schemas", "PodStarted"]).output().unwrap();
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(schema["name"], "prorata.events.PodStarted");

@@ -341,7 +341,7 @@ mod tests {
                 state_digest: digest.clone(),
                 snapshot,
                 patches: Vec::new(),
-                tables: Table::ALL.into_iter().map(file).collect(),
+                tables: Table::HOURLY.into_iter().map(file).collect(),
                 late_events: late.clone(),
                 published: false,
             };

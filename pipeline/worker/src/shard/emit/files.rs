@@ -17,7 +17,7 @@ pub(in crate::shard) enum FileNow {
     New(CutFile),
 }
 
-/// The new set of table files of an hour, filled in the order of [`Table::ALL`].
+/// The new set of table files of an hour, filled in the order of [`Table::HOURLY`].
 pub(in crate::shard) struct HourFiles<'a> {
     of: ShardHour,
     before: Option<&'a HourEntry>,

@@ -32,7 +32,7 @@ pub async fn run(world: &World, faults: Faults) -> Result<Maintained, WorkerErro
 /// Returns all stored table files, live or not.
 fn table_files(world: &World) -> BTreeSet<String> {
     let of_table =
-        |path: &String| Table::ALL.iter().any(|table| path.starts_with(&format!("{}/", table.name())));
+        |path: &String| Table::HOURLY.iter().any(|table| path.starts_with(&format!("{}/", table.name())));
     world.lake.objects().into_iter().filter(of_table).collect()
 }
 

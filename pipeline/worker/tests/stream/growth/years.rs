@@ -105,7 +105,7 @@ impl Figures {
         let asked = store.take();
         let objects = world.lake.store.objects();
         let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
-        let table_files = count(&|path| Table::ALL.iter().any(|table| path.starts_with(table.name())));
+        let table_files = count(&|path| Table::HOURLY.iter().any(|table| path.starts_with(table.name())));
         let live_files = world.lake.files().values().map(Vec::len).sum();
         let mut checkpoint_bytes = 0;
         for shard in 0..world.shards {

@@ -11,7 +11,6 @@ use prorata_schemas::body;
 use prorata_schemas::event::{Event, EventKind};
 use prorata_worker::ports::ObjectStore;
 
-use super::BillsImportArgs;
 use crate::archive_file::{archive_file_of, borrowed};
 use crate::commands::generate::kafka::{EventSender, KafkaArgs};
 use crate::failure::Failure;
@@ -20,22 +19,20 @@ use crate::wiring;
 /// Number of bytes of events that are in memory together.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// The kind of all events.
-const KIND: EventKind = EventKind::BillSet;
-
-/// Events on their way to a destination.
+/// Events of one kind on their way to a destination.
 pub struct Spool {
+    kind: EventKind,
     file: BufWriter<File>,
     count: u64,
 }
 
 impl Spool {
-    /// Creates an empty spool.
+    /// Creates an empty spool for events of a kind.
     ///
     /// # Errors
     /// If there is no room for a temporary file.
-    pub fn create() -> io::Result<Self> {
-        Ok(Self { file: BufWriter::new(tempfile::tempfile()?), count: 0 })
+    pub fn create(kind: EventKind) -> io::Result<Self> {
+        Ok(Self { kind, file: BufWriter::new(tempfile::tempfile()?), count: 0 })
     }
 
     /// Adds an event.
@@ -64,7 +61,7 @@ impl Spool {
             let mut body = vec![0; usize::try_from(u64::from_le_bytes(length))?];
             file.read_exact(&mut body)?;
             bytes += body.len();
-            bodies.push((KIND, body));
+            bodies.push((self.kind, body));
             if bytes >= CHUNK_BYTES {
                 each(&bodies)?;
                 (bodies, bytes) = (Vec::new(), 0);
@@ -87,24 +84,26 @@ pub enum BillDestination<'a> {
 }
 
 impl<'a> BillDestination<'a> {
-    /// Returns the destination that the arguments name.
+    /// Returns the destination that the arguments name. `inputs` are the files that the command reads.
     ///
     /// # Errors
-    /// If the arguments contradict each other.
-    pub fn of(args: &'a BillsImportArgs) -> Result<Self, Failure> {
-        let output = args.output.as_deref();
-        if output != Some("kafka") && args.kafka != KafkaArgs::default() {
+    /// If the arguments contradict each other, or the destination is one of the inputs.
+    pub fn of<'i>(
+        output: Option<&'a str>,
+        kafka: &'a KafkaArgs,
+        inputs: impl IntoIterator<Item = &'i PathBuf>,
+    ) -> Result<Self, Failure> {
+        if output != Some("kafka") && *kafka != KafkaArgs::default() {
             let message =
                 "--config, --bootstrap-servers, --topic and --rate are for --output kafka; leave them out";
             return Err(Failure::usage(message));
         }
-        let inputs = || args.bill.files.iter().chain(&args.previous);
         Ok(match output {
             None => Self::Nowhere,
-            Some("kafka") => Self::Kafka(&args.kafka),
+            Some("kafka") => Self::Kafka(kafka),
             Some(name) if name.ends_with(".avro") && !name.contains("://") => {
                 let path = PathBuf::from(name);
-                if inputs().any(|input| *input == path) {
+                if inputs.into_iter().any(|input| *input == path) {
                     return Err(Failure::usage("--output names one of the files; name another file"));
                 }
                 Self::File(path)

@@ -1,6 +1,7 @@
-//! `prorata bills`: turns the bill of a provider into events, and compares it with a lake.
+//! `prorata bills`: turns the bill of a provider into events, compares it with a lake, and closes its month.
 
 mod check;
+mod close;
 mod deliver;
 mod files;
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use prorata_collector::parse_instant;
 use prorata_connectors::SystemClock;
+use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::Clock;
 
@@ -18,6 +20,7 @@ use crate::failure::LEFT_OUT;
 use crate::report;
 use crate::report::bills::ImportedBill;
 use check::BillsCheckArgs;
+use close::BillsCloseArgs;
 use deliver::{BillDestination, Spool};
 use files::{BillFiles, disk};
 
@@ -34,6 +37,8 @@ pub struct BillsArgs {
 pub enum BillsAction {
     /// Compare every line of one export of a provider's bill with the rows of a lake
     Check(BillsCheckArgs),
+    /// Say that the bill of a month is complete for an account, so that its costs are final
+    Close(BillsCloseArgs),
     /// Convert one export of a provider's bill to events
     Import(BillsImportArgs),
 }
@@ -78,6 +83,7 @@ fn recorded_at(text: &str) -> Result<Timestamp, String> {
 pub fn run(args: &BillsArgs) -> anyhow::Result<ExitCode> {
     match &args.action {
         BillsAction::Check(args) => check::run(args),
+        BillsAction::Close(args) => close::run(args),
         BillsAction::Import(args) => import(args),
     }
 }
@@ -85,8 +91,9 @@ pub fn run(args: &BillsArgs) -> anyhow::Result<ExitCode> {
 /// Imports the files, writes or sends the events, and prints the report. If a file is wrong, nothing is
 /// written.
 fn import(args: &BillsImportArgs) -> anyhow::Result<ExitCode> {
-    let destination = BillDestination::of(args)?;
-    let mut spool = Spool::create().map_err(disk)?;
+    let inputs = args.bill.files.iter().chain(&args.previous);
+    let destination = BillDestination::of(args.output.as_deref(), &args.kafka, inputs)?;
+    let mut spool = Spool::create(EventKind::BillSet).map_err(disk)?;
     let recorded_at = args.recorded_at.unwrap_or_else(|| SystemClock.now().event_time());
     let imported = args.bill.import(recorded_at, &args.previous, &mut |event| spool.push(&event))?;
     let to = destination.deliver(&args.bill.organization, spool)?;

@@ -1,0 +1,89 @@
+//! Crashes and races of runs that close months.
+
+use prorata_testkit::fakes::{Effect, Fault, Faults, Resume};
+use prorata_worker::root::close::CloseOptions;
+
+use super::lake::{Lake, not_final, rows};
+
+/// Creates a lake in which a run closes November, takes a correction of October, and replaces another one.
+async fn november() -> Lake {
+    let lake = Lake::october().await;
+    lake.close().await;
+    lake.put(&[rows("acme", "2026-10-15T05", 4)]).await;
+    lake.close().await;
+    lake.put(&[rows("acme", "2026-10-15T05", 5)]).await;
+    lake.put(&[rows("acme", "2026-11-03T00", 3)]).await;
+    lake.put(&[not_final("acme", "2026-12-01T00")]).await;
+    lake
+}
+
+/// A fault at an effect with this number.
+type AtEffect = fn(u64) -> Fault;
+
+#[tokio::test]
+async fn a_run_that_is_cut_off_anywhere_is_repaired_by_the_next() {
+    let whole = november().await;
+    whole.close().await;
+    for fault in [Fault::CrashBefore as AtEffect, Fault::CrashAfter, Fault::LoseAnswer, Fault::Retry] {
+        for effect in 0.. {
+            let lake = november().await;
+            let faults = Faults::with(fault(effect));
+            let cut_off = lake.close_with(faults.clone(), CloseOptions::default()).await;
+            lake.close().await;
+            let struck = format!("{:?}", fault(effect));
+            assert_eq!(lake.closed_files(), whole.closed_files(), "{struck}");
+            assert_eq!(lake.store.objects(), whole.store.objects(), "{struck}");
+            assert_eq!(lake.problems().await, [""; 0], "{struck}");
+            if cut_off.is_ok() && faults.counts().is_empty() {
+                assert!(effect > 3, "there was something to cut off: {effect}");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_runs_at_once_the_first_manifest_counts() {
+    // Finds the number of the effect that creates the manifest.
+    let counted = Faults::default();
+    november().await.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
+    let is_manifest = |(effect, object): &(Effect, String)| {
+        *effect == Effect::Write && object.starts_with("closed/acme/2026-11")
+    };
+    let number = counted.trail().iter().position(is_manifest).unwrap() as u64;
+
+    let lake = november().await;
+    let slow = Faults::with(Fault::Pause(number));
+    let first = lake.close_with(slow.clone(), CloseOptions::default());
+    let second = async {
+        while slow.paused().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // The second run sees another ledger, so its manifest has other bytes.
+        lake.put(&[rows("acme", "2026-10-01T00", 2)]).await;
+        let closed = lake.close().await;
+        assert!(slow.resume(number, Resume::Happen));
+        closed
+    };
+    let (first, second) = tokio::join!(first, second);
+    let first = first.unwrap();
+    assert_eq!((first.months.len(), second.months.len()), (0, 1), "the second run has decided");
+    assert!(first.failed.is_empty(), "{:?}", first.failed);
+    // The first run has compared with the older ledger.
+    lake.close().await;
+    assert_eq!(lake.problems().await, [""; 0]);
+    let [ledger, corrected] = lake.costs("acme", "2026-10");
+    assert_eq!(ledger, corrected);
+}
+
+#[tokio::test]
+async fn two_runs_at_once_leave_the_lake_of_one() {
+    let (lake, whole) = (november().await, november().await);
+    whole.close().await;
+    let runs = [(); 2].map(|()| lake.close_with(Faults::default(), CloseOptions::default()));
+    let [first, second] = runs;
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.unwrap().failed.is_empty() && second.unwrap().failed.is_empty());
+    assert_eq!(lake.closed_files(), whole.closed_files());
+    assert_eq!(lake.problems().await, [""; 0]);
+}
