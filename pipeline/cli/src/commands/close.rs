@@ -162,7 +162,7 @@ fn as_text(closed: &CloseReport, dry_run: bool) -> String {
         lines.push(format!("{place}: left out: {error}"));
     }
     if lines.is_empty() {
-        lines.push("no month is over".to_owned());
+        lines.push("nothing to close or correct".to_owned());
     }
     lines.join("\n")
 }

@@ -36,8 +36,6 @@ pub(crate) struct Bills {
     keys: BTreeSet<BillKey>,
     commitments: BTreeSet<CommitmentId>,
     reservations: BTreeSet<ReservationId>,
-    /// The accounts that have a line in the hour.
-    accounts: BTreeSet<BillingAccount>,
     /// The accounts that are closed for the month of the hour.
     closed: BTreeSet<BillingAccount>,
 }
@@ -155,7 +153,6 @@ impl Bills {
             keys: BTreeSet::new(),
             commitments: BTreeSet::new(),
             reservations: BTreeSet::new(),
-            accounts: BTreeSet::new(),
             closed,
         };
         bills.collect_names();
@@ -164,17 +161,13 @@ impl Bills {
 
     /// Collects what is billed in the hour.
     fn collect_names(&mut self) {
-        let Self { hour, sets, keys, commitments, reservations, accounts, closed: _ } = self;
+        let Self { hour, sets, keys, commitments, reservations, closed: _ } = self;
         for bill in sets.iter().filter(|bill| bill.counts) {
-            let set = &bill.saved.set;
-            if set.lines.iter().any(|line| line.period_end > hour.start()) {
-                accounts.insert(billing_account(&set.provider, &set.billing_account_id));
-            }
-            for line in set.lines.iter().filter(|line| line.period_end > hour.start()) {
+            for line in bill.saved.set.lines.iter().filter(|line| line.period_end > hour.start()) {
                 commitments.extend(line.commitment_id.clone());
                 reservations.extend(line.reservation_id.clone());
                 if row_kind(line) == RowKind::SharedCharge {
-                    keys.extend(bill_key(set));
+                    keys.extend(bill_key(&bill.saved.set));
                 }
             }
         }
@@ -182,7 +175,12 @@ impl Bills {
 
     /// Returns whether the hour is final: an account is closed, and so is every account that has a line.
     pub(crate) fn is_final(&self) -> bool {
-        !self.closed.is_empty() && self.accounts.is_subset(&self.closed)
+        let covers = |set: &&Arc<BillSet>| set.lines.iter().any(|line| line.period_end > self.hour.start());
+        let sets = self.sets.iter().filter(|bill| bill.counts).map(|bill| &bill.saved.set);
+        let is_closed = |set: &Arc<BillSet>| {
+            self.closed.contains(&billing_account(&set.provider, &set.billing_account_id))
+        };
+        !self.closed.is_empty() && sets.filter(covers).all(is_closed)
     }
 
     /// Returns the keys for which nodes are billed.

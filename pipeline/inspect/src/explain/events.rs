@@ -256,9 +256,7 @@ fn what(payload: &Payload) -> String {
         ),
         Payload::BillSet(bill) => bill_in_words(bill),
         Payload::BillingPeriodClosed(month) => {
-            let invoice = month.invoice_id.as_deref().map(|id| format!(", invoice {id}"));
-            let invoice = invoice.unwrap_or_default();
-            format!("bill of {}, account {}{invoice}", month.provider, month.billing_account_id)
+            format!("bill of {}, account {}", month.provider, month.billing_account_id)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::{Date, Hour, ParseDateError, Timestamp};
+use prorata_schemas::time::{Date, Hour, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Folder of the manifests.
@@ -64,12 +64,19 @@ impl fmt::Display for Month {
     }
 }
 
-impl FromStr for Month {
-    type Err = ParseDateError;
+/// The text is not a month of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a month such as 2026-10")]
+pub struct ParseMonthError;
 
-    /// Reads the form that [`Month`] displays.
-    fn from_str(text: &str) -> Result<Self, ParseDateError> {
-        format!("{text}-01").parse().map(|first| Self { first })
+impl FromStr for Month {
+    type Err = ParseMonthError;
+
+    /// Reads the form that [`Month`] displays, from the years of events: 1970 to 9999.
+    fn from_str(text: &str) -> Result<Self, ParseMonthError> {
+        let month = format!("{text}-01").parse().map(|first| Self { first });
+        let is_month = |month: &Self| (1970..=9999).contains(&month.first.year) && month.to_string() == text;
+        month.ok().filter(is_month).ok_or(ParseMonthError)
     }
 }
 

@@ -147,8 +147,9 @@ pub async fn close(ports: &ClosePorts, options: &CloseOptions, id: &str) -> Resu
         run.close_months(shard, organizations.clone()).await?;
         run.correct(shard, organizations).await?;
     }
-    let CloseRun { mut done, wanted, .. } = run;
-    if !options.dry_run {
+    let CloseRun { mut done, wanted, chains, .. } = run;
+    // Without a closed month, the table is not created.
+    if !options.dry_run && chains.values().any(|chain| chain.last().is_some()) {
         let mut committed = commit::publish(ports, wanted, id).await?;
         (done.files_added, done.files_removed) = (committed.added, committed.removed);
         done.failed.append(&mut committed.failed);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::Table;
 
-use super::manifest::{self, Chain, Chains, ManifestFile};
+use super::manifest::{Chain, Chains, ManifestFile};
 use super::{ClosePorts, draft, is_of_organization};
 use crate::backoff;
 use crate::error::{Result, WorkerError};
@@ -42,7 +42,7 @@ pub(super) struct Committed {
 }
 
 /// Makes the table equal to the manifests and the pending corrections. Nothing is committed if nothing
-/// differs. Without any closed month, the table is not created.
+/// differs.
 ///
 /// # Errors
 /// If storage is unavailable, or every attempt lost to another commit.
@@ -51,9 +51,6 @@ pub(super) async fn publish(ports: &ClosePorts, mut wanted: WantedFiles, id: &st
     for attempt in backoff::COMMIT.attempts() {
         if attempt > 0 {
             ports.clock.pause(backoff::COMMIT.delay_jittered(attempt, id)).await;
-        }
-        if manifest::list(&*ports.store).await?.is_empty() {
-            return Ok(Committed::default());
         }
         match try_publish(ports, &mut wanted, id).await {
             Ok(Some(committed)) => return Ok(committed),

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use prorata_collector::parse_instant;
 use prorata_connectors::SystemClock;
 use prorata_schemas::body;
 use prorata_schemas::event::{BillingPeriodClosed, Event, EventKind, Payload, Recording};
 use prorata_schemas::time::Timestamp;
+use prorata_worker::names::closed::Month;
 use prorata_worker::ports::Clock;
 
 use super::deliver::{BillDestination, Spool};
@@ -30,8 +30,8 @@ pub struct BillsCloseArgs {
     #[arg(long, value_name = "ID")]
     pub billing_account: String,
     /// Calendar month of UTC whose bill is complete
-    #[arg(long, value_name = "YYYY-MM", value_parser = period)]
-    pub period: Timestamp,
+    #[arg(long, value_name = "YYYY-MM")]
+    pub period: Month,
     /// Id of the invoice of the month
     #[arg(long, value_name = "ID")]
     pub invoice: Option<String>,
@@ -51,12 +51,6 @@ pub struct BillsCloseArgs {
     /// The destination.
     #[command(flatten)]
     pub kafka: KafkaArgs,
-}
-
-/// Reads a month such as `2026-10`. Returns its first instant.
-fn period(text: &str) -> Result<Timestamp, String> {
-    let begin = parse_instant(&format!("{text}-01T00:00:00Z"));
-    begin.ok_or_else(|| "it is not a month such as 2026-10".to_owned())
 }
 
 /// Writes or sends the closing, or its retraction, and prints the place.
@@ -82,21 +76,22 @@ fn event(args: &BillsCloseArgs, recorded_at: Timestamp) -> Event {
         invoice_id: args.invoice.as_deref().map(Into::into),
     };
     let organization_id = args.organization.as_str().into();
-    let event = Event::new(organization_id, args.period, Payload::BillingPeriodClosed(closed));
+    let event =
+        Event::new(organization_id, args.period.first().start(), Payload::BillingPeriodClosed(closed));
     event.recorded(Recording::new(Some(recorded_at), args.retract))
 }
 
 /// Returns a message about the closing.
 fn message(args: &BillsCloseArgs) -> String {
-    let date = args.period.hour().date();
-    let (year, month, account) = (date.year, date.month, &args.billing_account);
+    let (account, period) = (&args.billing_account, args.period);
     let state = if args.retract { "open again" } else { "complete" };
-    format!("the bill of {}, account {account}, for {year:04}-{month:02} is {state}", args.provider)
+    format!("the bill of {}, account {account}, for {period} is {state}", args.provider)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use prorata_collector::parse_instant;
 
     use super::*;
 
@@ -131,10 +126,12 @@ mod tests {
     #[test]
     fn a_period_is_a_calendar_month() {
         for (text, begin) in [("2026-10", "2026-10-01T00:00:00Z"), ("1970-01", "1970-01-01T00:00:00Z")] {
-            assert_eq!(period(text).ok(), parse_instant(begin), "{text}");
+            let period = text.parse::<Month>().map(|month| month.first().start());
+            assert_eq!(period.ok(), parse_instant(begin), "{text}");
         }
         for wrong in ["", "2026", "2026-13", "2026-00", "2026-1", "2026-10-01", "10-2026", "1969-12"] {
-            assert_eq!(period(wrong), Err("it is not a month such as 2026-10".to_owned()), "{wrong:?}");
+            let message = wrong.parse::<Month>().unwrap_err().to_string();
+            assert_eq!(message, "it is not a month such as 2026-10", "{wrong:?}");
         }
     }
 }
