@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_samples::trace::{START, node, pod};
-use prorata_samples::typical::typical;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_samples::trace::{node, pod};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeBroker, FakeSource, FakeTables};
 use prorata_worker::checkpoint::log;
 use prorata_worker::names;
@@ -18,7 +15,7 @@ use prorata_worker::ports::{CommitOutcome, ErrorKind, LiveTable, TableCommit, Ta
 use prorata_worker::stream::Worker;
 
 use super::leftovers::days;
-use crate::world::{TOPICS, World};
+use crate::world::{TOPICS, World, greed};
 
 /// Returns the parts in the root, and the parts that the latest checkpoint names.
 fn parts(world: &World) -> (Vec<String>, Vec<String>) {
@@ -104,12 +101,8 @@ async fn a_table_that_fails_keeps_none_but_hours_from_being_published() {
         refuses: Arc::clone(&refuses),
     };
     world.produce(&[pod("acme", 10, "a", 1), pod("acme", 400, "b", 1), node("acme", 400, 1)]);
-    for kind in [EventKind::ReservationSet, EventKind::QuotaSet, EventKind::PoolSet] {
-        let mut event = typical(kind);
-        event.organization_id = "acme".into();
-        event.event_time = Timestamp(Hour(START).start().0 + 60_000_000);
-        world.produce(&[EventRecord::new(event)]);
-    }
+    let pool = greed::greedy("acme", 1, 1, 0);
+    world.produce(&pool);
     let source = world.broker.source("a", &TOPICS);
     let store = Arc::new(world.lake.store.clone());
     let (mut worker, _) = world.worker_with(source, store, Arc::new(tables), "a", |_| {}).await;
@@ -121,7 +114,7 @@ async fn a_table_that_fails_keeps_none_but_hours_from_being_published() {
     };
     steps(&mut worker).await;
     let files = |table| world.lake.files().get(&table).map_or(0, |files| files.len());
-    assert!(files(Table::QuotaUsage) + files(Table::PoolUsage) > 0, "the others continue");
+    assert!(files(Table::PoolUsage) > 0, "the others continue");
     assert_eq!((files(Table::CostAllocation), files(Table::Hours)), (0, 0), "`hours` waits for all");
     refuses.store(false, Ordering::Relaxed);
     steps(&mut worker).await;
