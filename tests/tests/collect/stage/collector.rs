@@ -105,7 +105,7 @@ impl Room {
     }
 
     pub fn status(&self) -> Value {
-        let answer = self.ask("/status").unwrap();
+        let answer = eventually("the collector answers", || self.ask("/status"));
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
@@ -118,7 +118,7 @@ impl Room {
     }
 
     pub fn metrics(&self) -> String {
-        self.ask("/metrics").unwrap()
+        eventually("the collector answers", || self.ask("/metrics"))
     }
 
     /// Folds the collected events. Returns the lake.
