@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use prorata_schemas::tables::Table;
 use prorata_testkit::fakes::Faults;
 use prorata_worker::root::close::{CloseOptions, OpenReason};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::lake::{Lake, month, not_final, rows};
@@ -167,6 +167,22 @@ async fn a_check_reports_damage() {
     lake.store.overwrite(&format!("closed_allocation/{pending}"), intact);
     lake.tables.add_foreign(Table::ClosedAllocation, &pending);
     assert_eq!(lake.problems().await, ["foreign_file"], "its rows are not corrections");
+}
+
+#[tokio::test]
+async fn a_check_compares_a_manifest_with_its_files() {
+    let lake = Lake::october().await;
+    lake.close().await;
+    let path = "closed/acme/2026-10.json";
+    let issued = manifest(&lake, path);
+    for (field, other) in [("/totals/0/billed_cost", json!("0.000000000001")), ("/invoices", json!(["X"]))] {
+        let mut edited = issued.clone();
+        *edited.pointer_mut(field).unwrap() = other;
+        lake.store.overwrite(path, edited.to_string().into());
+        assert_eq!(lake.problems().await, ["manifest_damaged"], "{field}");
+    }
+    lake.store.overwrite(path, issued.to_string().into());
+    assert_eq!(lake.problems().await, [""; 0]);
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use std::fmt;
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::tables::{ClosedTotals, CorrectedRows, Table};
+use prorata_schemas::tables::{ClosedFile, ClosedTotals, CorrectedRows, Table};
 use prorata_schemas::time::{Date, HourRange};
 use prorata_worker::WorkerError;
 use prorata_worker::names;
-use prorata_worker::names::closed::{self, ClosedPath};
+use prorata_worker::names::closed::{self, ClosedPath, Month};
 use prorata_worker::root::Root;
 use prorata_worker::root::close::manifest::{Chain, Chains, Link, ManifestFile, ManifestTotals};
 use serde_json::{Value, json};
@@ -136,11 +136,13 @@ impl ClosedCheck<'_> {
         Ok(pending)
     }
 
-    /// Compares the files of a manifest with the objects, the table's log, and the manifest's totals.
+    /// Compares the files of a manifest with the objects, the table's log, and the manifest's totals and
+    /// invoices.
     async fn check_month(&mut self, link: &Link) -> Result<(), WorkerError> {
         self.checked.months += 1;
         let manifest = &link.manifest;
         let mut totals: Option<BTreeMap<Text, ClosedTotals>> = Some(BTreeMap::new());
+        let mut invoices = BTreeSet::new();
         for file in &manifest.files {
             let location = object(&file.path);
             if self.live.get(&file.path) != Some(&file.bytes) {
@@ -149,10 +151,14 @@ impl ClosedCheck<'_> {
             }
             let bytes = self.lake.store().get(&location).await?;
             match bytes.map_or(Err("it does not exist".to_owned()), |bytes| compared(file, &bytes)) {
-                Ok(of_file) => {
+                Ok(mut found) => {
                     self.checked.files += 1;
                     self.checked.rows += file.rows;
-                    totals = totals.and_then(|totals| sum(totals, &of_file));
+                    totals = totals.and_then(|totals| sum(totals, &found.totals));
+                    let date = names::partition_date(&file.path);
+                    if date.is_some_and(|date| Month::of(date) == manifest.period) {
+                        invoices.append(&mut found.invoices);
+                    }
                 }
                 Err(what) => {
                     self.checked.findings.add(Problem::ClosedFileDamaged, location, what);
@@ -160,9 +166,14 @@ impl ClosedCheck<'_> {
                 }
             }
         }
-        if totals.is_some_and(|totals| ManifestTotals::list(&totals) != manifest.totals) {
-            let location = closed::manifest(&manifest.organization_id, manifest.period);
+        let Some(totals) = totals else { return Ok(()) };
+        let location = closed::manifest(&manifest.organization_id, manifest.period);
+        if ManifestTotals::list(&totals) != manifest.totals {
             let what = "its totals differ from the sums of its files";
+            self.checked.findings.add(Problem::ManifestDamaged, &location, what);
+        }
+        if invoices != manifest.invoices {
+            let what = "its invoices differ from the invoices of its files";
             self.checked.findings.add(Problem::ManifestDamaged, location, what);
         }
         Ok(())
@@ -228,8 +239,8 @@ fn object(path: &str) -> String {
     format!("{}/{path}", TABLE.name())
 }
 
-/// Compares a file with its manifest, and returns its sums.
-fn compared(file: &ManifestFile, bytes: &Bytes) -> Result<BTreeMap<Text, ClosedTotals>, String> {
+/// Compares a file with its manifest, and returns its description.
+fn compared(file: &ManifestFile, bytes: &Bytes) -> Result<ClosedFile, String> {
     if bytes.len() as u64 != file.bytes {
         return Err(format!("it has {} bytes, but its manifest says {}", bytes.len(), file.bytes));
     }
@@ -240,7 +251,7 @@ fn compared(file: &ManifestFile, bytes: &Bytes) -> Result<BTreeMap<Text, ClosedT
     if found.rows != file.rows {
         return Err(format!("it has {} rows, but its manifest says {}", found.rows, file.rows));
     }
-    Ok(found.totals)
+    Ok(found)
 }
 
 /// Adds sums; `None` if a sum is out of range.
