@@ -26,6 +26,9 @@ use super::topics::{room_with, sent};
 /// Number of pods that are created at once.
 const BATCH: usize = 20;
 
+/// Exit code of a collector that finds no broker or no API server at its start.
+const UNAVAILABLE: i32 = 4;
+
 /// Maximum age of a collector's own status on a busy machine.
 const SLACK_SECONDS: i64 = 15;
 
@@ -125,8 +128,21 @@ impl Storm<'_> {
         self.program = self.room.start(&[]);
         // Sometimes it is killed again before it is ready.
         if self.random.random_bool(0.7) {
-            self.room.ready(&mut self.program);
+            self.ready();
         }
+    }
+
+    /// Waits until the collector is ready. Starts it again, as Kubernetes does, if it has found no broker or
+    /// no API server at its start.
+    fn ready(&mut self) {
+        eventually("the collector is ready", || {
+            if !self.program.is_running() {
+                let next = self.room.start(&[]);
+                let ended = std::mem::replace(&mut self.program, next).wait();
+                assert_eq!(ended.code, Some(UNAVAILABLE), "{}{}", ended.output, ended.log);
+            }
+            self.room.is_ready()
+        });
     }
 
     fn cut(&mut self) {
@@ -142,7 +158,7 @@ impl Storm<'_> {
 
     /// Kills the API server. Then a watch cannot continue from most earlier versions, so the collector lists.
     fn kill_api_server(&mut self) {
-        self.room.ready(&mut self.program);
+        self.ready();
         // Changes that it has not stored yet are only known from the list.
         let lag = || self.room.status()["lag_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
         let from = seconds_ago(lag() as i64 + SLACK_SECONDS);
@@ -157,7 +173,7 @@ impl Storm<'_> {
         let (back, back_at) = (Instant::now(), seconds_ago(0));
         if is_killed {
             self.program = self.room.start(&[]);
-            self.room.ready(&mut self.program);
+            self.ready();
         }
         // The contact is a list, or a watch that continues because no pod changed meanwhile.
         eventually("pods are heard of", || match self.room.status() {
@@ -256,6 +272,7 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
         drop(over);
         acting.join().unwrap();
     });
+    storm.ready();
     let Storm { mut program, gaps, kills, .. } = storm;
     for left in cluster.list(&pods) {
         cluster.delete(&format!("{pods}/{}", left["metadata"]["name"].as_str().unwrap()), None);

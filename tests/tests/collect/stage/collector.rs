@@ -79,8 +79,12 @@ impl Room {
     pub fn ready(&self, program: &mut Program) {
         eventually("the collector is ready", || {
             program.assert_running();
-            self.ask("/readyz").filter(|answer| answer.starts_with("HTTP/1.1 200")).map(drop)
+            self.is_ready()
         });
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ask("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
     /// Stops the collector, which first stores all that happened, and returns the result.
