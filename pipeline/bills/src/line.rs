@@ -172,7 +172,7 @@ pub fn bounded(id: Cow<'_, str>) -> Cow<'_, str> {
 
 /// Writes a digest in hexadecimal.
 pub fn hex(digest: &LineDigest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(*digest))
 }
 
 #[cfg(test)]
