@@ -329,7 +329,21 @@ async fn nothing(
     }
     let names: BTreeSet<String> = rows.iter().filter_map(|(_, row)| subject.named(row)).collect();
     let near = near(name, names.iter().map(String::as_str));
-    Ok(format!("hour {hour} has no {what} '{name}'{of}{near}"))
+    let is_bill = matches!(subject, Subject::Bill(_));
+    let joined = if is_bill && rows.iter().any(|(_, row)| is_joined(row)) {
+        "; a charge of several resources has no key: explain it with --bill '', or by a pod"
+    } else {
+        ""
+    };
+    Ok(format!("hour {hour} has no {what} '{name}'{of}{near}{joined}"))
+}
+
+/// Returns whether a row is a pod's part of charges of several resources, which has no key, or of charges of
+/// no resource.
+fn is_joined(row: &TableRow) -> bool {
+    let ([kind, _, _, uid, .., basis, key, _], ..) = &row.grain;
+    let is_part = kind == RowKind::SharedCharge.name() && !uid.is_empty();
+    is_part && basis == CostBasis::Billed.name() && key.is_empty()
 }
 
 /// Returns the end of a message with the names that are most similar to a name; empty without names.

@@ -246,6 +246,30 @@ fn a_bill_is_explained_line_by_line() {
     assert!(message(&unknown).contains("has no bill 'i-2'; the nearest: 'i-1'"), "{}", error(&unknown));
 }
 
+#[test]
+fn a_resource_whose_charges_pods_divide_with_others_is_found_through_its_pods() {
+    let room = Room::new();
+    let mut events = billed_trace();
+    for key in ["nat-1", "nat-2"] {
+        let mut of_key = events[1].event.clone();
+        let Payload::BillSet(bill) = &mut of_key.payload else { panic!("not a bill") };
+        bill.resource_key = key.into();
+        bill.lines[0].service = "NAT".into();
+        (bill.lines[0].hours, bill.lines[0].list_unit_price) = (None, None);
+        events.push(EventRecord::new(of_key));
+    }
+    room.put_events("good.avro", &events);
+    let rules = "rules: {shared_charges: [{service: NAT, over: pods}]}\n";
+    std::fs::write(room.path("prorata.yaml"), rules).unwrap();
+    let output = room.run("lake", &["--config", room.path("prorata.yaml").to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", error(&output));
+    let unknown = explain(&room, "2026-11-01T01", &["--bill", "nat-1"]);
+    let hint = "a charge of several resources has no key: explain it with --bill '', or by a pod";
+    assert!(code(&unknown) == 2 && message(&unknown).contains(hint), "{}", error(&unknown));
+    let pod = text(&explain(&room, "2026-11-01T01", &["--pod", "a"]));
+    assert!(pod.contains("2 lines"), "{pod}");
+}
+
 /// Packs an hour, and explains it from the pack alone.
 #[test]
 fn a_packed_hour_is_explained_in_the_same_words_without_the_lake() {
