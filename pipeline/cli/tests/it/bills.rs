@@ -239,6 +239,8 @@ fn wrong_arguments_and_documents_are_named() {
     let bill = document("focus.csv");
     assert!(usage_error(&import("focus", &["no-such-file"])).contains("'no-such-file'"));
     assert!(usage_error(&import("focus", &[&bill, &bill])).contains("is named twice"));
+    let nobody = ["bills", "import", "focus", &bill, "--organization", "", "--all"];
+    assert!(usage_error(&nobody).contains("--organization is empty"));
     let of_folder = folder.path().to_string_lossy().into_owned();
     assert!(usage_error(&import("focus", &[&of_folder])).contains("it is a folder"));
     let other = [&import("cur", &[&bill])[..], &["--output", &output_text]].concat();

@@ -76,6 +76,9 @@ impl BillFiles {
         previous: &[PathBuf],
         each: &mut dyn FnMut(Event) -> io::Result<()>,
     ) -> Result<BillReport, Failure> {
+        if self.organization.is_empty() {
+            return Err(Failure::usage("--organization is empty; name the organization that pays the bill"));
+        }
         check_names(&self.files)?;
         let import = BillImport {
             format: self.format.into(),
