@@ -1,6 +1,6 @@
 -- A row without a price costs nothing. There are three exceptions: a pool pod on a known node keeps its share
--- of the node, a pod on a node in another currency has the cost that a commitment pays, and a row with
--- unknown_gpu_share lacks only the cost of its GPUs.
+-- of the node, a pod on a node in another currency has the cost that a commitment pays, and a pod with an
+-- unknown GPU share keeps its price and its cost.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, x_PodUid, x_Unpriced, EffectiveCost,
     ListUnitPrice, ProviderName, x_PoolCharge
 FROM cost_allocation

@@ -272,13 +272,12 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
         drop(over);
         acting.join().unwrap();
     });
-    storm.ready();
-    let Storm { mut program, gaps, kills, .. } = storm;
     for left in cluster.list(&pods) {
         cluster.delete(&format!("{pods}/{}", left["metadata"]["name"].as_str().unwrap()), None);
     }
     cluster.emptied(&pods);
-    room.ready(&mut program);
+    storm.ready();
+    let Storm { program, gaps, kills, .. } = storm;
     let lives = watcher.lives();
     eventually("all is reported", || {
         let reported = said_by_killed(&sent(&cluster, "storm"), "storm");

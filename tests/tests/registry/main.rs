@@ -44,8 +44,8 @@ fn registry() -> Registry {
     Registry::new(&settings()).unwrap()
 }
 
-/// Returns the registry's answer to a request. A busy machine may take longer than the client waits, so a
-/// request without an answer is sent again.
+/// Returns the answer to a request, and repeats a request without an answer: a busy machine may take longer
+/// than the client waits.
 async fn answered<T>(mut request: impl AsyncFnMut() -> Result<T, RegistryFault>) -> Result<T, RegistryFault> {
     let answer = eventually_async("an answer", async || match request().await {
         Err(RegistryFault::Unavailable(message)) => Err(message),

@@ -101,8 +101,7 @@ async fn a_table_that_fails_keeps_none_but_hours_from_being_published() {
         refuses: Arc::clone(&refuses),
     };
     world.produce(&[pod("acme", 10, "a", 1), pod("acme", 400, "b", 1), node("acme", 400, 1)]);
-    let pool = greed::greedy("acme", 1, 1, 0);
-    world.produce(&pool);
+    world.produce(&greed::greedy("acme", 1, 1, 0));
     let source = world.broker.source("a", &TOPICS);
     let store = Arc::new(world.lake.store.clone());
     let (mut worker, _) = world.worker_with(source, store, Arc::new(tables), "a", |_| {}).await;
