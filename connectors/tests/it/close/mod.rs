@@ -146,6 +146,23 @@ async fn a_damaged_organization_does_not_stop_the_others() {
 }
 
 #[tokio::test]
+async fn a_damaged_file_of_an_organization_does_not_stop_the_others() {
+    let lake = Lake::new().await;
+    lake.put(&[rows("acme", "2026-10-01T00", 3), rows("beta", "2026-10-01T00", 3)]).await;
+    lake.put(&[not_final("acme", "2026-11-03T00"), not_final("beta", "2026-11-03T00")]).await;
+    lake.close().await;
+    let issued = manifest(&lake, "closed/acme/2026-10.json");
+    let path = format!("closed_allocation/{}", issued["files"][0]["path"].as_str().unwrap());
+    lake.store.overwrite(&path, "no Parquet".into());
+    lake.put(&[rows("acme", "2026-10-01T00", 2), rows("beta", "2026-10-01T00", 2)]).await;
+    let closed = lake.close_with(Faults::default(), CloseOptions::default()).await.unwrap();
+    let [(place, error)] = &closed.failed[..] else { panic!("{:?}", closed.failed) };
+    assert_eq!(place, "organization 'acme'");
+    assert!(error.to_string().contains("its digest differs from the manifest"), "{error}");
+    assert_eq!(closed.pending.iter().map(|of| &*of.organization_id).collect::<Vec<_>>(), ["beta"]);
+}
+
+#[tokio::test]
 async fn a_check_reports_damage() {
     let lake = Lake::october().await;
     lake.close().await;
