@@ -31,4 +31,4 @@ pub use describe::requests::effective;
 pub use instant::{Instant, parse_instant};
 pub use options::{CollectorOptions, MissedStop, StartAt};
 pub use sharing::{Condition, Expression, ExpressionError, FaultReason, GpuScheme, ShareFault};
-pub use state::{Announced, CollectorState, Key, Phase, PodsVersion};
+pub use state::{Announced, CollectorState, IntendedStart, Key, Phase, PodsVersion};

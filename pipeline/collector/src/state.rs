@@ -2,11 +2,13 @@
 //! everything is sent.
 //!
 //! A shell stores it in three steps for each [`Batch`](crate::Batch): it stores the intents, sends the
-//! events, then stores the changes and the progress. An intent is the latest time of the events of an object
-//! that may have been sent. If the shell dies between the steps, the next shell checks whether the object
-//! still exists. If it does, the next shell sends the same events again. If it does not, the next shell sends
-//! a stop that is later than all these events. So every start has its stop.
+//! events, then stores the changes and the progress. An intent has the latest times of the events of an
+//! object that may have been sent. If the shell dies between the steps, the next shell checks whether the
+//! object still exists. If it does, the next shell sends the same events again, or the new description for a
+//! later instant. If it does not, the next shell sends a stop that is later than all these events. So every
+//! start has its stop, and the latest description counts.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
@@ -62,13 +64,34 @@ pub struct Announced {
     pub namespace: Text,
     /// A pod's name, by which measured usage refers to the pod; otherwise empty.
     pub name: Text,
-    /// In an intent: the latest time of a start or a description that may have been sent in addition to this
-    /// entry.
+    /// In an intent: the latest start or description that may have been sent in addition to this entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intended_start: Option<Timestamp>,
+    pub intended_start: Option<IntendedStart>,
     /// In an intent: the latest time of a stop that may have been sent in addition to this entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_stop: Option<Timestamp>,
+}
+
+/// A start or a description that may have been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntendedStart {
+    /// Event time.
+    pub at: Timestamp,
+    /// First 64 bits of the SHA-256 of the description; 0 if several descriptions may have this event time.
+    pub hash: u64,
+}
+
+impl IntendedStart {
+    /// Returns the later of two intended starts.
+    pub fn later(self, other: Self) -> Self {
+        match self.at.cmp(&other.at) {
+            Ordering::Less => other,
+            Ordering::Greater => self,
+            Ordering::Equal => {
+                Self { at: self.at, hash: if self.hash == other.hash { self.hash } else { 0 } }
+            }
+        }
+    }
 }
 
 /// The version from which a watch of pods continues.

@@ -6,7 +6,7 @@ use prorata_schemas::{Text, body};
 use sha2::{Digest, Sha256};
 
 use super::Collector;
-use crate::state::{Announced, Key, Phase};
+use crate::state::{Announced, IntendedStart, Key, Phase};
 
 /// The times from which a description is true.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Since {
     /// The time of the last change, according to the object. Of two descriptions, the later one counts. The
     /// collector's own time is not used, because a repeated event would have a different time.
     pub recorded: Option<Timestamp>,
+    /// Whether the object is so now. `false` if a restarted watch or an earlier price may repeat the past.
+    pub is_current: bool,
 }
 
 /// The names of an announced object, besides its key.
@@ -33,7 +35,7 @@ pub(super) struct Named {
 #[derive(Debug)]
 pub(super) struct Intent {
     stored: Option<Announced>,
-    latest_start: Option<Timestamp>,
+    latest_start: Option<IntendedStart>,
     latest_stop: Option<Timestamp>,
 }
 
@@ -44,7 +46,7 @@ impl Intent {
         let announcing = |known: &Announced| Announced { phase: Phase::Announcing, ..known.clone() };
         let known = self.stored.or_else(|| now.map(announcing)).unwrap_or_else(|| Announced {
             phase: Phase::Announcing,
-            last: self.latest_start.or(self.latest_stop).unwrap_or_default(),
+            last: self.latest_start.map(|start| start.at).or(self.latest_stop).unwrap_or_default(),
             hash: 0,
             subject: Text::default(),
             namespace: Text::default(),
@@ -53,7 +55,10 @@ impl Intent {
             intended_stop: None,
         });
         Announced {
-            intended_start: known.intended_start.max(self.latest_start),
+            intended_start: match (known.intended_start, self.latest_start) {
+                (Some(known), Some(latest)) => Some(known.later(latest)),
+                (known, latest) => known.or(latest),
+            },
             intended_stop: known.intended_stop.max(self.latest_stop),
             ..known
         }
@@ -62,29 +67,49 @@ impl Intent {
 
 impl Collector {
     /// Announces an object or its new description. Sends nothing if the description is unchanged. If an
-    /// object starts again after a stop, its start is later than the stop.
+    /// object starts again after a stop, its start is later than the stop. If a different description may
+    /// have been sent before a restart, the new one is sent for a later instant too, because the earlier one
+    /// would otherwise count from its own instant on.
     pub(super) fn announce(&mut self, key: Key, named: Named, payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);
+        let differs = |intended: &IntendedStart| intended.hash != hash;
+        let intended = known.and_then(|known| known.intended_start);
+        let not_before = intended.filter(|_| since.is_current).map(|intended| match differs(&intended) {
+            true => after(intended.at),
+            false => intended.at,
+        });
         let (at, phase) = match known.map(|known| (known.phase, known.last, known.hash)) {
             None | Some((Phase::Announcing, ..)) => (since.start, Phase::Started),
-            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => return,
+            Some((Phase::Started | Phase::Changed, last, before))
+                if before == hash && not_before.is_none_or(|not_before| not_before <= last) =>
+            {
+                return;
+            }
             Some((Phase::Started | Phase::Changed, last, _)) => {
-                (since.change.max(after(last)), Phase::Changed)
+                let least = not_before.unwrap_or_default().max(after(last));
+                (since.change.max(least), Phase::Changed)
             }
             Some((Phase::EndedByNode | Phase::Stopped, last, _)) => {
                 (since.start.max(after(last)), Phase::Changed)
             }
         };
-        let intended_start = known.and_then(|known| known.intended_start).filter(|intended| *intended > at);
+        let may_count =
+            |intended: &IntendedStart| intended.at > at || (intended.at == at && differs(intended));
+        let intended_start = intended.filter(may_count);
+        let again =
+            not_before.filter(|not_before| *not_before > at).map(|_| (named.clone(), payload.clone()));
         let Named { subject, namespace, name } = named;
         let intended_stop = None;
         let announced =
             Announced { phase, last: at, hash, subject, namespace, name, intended_start, intended_stop };
-        self.intend(&key).latest_start = Some(at);
+        self.intend(&key).latest_start = Some(IntendedStart { at, hash });
         self.state.announced.insert(key.clone(), announced);
-        self.changed.insert(key);
+        self.changed.insert(key.clone());
         self.send(at, since.recorded, payload);
+        if let Some((named, payload)) = again {
+            self.announce(key, named, payload, since);
+        }
     }
 
     /// Announces the stop of a running object, never before its last event. A stop at the instant of the
@@ -94,8 +119,8 @@ impl Collector {
             return;
         };
         let least = if known.phase == Phase::Changed { after(known.last) } else { known.last };
-        let at = match known.intended_start.filter(|intended| *intended >= at) {
-            Some(intended) => after(intended).max(least),
+        let at = match known.intended_start.filter(|intended| intended.at >= at) {
+            Some(intended) => after(intended.at).max(least),
             None => at.max(least),
         };
         self.intend(key).latest_stop = Some(at);

@@ -68,6 +68,12 @@ impl Collector {
         }
     }
 
+    /// Returns whether a list is in progress that shows objects as they are, and not as they were before a
+    /// restart.
+    pub(super) fn is_in_current_list(&self, kind: ObjectKind) -> bool {
+        self.lists.get(&kind).is_some_and(|list| list.purpose != Purpose::Resume)
+    }
+
     /// Returns the instant at which an object that no longer exists ended. It is `now`, or a missed stop if a
     /// list is in progress.
     pub(super) fn unseen_end(&self, key: &Key, now: Timestamp) -> Timestamp {
@@ -80,7 +86,8 @@ impl Collector {
     /// Returns the instant of an object's missed stop, after all of its events that may have been sent.
     fn lost_of(&self, key: &Key, list: &ListInProgress) -> Timestamp {
         let known = self.state.announced.get(key);
-        let intended = known.and_then(|known| known.intended_start.max(known.intended_stop));
+        let intended =
+            known.and_then(|known| known.intended_start.map(|start| start.at).max(known.intended_stop));
         self.lost(list).max(intended.map_or(Timestamp(0), after))
     }
 

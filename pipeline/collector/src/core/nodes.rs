@@ -176,9 +176,10 @@ impl Collector {
         if let Some(node) = self.nodes.get_mut(name) {
             node.is_announced = true;
         }
-        let since = Since { start: at, change: at, recorded };
+        let since = Since { start: at, change: at, recorded, is_current: false };
         self.announce(key, named, Payload::NodeStarted(Box::new(description)), since);
         self.price_steps(name, now);
+        self.settle(name, change, now);
         if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
             self.notices.push(Notice::Relist(ObjectKind::Pod));
         }
@@ -226,8 +227,22 @@ impl Collector {
             let recorded = node.facts.changed;
             let Some(description) = self.described(node, at) else { continue };
             let payload = Payload::NodeStarted(Box::new(description));
-            self.announce(key.clone(), named, payload, Since { start: at, change: at, recorded });
+            let since = Since { start: at, change: at, recorded, is_current: false };
+            self.announce(key.clone(), named, payload, since);
         }
+    }
+
+    /// Announces a node again if a different description may have been sent before a restart and would count.
+    fn settle(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let key = key(&node.node_id);
+        if self.state.announced.get(&key).is_none_or(|known| known.intended_start.is_none()) {
+            return;
+        }
+        let Some(description) = self.described(node, now) else { return };
+        let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
+        let since = Since { start: change, change, recorded: node.facts.changed, is_current: true };
+        self.announce(key, named, Payload::NodeStarted(Box::new(description)), since);
     }
 
     /// Replaces the prices. A node that was announced at another price is corrected from its last event on,

@@ -29,7 +29,8 @@ pub(super) fn key(uid: &str) -> Key {
 impl Collector {
     pub(super) fn pod_seen(&mut self, pod: &PodObject, now: Timestamp) {
         self.note_seen(ObjectKind::Pod, &pod.metadata.uid);
-        let facts = PodFacts::read(pod, &self.options);
+        let mut facts = PodFacts::read(pod, &self.options);
+        facts.is_current = self.is_in_current_list(ObjectKind::Pod);
         self.pod(facts, now);
     }
 
@@ -65,7 +66,9 @@ impl Collector {
             return;
         }
         let Some(starts) = facts.starts else { return };
-        let waits_since = self.kept.get(&facts.uid).and_then(|kept| kept.waits_since).unwrap_or(now);
+        let kept = self.kept.get(&facts.uid);
+        facts.is_current |= kept.is_some_and(|kept| kept.is_current);
+        let waits_since = kept.and_then(|kept| kept.waits_since).unwrap_or(now);
         facts.waits_since = Some(waits_since);
         let awaits_slices = !facts.claims.is_empty() && self.awaits_slices(now);
         let may_wait = waits_since > now.before(WAIT_MAX);
@@ -81,7 +84,9 @@ impl Collector {
                 let start = starts.max(self.since()).max(placed.least).min(now.max(placed.least));
                 let recorded = facts.changed.max(placed.changed);
                 let change = recorded.unwrap_or(now).min(now);
-                self.announce_pod(key, &facts, placed.description, Since { start, change, recorded });
+                let is_current = facts.is_current && placed.missing.is_empty();
+                let since = Since { start, change, recorded, is_current };
+                self.announce_pod(key, &facts, placed.description, since);
                 let depends = !facts.claims.is_empty() || facts.pool.is_some() || facts.gpus.is_some();
                 if !depends && !placed.lacks_volume && facts.waits_since.is_none() {
                     self.kept.remove(&facts.uid);
@@ -105,7 +110,8 @@ impl Collector {
                 let Some(placed) = self.placed(facts, false) else { return };
                 let start = start.max(placed.least);
                 let recorded = facts.changed.max(placed.changed);
-                let since = Since { start, change: start, recorded };
+                let is_current = facts.is_current && placed.missing.is_empty();
+                let since = Since { start, change: start, recorded, is_current };
                 self.announce_pod(key.clone(), facts, placed.description, since);
             }
             (None, Some(_)) => return self.mark_stopped(key, at),
@@ -290,7 +296,7 @@ impl Collector {
             key.kind == ObjectKind::Pod && known.phase.is_running() && *known.subject == *node_id
         });
         let last = of_node
-            .map(|(_, known)| known.intended_start.map_or(known.last, |intended| intended.max(known.last)))
+            .map(|(_, known)| known.intended_start.map_or(known.last, |intended| intended.at.max(known.last)))
             .max();
         last.map_or(Timestamp(0), after)
     }

@@ -62,7 +62,7 @@ impl Collector {
         let recorded = meta.changed();
         let change = recorded.unwrap_or(now).min(now);
         let key = Key { kind, id: id.into() };
-        self.announce(key, Named::default(), payload, Since { start, change, recorded });
+        self.announce(key, Named::default(), payload, Since { start, change, recorded, is_current: true });
     }
 
     /// Deletes an announced quota or pool.

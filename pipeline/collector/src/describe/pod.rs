@@ -43,6 +43,8 @@ pub struct PodFacts {
     pub description: PodStarted,
     /// The instant from which the pod waits for its node, its pool or its claims, or lacks one of them.
     pub waits_since: Option<Timestamp>,
+    /// Whether a list has shown the pod as it is. `false` if a watch may repeat an earlier revision.
+    pub is_current: bool,
     /// Values that could not be read, for messages.
     pub faults: Vec<String>,
 }
@@ -110,6 +112,7 @@ impl PodFacts {
             gpus: PodGpus::read(pod, options.gpus()),
             description,
             waits_since: None,
+            is_current: false,
             faults,
         }
     }

@@ -86,6 +86,11 @@ impl Cluster {
         self.seconds += seconds;
     }
 
+    /// Returns a word of a pod that exists.
+    pub fn word_of(&self, uid: &str, key: &str) -> Option<&str> {
+        self.pods.iter().find(|pod| pod.uid == uid)?.words.get(key).map(String::as_str)
+    }
+
     /// Returns the keys of a pod's volumes.
     pub fn volumes_of(&self, uid: &str) -> Vec<&str> {
         self.volumes.iter().filter(|(_, of)| *of == uid).map(|(name, _)| name.as_str()).collect()
