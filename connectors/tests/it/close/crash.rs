@@ -77,6 +77,44 @@ async fn of_two_runs_at_once_the_first_manifest_counts() {
 }
 
 #[tokio::test]
+async fn corrections_of_a_month_that_another_run_has_closed_are_left_out() {
+    let corrected = async || {
+        let lake = Lake::october().await;
+        lake.close().await;
+        lake.put(&[rows("acme", "2026-10-15T05", 4)]).await;
+        lake
+    };
+    let counted = Faults::default();
+    corrected().await.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
+    let is_commit = |(effect, _): &(Effect, String)| *effect == Effect::Commit;
+    let number = counted.trail().iter().position(is_commit).unwrap() as u64;
+
+    let lake = corrected().await;
+    let slow = Faults::with(Fault::Pause(number));
+    let first = lake.close_with(slow.clone(), CloseOptions::default());
+    let second = async {
+        while slow.paused().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // The second run closes November with a newer correction, and has one for December.
+        lake.put(&[rows("acme", "2026-10-15T05", 5)]).await;
+        lake.put(&[rows("acme", "2026-11-03T00", 3)]).await;
+        lake.put(&[not_final("acme", "2026-12-01T00")]).await;
+        assert_eq!(lake.close().await.months.len(), 1);
+        lake.put(&[rows("acme", "2026-10-15T05", 6)]).await;
+        assert_eq!(lake.close().await.pending.len(), 1);
+        let closed = lake.closed_files();
+        assert!(slow.resume(number, Resume::Happen));
+        closed
+    };
+    let (first, closed) = tokio::join!(first, second);
+    let first = first.unwrap();
+    assert_eq!((first.files_added, first.files_removed, first.failed.len()), (0, 0, 0));
+    assert_eq!(lake.closed_files(), closed);
+    assert_eq!(lake.problems().await, [""; 0]);
+}
+
+#[tokio::test]
 async fn two_runs_at_once_leave_the_lake_of_one() {
     let (lake, whole) = (november().await, november().await);
     whole.close().await;
