@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use super::backfill::harness::run_on_full_disk;
+
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_prorata")).args(args).output().unwrap()
 }
@@ -60,6 +62,19 @@ fn a_bill_becomes_one_file_or_a_folder() {
         assert!(ok(&[&args[..], &["--output", &events]].concat()).contains("in 1 files of "));
     }
     assert_eq!(std::fs::read_dir(Path::new(&events).join("acme")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_bill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bill, file) = (document("focus.csv"), folder.path().join("november.avro"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));
+    command.args(import("focus", &[&bill])).arg("--output").arg(&file);
+    let output = run_on_full_disk(&command, 1);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).lines().count(), 1, "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    assert!(command.status().unwrap().success() && file.is_file());
 }
 
 #[test]

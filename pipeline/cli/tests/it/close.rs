@@ -1,6 +1,6 @@
 //! `prorata close` and `prorata check --closed` on a lake in a local folder.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use prorata_samples::trace::{pod, pod_stop};
 use prorata_schemas::event::{BillingPeriodClosed, Event, EventRecord, Payload};
@@ -8,8 +8,14 @@ use prorata_schemas::time::Date;
 
 use super::backfill::harness::*;
 
-fn run(room: &Room, command: &str, args: &[&str]) -> Output {
-    program().arg(command).arg("--lake").arg(room.path("lake")).args(args).output().unwrap()
+fn command(room: &Room, command: &str) -> Command {
+    let mut program = program();
+    program.arg(command).arg("--lake").arg(room.path("lake"));
+    program
+}
+
+fn run(room: &Room, name: &str, args: &[&str]) -> Output {
+    command(room, name).args(args).output().unwrap()
 }
 
 /// Returns the event after which the bill of November is complete.
@@ -66,4 +72,19 @@ fn a_month_closes_and_a_late_event_becomes_a_correction() {
     let left_out = run(&room, "close", &[]);
     assert_eq!(code(&left_out), 1);
     assert!(text(&left_out).contains("organization 'acme': left out: "), "{}", text(&left_out));
+}
+
+#[test]
+fn a_full_disk_closes_nothing() {
+    let room = Room::new();
+    room.put_events("bill.avro", &billed_trace());
+    room.put_events("closed.avro", &[november_closed()]);
+    assert_eq!(code(&room.run("lake", &["--to", "2026-12-01T00"])), 0);
+    let output = run_on_full_disk(&command(&room, "close"), 4);
+    assert_eq!(code(&output), 4, "{}", error(&output));
+    assert!(message(&output).contains("storage is unavailable: "), "{}", error(&output));
+    assert!(!room.path("lake/closed/acme/2026-11.json").exists());
+    let closed = json(&run(&room, "close", &["--json"]));
+    assert_eq!(closed["closed"][0]["period"], "2026-11", "with room again: {closed:#}");
+    assert_eq!(code(&run(&room, "check", &["--closed"])), 0);
 }

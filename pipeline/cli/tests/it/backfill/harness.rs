@@ -155,6 +155,15 @@ pub fn program() -> Command {
     command
 }
 
+/// Runs a command with a limit on the size of files, in KiB. It simulates a full disk: writes fail in the
+/// middle.
+pub fn run_on_full_disk(command: &Command, kibibytes: u32) -> Output {
+    let limited = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$@\"");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &limited, "bash"]).arg(command.get_program()).args(command.get_args());
+    shell.output().unwrap()
+}
+
 pub fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }

@@ -55,15 +55,10 @@ fn a_lake_of_no_known_kind() {
     assert!(message(&output).contains("name a folder, or a URL such as s3://bucket/folder"));
 }
 
-/// A limit on the size of files simulates a full disk: writes fail in the middle.
 #[test]
 fn a_full_disk() {
     let room = with_trace();
-    let command = room.backfill("lake");
-    let mut shell = std::process::Command::new("bash");
-    shell.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "bash"]).arg(command.get_program());
-    shell.args(command.get_args());
-    let output = shell.output().unwrap();
+    let output = run_on_full_disk(&room.backfill("lake"), 4);
     assert_eq!(code(&output), 4, "{}", error(&output));
     assert!(message(&output).contains("storage is unavailable: "), "{}", error(&output));
     let output = room.run("lake", &[]);

@@ -142,13 +142,22 @@ impl<'a> BillDestination<'a> {
 
 /// Writes one file atomically: a reader sees no file, or the whole file.
 fn write_file(to: &Path, spool: Spool) -> anyhow::Result<()> {
-    let mut beneath = to.as_os_str().to_owned();
-    beneath.push(".new");
-    let mut file = EventFileWriter::new(BufWriter::new(File::create(&beneath)?));
+    let mut new = to.as_os_str().to_owned();
+    new.push(".new");
+    let written = write_new(Path::new(&new), spool);
+    if written.is_err() {
+        // The part of a file would take the room that the next run needs. The cause is the error to report.
+        std::fs::remove_file(&new).ok();
+    }
+    written?;
+    Ok(std::fs::rename(&new, to)?)
+}
+
+fn write_new(new: &Path, spool: Spool) -> anyhow::Result<()> {
+    let mut file = EventFileWriter::new(BufWriter::new(File::create(new)?));
     spool.drain(|bodies| Ok(file.append(&borrowed(bodies))?))?;
     let file = file.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    Ok(std::fs::rename(&beneath, to)?)
+    Ok(file.sync_all()?)
 }
 
 /// Writes files that are named by a hash of their content, so that equal events give equal files.
