@@ -1,7 +1,7 @@
 //! Crashes and races of runs that close months.
 
 use prorata_testkit::fakes::{Effect, Fault, Faults, Resume};
-use prorata_worker::root::close::CloseOptions;
+use prorata_worker::root::close::{CloseOptions, CloseReport};
 
 use super::lake::{Lake, not_final, rows};
 
@@ -42,31 +42,42 @@ async fn a_run_that_is_cut_off_anywhere_is_repaired_by_the_next() {
     }
 }
 
-#[tokio::test]
-async fn of_two_runs_at_once_the_first_manifest_counts() {
-    // Finds the number of the effect that creates the manifest.
+/// Returns the number of the first effect of a run on this lake for which `is_it` holds.
+async fn number_of(lake: Lake, is_it: impl Fn(&(Effect, String)) -> bool) -> u64 {
     let counted = Faults::default();
-    november().await.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
-    let is_manifest = |(effect, object): &(Effect, String)| {
-        *effect == Effect::Write && object.starts_with("closed/acme/2026-11")
-    };
-    let number = counted.trail().iter().position(is_manifest).unwrap() as u64;
+    lake.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
+    counted.trail().iter().position(is_it).unwrap() as u64
+}
 
-    let lake = november().await;
+/// Closes months with a run whose effect with this number waits until `meanwhile` has ended.
+async fn close_around<T>(lake: &Lake, number: u64, meanwhile: impl Future<Output = T>) -> (CloseReport, T) {
     let slow = Faults::with(Fault::Pause(number));
     let first = lake.close_with(slow.clone(), CloseOptions::default());
     let second = async {
         while slow.paused().is_empty() {
             tokio::task::yield_now().await;
         }
-        // The second run sees another ledger, so its manifest has other bytes.
-        lake.put(&[rows("acme", "2026-10-01T00", 2)]).await;
-        let closed = lake.close().await;
+        let result = meanwhile.await;
         assert!(slow.resume(number, Resume::Happen));
-        closed
+        result
     };
     let (first, second) = tokio::join!(first, second);
-    let first = first.unwrap();
+    (first.unwrap(), second)
+}
+
+#[tokio::test]
+async fn of_two_runs_at_once_the_first_manifest_counts() {
+    let is_manifest = |(effect, object): &(Effect, String)| {
+        *effect == Effect::Write && object.starts_with("closed/acme/2026-11")
+    };
+    let number = number_of(november().await, is_manifest).await;
+    let lake = november().await;
+    let (first, second) = close_around(&lake, number, async {
+        // The second run sees another ledger, so its manifest has other bytes.
+        lake.put(&[rows("acme", "2026-10-01T00", 2)]).await;
+        lake.close().await
+    })
+    .await;
     assert_eq!((first.months.len(), second.months.len()), (0, 1), "the second run has decided");
     assert!(first.failed.is_empty(), "{:?}", first.failed);
     // The first run has compared with the older ledger.
@@ -84,18 +95,9 @@ async fn corrections_of_a_month_that_another_run_has_closed_are_left_out() {
         lake.put(&[rows("acme", "2026-10-15T05", 4)]).await;
         lake
     };
-    let counted = Faults::default();
-    corrected().await.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
-    let is_commit = |(effect, _): &(Effect, String)| *effect == Effect::Commit;
-    let number = counted.trail().iter().position(is_commit).unwrap() as u64;
-
+    let number = number_of(corrected().await, |(effect, _)| *effect == Effect::Commit).await;
     let lake = corrected().await;
-    let slow = Faults::with(Fault::Pause(number));
-    let first = lake.close_with(slow.clone(), CloseOptions::default());
-    let second = async {
-        while slow.paused().is_empty() {
-            tokio::task::yield_now().await;
-        }
+    let (first, closed) = close_around(&lake, number, async {
         // The second run closes November with a newer correction, and has one for December.
         lake.put(&[rows("acme", "2026-10-15T05", 5)]).await;
         lake.put(&[rows("acme", "2026-11-03T00", 3)]).await;
@@ -103,12 +105,9 @@ async fn corrections_of_a_month_that_another_run_has_closed_are_left_out() {
         assert_eq!(lake.close().await.months.len(), 1);
         lake.put(&[rows("acme", "2026-10-15T05", 6)]).await;
         assert_eq!(lake.close().await.pending.len(), 1);
-        let closed = lake.closed_files();
-        assert!(slow.resume(number, Resume::Happen));
-        closed
-    };
-    let (first, closed) = tokio::join!(first, second);
-    let first = first.unwrap();
+        lake.closed_files()
+    })
+    .await;
     assert_eq!((first.files_added, first.files_removed, first.failed.len()), (0, 0, 0));
     assert_eq!(lake.closed_files(), closed);
     assert_eq!(lake.problems().await, [""; 0]);
