@@ -83,13 +83,12 @@ pub struct IntendedStart {
 
 impl IntendedStart {
     /// Returns the later of two intended starts.
-    pub fn later(self, other: Self) -> Self {
+    pub(crate) fn later(self, other: Self) -> Self {
         match self.at.cmp(&other.at) {
             Ordering::Less => other,
             Ordering::Greater => self,
-            Ordering::Equal => {
-                Self { at: self.at, hash: if self.hash == other.hash { self.hash } else { 0 } }
-            }
+            Ordering::Equal if self.hash == other.hash => self,
+            Ordering::Equal => Self { hash: 0, ..self },
         }
     }
 }

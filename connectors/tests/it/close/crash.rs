@@ -43,7 +43,7 @@ async fn a_run_that_is_cut_off_anywhere_is_repaired_by_the_next() {
 }
 
 /// Returns the number of the first effect of a run on this lake for which `is_it` holds.
-async fn number_of(lake: Lake, is_it: impl Fn(&(Effect, String)) -> bool) -> u64 {
+async fn effect_number(lake: Lake, is_it: impl Fn(&(Effect, String)) -> bool) -> u64 {
     let counted = Faults::default();
     lake.close_with(counted.clone(), CloseOptions::default()).await.unwrap();
     counted.trail().iter().position(is_it).unwrap() as u64
@@ -70,7 +70,7 @@ async fn of_two_runs_at_once_the_first_manifest_counts() {
     let is_manifest = |(effect, object): &(Effect, String)| {
         *effect == Effect::Write && object.starts_with("closed/acme/2026-11")
     };
-    let number = number_of(november().await, is_manifest).await;
+    let number = effect_number(november().await, is_manifest).await;
     let lake = november().await;
     let (first, second) = close_around(&lake, number, async {
         // The second run sees another ledger, so its manifest has other bytes.
@@ -95,10 +95,10 @@ async fn corrections_of_a_month_that_another_run_has_closed_are_left_out() {
         lake.put(&[rows("acme", "2026-10-15T05", 4)]).await;
         lake
     };
-    let number = number_of(corrected().await, |(effect, _)| *effect == Effect::Commit).await;
+    let number = effect_number(corrected().await, |(effect, _)| *effect == Effect::Commit).await;
     let lake = corrected().await;
     let (first, closed) = close_around(&lake, number, async {
-        // The second run closes November with a newer correction, and has one for December.
+        // Other runs close November with a newer correction, and compute one for December.
         lake.put(&[rows("acme", "2026-10-15T05", 5)]).await;
         lake.put(&[rows("acme", "2026-11-03T00", 3)]).await;
         lake.put(&[not_final("acme", "2026-12-01T00")]).await;

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::backfill::harness::run_on_full_disk;
+use super::backfill::harness::{program, run_on_full_disk};
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_prorata")).args(args).output().unwrap()
@@ -68,7 +68,7 @@ fn a_bill_becomes_one_file_or_a_folder() {
 fn a_full_disk_leaves_no_part_of_a_bill() {
     let folder = tempfile::tempdir().unwrap();
     let (bill, file) = (document("focus.csv"), folder.path().join("november.avro"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));
+    let mut command = program();
     command.args(import("focus", &[&bill])).arg("--output").arg(&file);
     let output = run_on_full_disk(&command, 1);
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));

@@ -8,9 +8,9 @@ use prorata_schemas::time::Date;
 
 use super::backfill::harness::*;
 
-fn command(room: &Room, command: &str) -> Command {
+fn command(room: &Room, name: &str) -> Command {
     let mut program = program();
-    program.arg(command).arg("--lake").arg(room.path("lake"));
+    program.arg(name).arg("--lake").arg(room.path("lake"));
     program
 }
 

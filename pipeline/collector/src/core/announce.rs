@@ -18,7 +18,8 @@ pub(super) struct Since {
     /// The time of the last change, according to the object. Of two descriptions, the later one counts. The
     /// collector's own time is not used, because a repeated event would have a different time.
     pub recorded: Option<Timestamp>,
-    /// Whether the object is so now. `false` if a restarted watch or an earlier price may repeat the past.
+    /// Whether the description is the present one. `false` if a restarted watch or an earlier price may
+    /// repeat the past.
     pub is_current: bool,
 }
 
@@ -73,32 +74,27 @@ impl Collector {
     pub(super) fn announce(&mut self, key: Key, named: Named, payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);
-        let differs = |intended: &IntendedStart| intended.hash != hash;
+        // The first instant at which an intended description does not hide this one.
+        let visible = |intended: IntendedStart| match intended.hash == hash {
+            true => intended.at,
+            false => after(intended.at),
+        };
         let intended = known.and_then(|known| known.intended_start);
-        let not_before = intended.filter(|_| since.is_current).map(|intended| match differs(&intended) {
-            true => after(intended.at),
-            false => intended.at,
-        });
+        let not_before = intended.filter(|_| since.is_current).map_or(Timestamp(0), visible);
         let (at, phase) = match known.map(|known| (known.phase, known.last, known.hash)) {
             None | Some((Phase::Announcing, ..)) => (since.start, Phase::Started),
-            Some((Phase::Started | Phase::Changed, last, before))
-                if before == hash && not_before.is_none_or(|not_before| not_before <= last) =>
-            {
+            Some((Phase::Started | Phase::Changed, last, before)) if before == hash && not_before <= last => {
                 return;
             }
             Some((Phase::Started | Phase::Changed, last, _)) => {
-                let least = not_before.unwrap_or_default().max(after(last));
-                (since.change.max(least), Phase::Changed)
+                (since.change.max(not_before).max(after(last)), Phase::Changed)
             }
             Some((Phase::EndedByNode | Phase::Stopped, last, _)) => {
                 (since.start.max(after(last)), Phase::Changed)
             }
         };
-        let may_count =
-            |intended: &IntendedStart| intended.at > at || (intended.at == at && differs(intended));
-        let intended_start = intended.filter(may_count);
-        let again =
-            not_before.filter(|not_before| *not_before > at).map(|_| (named.clone(), payload.clone()));
+        let intended_start = intended.filter(|intended| visible(*intended) > at);
+        let again = (not_before > at).then(|| (named.clone(), payload.clone()));
         let Named { subject, namespace, name } = named;
         let intended_stop = None;
         let announced =

@@ -179,7 +179,7 @@ impl Collector {
         let since = Since { start: at, change: at, recorded, is_current: false };
         self.announce(key, named, Payload::NodeStarted(Box::new(description)), since);
         self.price_steps(name, now);
-        self.settle(name, change, now);
+        self.settle(name, now);
         if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
             self.notices.push(Notice::Relist(ObjectKind::Pod));
         }
@@ -222,27 +222,26 @@ impl Collector {
         let key = key(&node.node_id);
         let Some(last) = self.state.announced.get(&key).map(|known| known.last) else { return };
         for at in self.prices.changes(&node.facts.priced(&self.options), last, now) {
-            let Some(node) = self.nodes.get(name) else { return };
-            let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
-            let recorded = node.facts.changed;
-            let Some(description) = self.described(node, at) else { continue };
-            let payload = Payload::NodeStarted(Box::new(description));
-            let since = Since { start: at, change: at, recorded, is_current: false };
-            self.announce(key.clone(), named, payload, since);
+            self.announce_at(name, at, false);
         }
     }
 
     /// Announces a node again if a different description may have been sent before a restart and would count.
-    fn settle(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
+    fn settle(&mut self, name: &Text, now: Timestamp) {
         let Some(node) = self.nodes.get(name) else { return };
-        let key = key(&node.node_id);
-        if self.state.announced.get(&key).is_none_or(|known| known.intended_start.is_none()) {
-            return;
+        let known = self.state.announced.get(&key(&node.node_id));
+        if known.is_some_and(|known| known.intended_start.is_some()) {
+            self.announce_at(name, now, true);
         }
-        let Some(description) = self.described(node, now) else { return };
+    }
+
+    /// Announces a node with its price at an instant, from that instant on.
+    fn announce_at(&mut self, name: &Text, at: Timestamp, is_current: bool) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let Some(description) = self.described(node, at) else { return };
         let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
-        let since = Since { start: change, change, recorded: node.facts.changed, is_current: true };
-        self.announce(key, named, Payload::NodeStarted(Box::new(description)), since);
+        let since = Since { start: at, change: at, recorded: node.facts.changed, is_current };
+        self.announce(key(&node.node_id), named, Payload::NodeStarted(Box::new(description)), since);
     }
 
     /// Replaces the prices. A node that was announced at another price is corrected from its last event on,

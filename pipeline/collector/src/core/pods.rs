@@ -84,8 +84,7 @@ impl Collector {
                 let start = starts.max(self.since()).max(placed.least).min(now.max(placed.least));
                 let recorded = facts.changed.max(placed.changed);
                 let change = recorded.unwrap_or(now).min(now);
-                let is_current = facts.is_current && placed.missing.is_empty();
-                let since = Since { start, change, recorded, is_current };
+                let since = Since { start, change, recorded, is_current: placed.is_current(&facts) };
                 self.announce_pod(key, &facts, placed.description, since);
                 let depends = !facts.claims.is_empty() || facts.pool.is_some() || facts.gpus.is_some();
                 if !depends && !placed.lacks_volume && facts.waits_since.is_none() {
@@ -110,8 +109,7 @@ impl Collector {
                 let Some(placed) = self.placed(facts, false) else { return };
                 let start = start.max(placed.least);
                 let recorded = facts.changed.max(placed.changed);
-                let is_current = facts.is_current && placed.missing.is_empty();
-                let since = Since { start, change: start, recorded, is_current };
+                let since = Since { start, change: start, recorded, is_current: placed.is_current(facts) };
                 self.announce_pod(key.clone(), facts, placed.description, since);
             }
             (None, Some(_)) => return self.mark_stopped(key, at),
@@ -326,4 +324,12 @@ struct Placed {
     missing: Vec<String>,
     /// Whether a volume of the pod is not known yet.
     lacks_volume: bool,
+}
+
+impl Placed {
+    /// Returns whether the description is the pod's present one, and may be sent for a later instant.
+    fn is_current(&self, facts: &PodFacts) -> bool {
+        // The stop of a node ends its pods, and no description may follow it.
+        facts.is_current && self.missing.is_empty()
+    }
 }

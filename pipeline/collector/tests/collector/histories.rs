@@ -22,13 +22,12 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..most)
 }
 
-/// Steps of which most are crashes, changes of the same few pods, and new volumes.
+/// Steps that are mostly crashes, and changes and new volumes of a few pods.
 fn crashes(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    // In `gaps_lose_no_more_than_they_hide`, `3 * action` is an action of the cluster.
-    let [create, relabel, recreate, add_node, bind_volume] = [0_u8, 5, 9, 10, 11].map(|action| 3 * action);
-    let change = prop::sample::select(vec![create, relabel, recreate, add_node, bind_volume]);
-    // Even numbers give a new pod a volume.
-    let change = (change, any::<u8>()).prop_map(|(action, a)| (action, a & !1));
+    // Creates, relabels or recreates a pod, adds a node, or binds a volume.
+    let change = prop::sample::select(vec![0_u8, 5, 9, 10, 11]);
+    // `3 * action` is an action of the cluster, and an even number gives a new pod a volume.
+    let change = (change, any::<u8>()).prop_map(|(action, a)| (3 * action, a & !1));
     let follow = prop::sample::select(vec![0_u8, 3, 4, 5, 6, 7]).prop_map(|a| (2, a));
     let step = (prop_oneof![change, follow], any::<u8>()).prop_map(|((action, a), b)| (action, a, b));
     prop::collection::vec(step, 1..most)
@@ -160,7 +159,8 @@ fn check_descriptions(cluster: &Cluster, events: &[Event]) {
     let mut last = BTreeMap::new();
     for event in events {
         if let Payload::PodStarted(pod) = &event.payload {
-            // Of two descriptions for one instant, the engine takes the one recorded last, then by the body.
+            // Of two descriptions for one instant, the one recorded last counts, then the one whose body
+            // sorts last.
             let order = (event.event_time, event.recording.recorded_at(), body::encode(event));
             let described = (order, pod);
             let known = last.entry(&*pod.pod_uid).or_insert_with(|| described.clone());
@@ -198,8 +198,8 @@ fn check_intervals(cluster: &Cluster, follower: &Follower) {
             continue;
         };
         assert_eq!(start, life.bound, "{uid} starts when it was bound");
-        let of_node = node_stops.iter().filter(|(node, at)| *node == life.node && *at >= start);
-        let node_stop = of_node.map(|(_, at)| *at).min();
+        let ends = |(node, at): &&(String, i64)| *node == life.node && *at >= start;
+        let node_stop = node_stops.iter().find(ends).map(|(_, at)| *at);
         let Some(stop) = stop else {
             assert!(life.ended.is_none() && node_stop.is_none(), "{uid} has no stop");
             continue;

@@ -70,7 +70,7 @@ pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
     let mut csv = Vec::new();
     write_price_list(&list, &mut csv)?;
     match &args.output {
-        Some(to) => replace(to, &csv)
+        Some(to) => replace(to, |mut file| file.write_all(&csv))
             .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
     }
@@ -97,17 +97,22 @@ fn read(args: &ImportArgs) -> anyhow::Result<(PriceList, Imported)> {
     Ok(importer.finish().map_err(Failure::usage)?)
 }
 
-/// Replaces a file atomically: a reader sees the old file or the new file.
+/// Replaces a file atomically with what `write` writes: a reader sees the old file or the new file.
 ///
 /// # Errors
-/// If the file cannot be written.
-pub fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut beneath = to.as_os_str().to_owned();
-    beneath.push(".new");
-    let mut file = File::create(&beneath)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&beneath, to)
+/// If the file cannot be written. Then no part of the new file is left.
+pub fn replace<E: From<io::Error>>(to: &Path, write: impl FnOnce(&File) -> Result<(), E>) -> Result<(), E> {
+    let mut new = to.as_os_str().to_owned();
+    new.push(".new");
+    let file = File::create(&new)?;
+    let written = write(&file).and_then(|()| {
+        file.sync_all()?;
+        Ok(std::fs::rename(&new, to)?)
+    });
+    written.inspect_err(|_| {
+        // A partial file takes the space that the next run needs. Its removal may fail as well.
+        std::fs::remove_file(&new).ok();
+    })
 }
 
 fn summary(list: &PriceList, imported: &Imported) -> String {

@@ -124,7 +124,7 @@ pub fn run(args: &AgreementsImportArgs) -> anyhow::Result<ExitCode> {
         return Err(Failure::usage(format!("nothing to import; {}", summary.replace('\n', "; "))).into());
     }
     match &args.output {
-        Some(to) => replace(to, yaml.as_bytes())
+        Some(to) => replace(to, |mut file| file.write_all(yaml.as_bytes()))
             .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
         None => report::print(yaml.trim_end())?,
     }

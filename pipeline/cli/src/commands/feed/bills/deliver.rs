@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use prorata_connectors::archive::EventFileWriter;
 use prorata_schemas::body;
@@ -12,6 +12,7 @@ use prorata_schemas::event::{Event, EventKind};
 use prorata_worker::ports::ObjectStore;
 
 use crate::archive_file::{archive_file_of, borrowed};
+use crate::commands::feed::prices::replace;
 use crate::commands::generate::kafka::{EventSender, KafkaArgs};
 use crate::failure::Failure;
 use crate::wiring;
@@ -120,7 +121,7 @@ impl<'a> BillDestination<'a> {
         match self {
             Self::Nowhere => Ok("only checked, not written".to_owned()),
             Self::File(to) => {
-                write_file(&to, spool).map_err(|error| {
+                replace(&to, |file| write_events(file, spool)).map_err(|error| {
                     Failure::storage(format!("failed to write '{}': {error}", to.display()))
                 })?;
                 Ok(format!("in '{}'", to.display()))
@@ -140,24 +141,11 @@ impl<'a> BillDestination<'a> {
     }
 }
 
-/// Writes one file atomically: a reader sees no file, or the whole file.
-fn write_file(to: &Path, spool: Spool) -> anyhow::Result<()> {
-    let mut new = to.as_os_str().to_owned();
-    new.push(".new");
-    let written = write_new(Path::new(&new), spool);
-    if written.is_err() {
-        // The part of a file would take the room that the next run needs. The cause is the error to report.
-        std::fs::remove_file(&new).ok();
-    }
-    written?;
-    Ok(std::fs::rename(&new, to)?)
-}
-
-fn write_new(new: &Path, spool: Spool) -> anyhow::Result<()> {
-    let mut file = EventFileWriter::new(BufWriter::new(File::create(new)?));
-    spool.drain(|bodies| Ok(file.append(&borrowed(bodies))?))?;
-    let file = file.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    Ok(file.sync_all()?)
+fn write_events(file: &File, spool: Spool) -> anyhow::Result<()> {
+    let mut events = EventFileWriter::new(BufWriter::new(file));
+    spool.drain(|bodies| Ok(events.append(&borrowed(bodies))?))?;
+    events.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(())
 }
 
 /// Writes files that are named by a hash of their content, so that equal events give equal files.
